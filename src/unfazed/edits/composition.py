@@ -1,0 +1,135 @@
+"""A composition: an object, where it goes, a reference to what lies behind it, and how it is to be blended.
+
+Edits turn one composition into another; they never touch a network. The object keeps the photograph's own
+resolution and a placement (an affine map of the unit square), so a chain of edits resamples it only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from unfazed.scene import Scene
+
+IDENTITY = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
+
+@dataclass(frozen=True)
+class Original:
+    """The photograph itself, object and all."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The picture of scene `scene_id` with its object removed."""
+
+    scene_id: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture file, cropped to a square."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Texture:
+    """A pattern drawn by code (edits/textures.py): name and seed."""
+
+    name: str
+    seed: int
+
+
+Background = Original | Removed | Picture | Texture
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """A change of the background's pixels once it is known: name (edits/adjustments.py) and parameters."""
+
+    name: str
+    parameters: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """What pushes the background while it is denoised: kind `complexity` or `adversarial`, and how strongly."""
+
+    kind: str
+    strength: float
+    band: str = "all"
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Something that hides a part of the object: `alpha` (S, S) in the unit square of the canvas, filled from `fill`."""
+
+    alpha: np.ndarray
+    fill: Background
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """What a renderer is asked for.
+
+    image: (H, H, 3) uint8, the framed photograph with the object's pixels as they shall look;
+    mask: (H, H) float32 in [0, 1]; placement: (2, 3) affine map, unit square of the photograph -> unit square of
+    the canvas; background: what lies behind; adjustments: changes of that background; covers: what lies in front;
+    start: share of the noise schedule at which blending starts (0 = pasted, no diffusion needed);
+    guidance: or None; requested: the values asked for, by attribute, to be checked against what was achieved;
+    needs_network: the reason why this has no meaning without a diffusion network, or None.
+    """
+
+    scene_id: str
+    image: np.ndarray
+    mask: np.ndarray
+    label: int | None = None
+    placement: np.ndarray = field(default_factory=IDENTITY.copy)
+    background: Background = field(default_factory=Original)
+    adjustments: tuple[Adjustment, ...] = ()
+    covers: tuple[Cover, ...] = ()
+    start: float = 0.0
+    guidance: Guidance | None = None
+    requested: Mapping[str, Any] = field(default_factory=dict)
+    needs_network: str | None = None
+
+    @staticmethod
+    def of(framed: Scene) -> Composition:
+        """The composition that changes nothing: the edit `original`."""
+        return Composition(framed.id, framed.image, framed.mask, framed.label)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The other scenes of the set, for edits that borrow from them: ids in source order, framed scenes on demand."""
+
+    ids: tuple[str, ...]
+    load: Callable[[str], Scene]
+    size: int = 256
+
+    def other(self, scene_id: str, rng: np.random.Generator) -> str | None:
+        """The id of a usable scene other than `scene_id`, drawn uniformly; None if there is none."""
+        from unfazed.errors import BadPicture
+
+        candidates = [one for one in self.ids if one != scene_id]
+        for position in rng.permutation(len(candidates)):
+            try:
+                self.load(candidates[position])
+            except BadPicture:
+                continue
+            return candidates[position]
+        return None
+
+
+class Edit(Protocol):
+    """One attribute's change: a frozen dataclass whose fields are its parameters."""
+
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition: ...
+
+
+class Impossible(Exception):
+    """An edit that cannot be made of this scene, with the reason; recorded as `skipped`, never faked."""

@@ -1,0 +1,57 @@
+"""The one exception a user's mistake raises: what was given, what is allowed, what to run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake that its maker can mend; the command line prints it and exits with 2.
+
+    >>> print(UserError("size is 7", allowed="0.001 to 1, or full", run="unfazed edits"))
+    size is 7
+    allowed: 0.001 to 1, or full
+    run: unfazed edits
+    """
+
+    def __init__(self, given: str, *, allowed: str | None = None, run: str | None = None) -> None:
+        self.given, self.allowed, self.run = given, allowed, run
+        lines = [given]
+        if allowed is not None:
+            lines.append(f"allowed: {allowed}")
+        if run is not None:
+            lines.append(f"run: {run}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.given, self.allowed, self.run)
+
+
+class BadPicture(UserError):
+    """One picture or mask that cannot be used; a run records it and goes on."""
+
+
+def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None) -> UserError:
+    """The error for a name that does not exist, with the nearest one and all that do.
+
+    >>> print(unknown("edit", "sise", ["size", "position"]))
+    there is no edit 'sise'; did you mean 'size'?
+    allowed: size, position
+    """
+    names = list(allowed)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    shown = names if len(names) <= 40 else [*names[:40], f"… ({len(names)} in all)"]
+    return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
+
+
+def missing_extra(package: str, extra: str) -> UserError:
+    """The error for an optional package that is not installed, with the line that installs it."""
+    return UserError(
+        f"this needs the package '{package}', which is not installed", run=f"pip install 'unfazed[{extra}]'"
+    )
+
+
+def _rebuild(kind: type[UserError], given: str, allowed: str | None, run: str | None) -> UserError:
+    return kind(given, allowed=allowed, run=run)

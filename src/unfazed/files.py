@@ -1,0 +1,85 @@
+"""Files that appear whole or not at all: write beside, fsync, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import UserError
+
+
+@contextlib.contextmanager
+def whole(path: str | Path) -> Iterator[IO[bytes]]:
+    """A binary file that replaces `path` when the block ends well, and leaves no trace when it does not."""
+    path = Path(path)
+    part = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(part, 0o666 & ~_umask())
+        os.replace(part, path)
+        part = None
+    except OSError as error:
+        if error.errno in _CAUSES:
+            raise UserError(f"cannot write {path}: {_CAUSES[error.errno]}", run="df -h, or choose another -o") from error
+        raise
+    finally:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    with whole(path) as file:
+        file.write(data)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """`value` as indented JSON with sorted keys, so that two equal records are equal bytes."""
+    write_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: str | Path) -> Any:
+    try:
+        return json.loads(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} is not readable JSON: {error}") from None
+
+
+def sha256(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling for equal values: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+_CAUSES = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOTDIR: "a part of that path is a file, not a folder",
+}

@@ -1,0 +1,98 @@
+"""Label spaces: the list of classes that an index means, and how classes are found by index, WNID or name."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from .errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """An ordered list of classes; `wnids` is empty outside ImageNet.
+
+    >>> imagenet().index("giant panda"), imagenet().index("n02510455"), imagenet().index(388)
+    (388, 388, 388)
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    wnids: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def index(self, label: int | str) -> int:
+        """The class's index, given by index, WNID or name (case and `_`, `-`, space do not matter)."""
+        if isinstance(label, int) or (isinstance(label, str) and label.isdigit() and label not in self.classes):
+            if not 0 <= int(label) < len(self):
+                raise UserError(f"class {label} is outside {self.name}", allowed=f"0 to {len(self) - 1}")
+            return int(label)
+        try:
+            return _lookup(self)[plain(label)]
+        except KeyError:
+            raise unknown(f"class in {self.name}", label, self.classes) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a card or `benchmark.json` stores: ImageNet by name, any other space in full."""
+        return {"name": self.name} if self == imagenet() else {"name": self.name, "classes": list(self.classes)}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> LabelSpace:
+        if "classes" in value:
+            return LabelSpace(value["name"], tuple(value["classes"]), tuple(value.get("wnids", ())))
+        if value.get("name") != "imagenet-1k":
+            raise unknown("label space", str(value.get("name")), ["imagenet-1k"])
+        return imagenet()
+
+
+def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
+    """A user's own label space; an ordered list of distinct names."""
+    names = tuple(classes)
+    if len(set(map(plain, names))) != len(names):
+        twice = sorted({n for n in names if [plain(m) for m in names].count(plain(n)) > 1})
+        raise UserError(f"the class names {', '.join(twice)} occur more than once", allowed="distinct names")
+    return LabelSpace(name, names)
+
+
+@functools.cache
+def imagenet() -> LabelSpace:
+    """ImageNet-1k: the 1,000 classes in the order that every published model uses."""
+    with resources.files("unfazed.data").joinpath("imagenet_classes.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return LabelSpace("imagenet-1k", tuple(r["name"] for r in rows), tuple(r["wnid"] for r in rows))
+
+
+@functools.cache
+def imagenet_e_classes() -> tuple[int, ...]:
+    """The 373 animal classes of ImageNet-E, as ImageNet-1k indices."""
+    text = resources.files("unfazed.data").joinpath("imagenet_e_classes.txt").read_text()
+    return tuple(int(line) for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...]:
+    """Class indices from `imagenet-e`, a comma-separated list or a sequence of indices, WNIDs or names."""
+    if spec == "imagenet-e":
+        if space != imagenet():
+            raise UserError(f"--classes imagenet-e names ImageNet classes, the source's labels are {space.name}")
+        return imagenet_e_classes()
+    items = [part.strip() for part in spec.split(",") if part.strip()] if isinstance(spec, str) else spec
+    return tuple(dict.fromkeys(space.index(item) for item in items))
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: lower case, runs of anything but letters and digits as one space."""
+    return re.sub(r"[\W_]+", " ", name.lower()).strip()
+
+
+@functools.cache
+def _lookup(space: LabelSpace) -> dict[str, int]:
+    table = {plain(name): index for index, name in enumerate(space.classes)}
+    table.update({wnid: index for index, wnid in enumerate(space.wnids)})
+    return table

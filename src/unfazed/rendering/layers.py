@@ -1,0 +1,57 @@
+"""What a renderer blends: a composition made into arrays of the output size; and the two kinds of answer it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from unfazed.edits.composition import Guidance
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """One picture to be rendered, at the output size S.
+
+    object: (S, S, 3) uint8, valid where alpha > 0; alpha: (S, S) float32 in [0, 1], anti-aliased, what is pasted
+    back exactly; background: (S, S, 3) uint8, what is noised and denoised; start: share of the noise schedule,
+    0 = no diffusion; guidance: or None; label: the true class, for adversarial guidance; seed: of this picture
+    alone; needs_network: why it cannot be pasted, or None.
+    """
+
+    object: np.ndarray
+    alpha: np.ndarray
+    background: np.ndarray
+    start: float
+    guidance: Guidance | None
+    label: int | None
+    seed: int
+    needs_network: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rendered:
+    """A picture (S, S, 3) uint8, and what the renderer wants to say of it in the manifest."""
+
+    image: np.ndarray
+    measures: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A picture that this renderer does not make (skipped) or could not make (failed), with the reason."""
+
+    reason: str
+    status: str = "skipped"
+
+
+class Renderer(Protocol):
+    """A batch that mixes scenes, edits and strengths in, one answer for each out, in order."""
+
+    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]: ...
+
+    def describe(self) -> dict[str, Any]:
+        """What goes into benchmark.json: name, settings, hash of the weights, device type."""
+        ...

@@ -1,0 +1,113 @@
+"""A scene, the unit that everything works on: a photograph, the mask of its object, its label; and how it is framed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .errors import BadPicture, unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """One photograph and the object in it.
+
+    id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object;
+    label: index into the source's label space, or None; notes: what was done to get here, for the manifest;
+    parts: further masks of the same shape by name (RIVAL10's attributes).
+    """
+
+    id: str
+    image: np.ndarray
+    mask: np.ndarray
+    label: int | None = None
+    notes: tuple[str, ...] = ()
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8:
+            raise BadPicture(f"{self.id}: a picture is (H, W, 3) uint8, not {self.image.shape} {self.image.dtype}")
+        if self.mask.shape != self.image.shape[:2]:
+            high, wide = self.mask.shape[:2]
+            raise BadPicture(
+                f"{self.id}: the mask is {wide}×{high}, its picture {self.image.shape[1]}×{self.image.shape[0]}",
+                allowed="a mask of its picture's size",
+            )
+        if not (self.mask > 0.5).any():
+            raise BadPicture(f"{self.id}: the mask is empty (no pixel above one half)", allowed="white = object")
+
+    @property
+    def pixel_rate(self) -> float:
+        """The share of the picture that the object covers: mean(mask > 0.5)."""
+        return float((self.mask > 0.5).mean())
+
+
+FRAMES = ("object", "centre", "squash")
+
+
+def frame(scene: Scene, how: str = "object") -> Scene:
+    """The scene as a square, at the photograph's own resolution.
+
+    object: the largest square window that holds the whole object, as near to the photograph's centre as that
+    allows; reflect-padded only where the object fits no such square. centre: the central square, which may cut
+    the object. squash: the whole photograph, stretched to a square (what the released ImageNet-E code does).
+    """
+    if how not in FRAMES:
+        raise unknown("framing", how, FRAMES)
+    high, wide = scene.mask.shape
+    if high == wide:
+        return scene
+    if how == "squash":
+        return _squash(scene)
+    side = min(high, wide)
+    along_width = wide > high
+    if how == "centre":
+        return _window(scene, along_width, (max(high, wide) - side) // 2, side)
+    inside = np.flatnonzero((scene.mask > 0.5).any(axis=0 if along_width else 1))
+    first, last = int(inside[0]), int(inside[-1]) + 1
+    if last - first > side:
+        return _padded(scene, along_width, first, last)
+    centred = (max(high, wide) - side) / 2
+    offset = int(round(min(max(centred, last - side), first)))
+    return _window(scene, along_width, offset, side)
+
+
+def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
+    cut = np.s_[:, offset : offset + side] if along_width else np.s_[offset : offset + side]
+    return replace(
+        scene,
+        image=np.ascontiguousarray(scene.image[cut]),
+        mask=np.ascontiguousarray(scene.mask[cut]),
+        parts={name: np.ascontiguousarray(part[cut]) for name, part in scene.parts.items()},
+    )
+
+
+def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
+    """The object's own extent along the long side, the short side grown to it by reflection."""
+    long = _window(scene, along_width, first, last - first)
+    missing = (last - first) - min(scene.mask.shape)
+    before = missing // 2
+    widths = [(0, 0), (0, 0)]
+    widths[0 if along_width else 1] = (before, missing - before)
+    return replace(
+        long,
+        image=np.pad(long.image, [*widths, (0, 0)], mode="symmetric"),
+        # The mirrored strip is background: a second, mirrored object must not count as the object.
+        mask=np.pad(long.mask, widths),
+        parts={name: np.pad(part, widths) for name, part in long.parts.items()},
+        notes=(*scene.notes, f"framed with {missing} reflected pixels"),
+    )
+
+
+def _squash(scene: Scene) -> Scene:
+    import cv2
+
+    side = min(scene.mask.shape)
+    return replace(
+        scene,
+        image=cv2.resize(scene.image, (side, side), interpolation=cv2.INTER_AREA),
+        mask=cv2.resize(scene.mask, (side, side), interpolation=cv2.INTER_AREA),
+        parts={n: cv2.resize(p, (side, side), interpolation=cv2.INTER_AREA) for n, p in scene.parts.items()},
+    )
