@@ -1,0 +1,43 @@
+"""`run_tasks(worker, tasks)`: small records in, results out as they finish, wherever the work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from unfazed.errors import UserError, unknown
+
+from .ahead import ahead
+from .here import run_here
+from .outcome import Outcome
+from .processes import run_in_processes
+
+__all__ = ["ENGINES", "Outcome", "ahead", "run_tasks"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# engine -> function (worker, tasks, workers) -> iterator of outcomes
+ENGINES: dict[str, Callable[..., Iterator[Outcome]]] = {"local": run_in_processes}
+
+
+def run_tasks(
+    worker: Callable[[Task], Result], tasks: Iterable[Task], workers: int = 1, engine: str = "local"
+) -> Iterator[Outcome[Task, Result]]:
+    """One `Outcome` for every task, in the order in which they finish.
+
+    `worker` is a picklable callable. Each process gets it once, so what it loads on its first task it keeps for
+    the next. With one worker everything happens in this process, task by task, as the results are asked for.
+    An exception in a worker ends the run and is raised here; a worker that dies (killed, out of memory, crashed)
+    has its task done again in a fresh process, and if that dies too the outcome says so and the run goes on.
+
+    >>> [outcome.result for outcome in run_tasks(abs, [-1, -2])]
+    [1, 2]
+    """
+    if workers < 1:
+        raise UserError(f"{workers} workers", allowed="1 or more")
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    if workers == 1 and engine == "local":
+        return run_here(worker, tasks)
+    return ENGINES[engine](worker, tasks, workers)

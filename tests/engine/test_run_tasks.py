@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from unfazed.engine import ENGINES, ahead, run_tasks
+from unfazed.errors import UserError
+
+sys.path.insert(0, str(Path(__file__).parent))
+import crew
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_task_has_its_result(workers):
+    outcomes = list(run_tasks(crew.double, range(20), workers=workers))
+    assert {outcome.task: outcome.result for outcome in outcomes} == {n: 2 * n for n in range(20)}
+
+
+def test_one_worker_runs_here_and_only_when_asked():
+    outcomes = run_tasks(lambda n: (os.getpid(), n), iter(range(10)))
+    assert next(outcomes).result == (os.getpid(), 0)
+
+
+def test_a_process_keeps_its_worker_and_one_thread():
+    seen = [outcome.result for outcome in run_tasks(crew.Counting(), range(12), workers=2)]
+    assert os.getpid() not in {pid for pid, _ in seen}
+    assert sum(max(calls for pid, calls in seen if pid == one) for one in {pid for pid, _ in seen}) == 12
+    [outcome] = run_tasks(crew.whoami, [0], workers=2)
+    assert outcome.result[1] == {"torch": 1, "opencv": 1}
+
+
+def test_tasks_are_taken_only_as_processes_are_free():
+    taken = []
+    outcomes = run_tasks(crew.double, (taken.append(n) or n for n in range(1000)), workers=2)
+    next(outcomes)
+    outcomes.close()
+    assert len(taken) <= 4
+
+
+def test_a_worker_that_dies_once_is_replaced(tmp_path):
+    outcomes = list(run_tasks(crew.Fragile((3, 4), str(tmp_path)), range(8), workers=2))
+    assert sorted(outcome.result for outcome in outcomes) == list(range(8))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["3", "4"]
+
+
+def test_a_task_that_kills_twice_is_recorded_and_the_rest_done():
+    outcomes = {o.task: o for o in run_tasks(crew.Fragile((0, 5)), range(8), workers=2)}
+    assert sorted(outcomes) == list(range(8))
+    assert {task for task, o in outcomes.items() if o.failure} == {0, 5}
+    assert "died twice" in outcomes[5].failure
+    assert "SIGKILL" in outcomes[5].failure
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_exception_ends_the_run_with_itself(workers):
+    with pytest.raises(UserError, match="number 0 will not do\nallowed: none"):
+        list(run_tasks(crew.complain, [0], workers=workers))
+
+
+def test_a_worker_that_reads_past_an_end_is_an_error_not_a_death():
+    with pytest.raises(EOFError, match="ends early"):
+        list(run_tasks(crew.misread, [0], workers=2))
+
+
+def test_an_early_exit_ends_the_processes():
+    outcomes = run_tasks(crew.slow, [0.01, 600, 600], workers=2)
+    pid = next(outcomes).result
+    started = time.monotonic()
+    outcomes.close()
+    assert time.monotonic() - started < 60
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_ctrl_c_ends_everything_quietly(tmp_path):
+    """A real interrupt to the whole process group, as a terminal sends it."""
+    script = tmp_path / "main.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import crew
+        from unfazed.engine import run_tasks
+        if __name__ == "__main__":
+            for outcome in run_tasks(crew.slow, [0.01, 0.02, 600, 600], workers=2):
+                print(outcome.result, flush=True)
+        """)
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    pids = {int(process.stdout.readline()) for _ in range(2)}
+    os.killpg(process.pid, 2)
+    _, errors = process.communicate(timeout=60)
+    assert errors.count("Traceback") == 1
+    assert "KeyboardInterrupt" in errors
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_bad_requests():
+    with pytest.raises(UserError, match="0 workers"):
+        run_tasks(crew.double, [], workers=0)
+    with pytest.raises(UserError, match="there is no engine 'locale'; did you mean 'local'"):
+        run_tasks(crew.double, [], engine="locale")
+    assert "local" in ENGINES
+
+
+def test_ahead_keeps_order_works_ahead_and_passes_errors_on():
+    fetched = []
+
+    def items():
+        for number in range(5):
+            fetched.append(number)
+            yield number
+        raise ValueError("the well is dry")
+
+    stream = ahead(items(), count=2)
+    assert next(stream) == 0
+    deadline = time.monotonic() + 30
+    while len(fetched) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert fetched == [0, 1, 2, 3]  # one given, two ready, one in hand
+    assert [next(stream) for _ in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="dry"):
+        next(stream)
+
+
+def test_ahead_stops_when_left_early():
+    closed = []
+
+    def items():
+        try:
+            yield from range(1000)
+        finally:
+            closed.append(True)
+
+    stream = ahead(items(), count=1)
+    next(stream)
+    stream.close()
+    assert closed == [True]
