@@ -1,0 +1,54 @@
+"""Edits: one file an attribute, each a frozen dataclass with its parameters declared on it; they compose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unfazed.errors import UserError, unknown
+
+from .background import Background
+from .blur import Blur
+from .colour import Colour
+from .direction import Direction
+from .lighting import Lighting
+from .occlusion import Occlusion
+from .parameters import allowed
+from .position import Position
+from .reinsertion import Reinsertion
+from .size import Size
+
+EDITS: dict[str, Any] = {
+    edit.name: edit for edit in (Background, Size, Position, Direction, Occlusion, Lighting, Blur, Colour, Reinsertion)
+}
+
+
+def make_edit(name: str, **parameters: Any) -> Any:
+    """The edit of that name with these parameters; raises UserError with what is allowed.
+
+    >>> make_edit("size", rate=0.05)
+    Size(rate=0.05, start=0.25)
+    """
+    if name not in EDITS:
+        raise unknown("edit", name, EDITS, run="unfazed edits")
+    for parameter in parameters:
+        allowed(EDITS[name], parameter)
+    return EDITS[name](**parameters)
+
+
+def parse_edit(name: str, text: str, **others: Any) -> Any:
+    """The edit written `name=text`, as on the command line: its main parameter, or `X,Y` (`X/Y`) for position.
+
+    >>> parse_edit("position", "0.2,0.8"), parse_edit("size", "full").rate
+    (Position(x=0.2, y=0.8, start=0.25), 'full')
+    """
+    if name not in EDITS:
+        raise unknown("edit", name, EDITS, run="unfazed edits")
+    for parameter in others:
+        allowed(EDITS[name], parameter)
+    text = text.strip()
+    edit = EDITS[name]
+    if hasattr(edit, "parse"):
+        return edit.parse(text, **others)
+    if not text:
+        raise UserError(f"{name} has no value", allowed=allowed(edit, edit.axis).describe(), run="unfazed edits")
+    return edit(**{edit.axis: text, **others})

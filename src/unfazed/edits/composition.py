@@ -49,7 +49,7 @@ Background = Original | Removed | Picture | Texture
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change of the background's pixels once it is known: name (edits/adjustments.py) and parameters."""
+    """A change of a layer's pixels at the output size: name (edits/adjustments.py) and parameters."""
 
     name: str
     parameters: tuple[tuple[str, float], ...]
@@ -64,9 +64,9 @@ class Guidance:
     band: str = "all"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cover:
-    """Something that hides a part of the object: `alpha` (S, S) in the unit square of the canvas, filled from `fill`."""
+    """What hides a part of the object: `alpha` (S, S) float32 over the canvas, filled from the picture `fill`."""
 
     alpha: np.ndarray
     fill: Background
@@ -76,11 +76,12 @@ class Cover:
 class Composition:
     """What a renderer is asked for.
 
-    image: (H, H, 3) uint8, the framed photograph with the object's pixels as they shall look;
-    mask: (H, H) float32 in [0, 1]; placement: (2, 3) affine map, unit square of the photograph -> unit square of
-    the canvas; background: what lies behind; adjustments: changes of that background; covers: what lies in front;
+    image: (H, H, 3) uint8, the framed photograph, never changed; mask: (H, H) float32 in [0, 1], its object;
+    placement: (2, 3) affine map, unit square of the photograph -> unit square of the canvas; background: what lies
+    behind; adjustments: changes of that background, object_adjustments: of the object; covers: what lies in front;
     start: share of the noise schedule at which blending starts (0 = pasted, no diffusion needed);
-    guidance: or None; requested: the values asked for, by attribute, to be checked against what was achieved;
+    guidance: or None; requested: what was asked for or drawn, by name (`pixel_rate` is the share of the picture that
+    the visible object must cover, checked against what was achieved; the other names are the edits');
     needs_network: the reason why this has no meaning without a diffusion network, or None.
     """
 
@@ -91,6 +92,7 @@ class Composition:
     placement: np.ndarray = field(default_factory=IDENTITY.copy)
     background: Background = field(default_factory=Original)
     adjustments: tuple[Adjustment, ...] = ()
+    object_adjustments: tuple[Adjustment, ...] = ()
     covers: tuple[Cover, ...] = ()
     start: float = 0.0
     guidance: Guidance | None = None

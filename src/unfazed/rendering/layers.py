@@ -18,7 +18,8 @@ class Layers:
     object: (S, S, 3) uint8, valid where alpha > 0; alpha: (S, S) float32 in [0, 1], anti-aliased, what is pasted
     back exactly; background: (S, S, 3) uint8, what is noised and denoised; start: share of the noise schedule,
     0 = no diffusion; guidance: or None; label: the true class, for adversarial guidance; seed: of this picture
-    alone; needs_network: why it cannot be pasted, or None.
+    alone; needs_network: why it cannot be pasted, or None; visible: (S, S) float32, the object without what hides
+    it, or None where nothing does.
     """
 
     object: np.ndarray
@@ -29,6 +30,12 @@ class Layers:
     label: int | None
     seed: int
     needs_network: str | None = None
+    visible: np.ndarray | None = None
+
+    @property
+    def mask(self) -> np.ndarray:
+        """The visible object, (S, S) float32 in [0, 1]: what the benchmark keeps and measures the pixel rate on."""
+        return self.alpha if self.visible is None else self.visible
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,191 @@
+"""Where an object lies on the canvas, and its pixels there: affine maps of the unit square and anti-aliased warps.
+
+Points are (x, y) in the unit square, y down; a pixel of an H×H picture covers [i/H, (i+1)/H). An object is where its
+mask is above one half; the softer rim around it is drawn but does not count for boxes and rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+
+from .composition import IDENTITY, Composition, Impossible, Original, Removed
+
+# Boxes are compared with this much slack (a thousandth of a pixel at 256), so that rounding alone never refuses one.
+SLACK = 4e-6
+
+
+def shift(x: float, y: float) -> np.ndarray:
+    return np.array([[1.0, 0.0, x], [0.0, 1.0, y]])
+
+
+def scaling(factor: float, centre: np.ndarray) -> np.ndarray:
+    """The map that scales by `factor` and leaves `centre` where it is."""
+    return np.array([[factor, 0.0, centre[0] * (1 - factor)], [0.0, factor, centre[1] * (1 - factor)]])
+
+
+def rotation(degrees: float, centre: np.ndarray) -> np.ndarray:
+    """The map that turns by `degrees` counter-clockwise (as seen) about `centre`."""
+    cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    turn = np.array([[cosine, sine], [-sine, cosine]])
+    return np.hstack([turn, (centre - turn @ centre)[:, None]])
+
+
+def after(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """The map that does `inner`, then `outer`."""
+    return np.hstack([outer[:, :2] @ inner[:, :2], outer[:, :2] @ inner[:, 2:] + outer[:, 2:]])
+
+
+def moved(points: np.ndarray, placement: np.ndarray) -> np.ndarray:
+    return points @ placement[:, :2].T + placement[:, 2]
+
+
+def outline(mask: np.ndarray) -> np.ndarray:
+    """The convex hull of the object, (N, 2) points in the unit square: all that boxes under any map depend on."""
+    inside = mask > 0.5
+    rows = np.flatnonzero(inside.any(axis=1))
+    if not len(rows):
+        raise Impossible("the mask is empty")
+    first = inside[rows].argmax(axis=1)
+    last = inside.shape[1] - inside[rows, ::-1].argmax(axis=1)
+    ends = np.concatenate([first, last])
+    corners = np.stack([np.tile(ends, 2), np.concatenate([rows, rows, rows + 1, rows + 1])], axis=1)
+    hull = cv2.convexHull(corners.astype(np.int32))[:, 0, :]
+    return hull / np.array(inside.shape[::-1], dtype=float)
+
+
+def box(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bounding box's upper left and lower right corner."""
+    return points.min(axis=0), points.max(axis=0)
+
+
+def centre(points: np.ndarray) -> np.ndarray:
+    """The middle of the bounding box: the object's own centre."""
+    return (points.min(axis=0) + points.max(axis=0)) / 2
+
+
+def kept_inside(placement: np.ndarray, points: np.ndarray, what: str) -> np.ndarray:
+    """`placement` shifted as little as needed for the placed object to lie in the frame.
+
+    points: the object's outline in the photograph. Raises Impossible, naming `what`, where the frame is too small.
+    """
+    low, high = box(moved(points, placement))
+    extent = high - low
+    if (extent > 1 + SLACK).any():
+        side = "wide" if extent[0] >= extent[1] else "high"
+        raise Impossible(f"{what}: the object would be {extent.max():.2f} times as {side} as the frame")
+    step = np.where(extent >= 1, (1 - extent) / 2 - low, np.clip(low, 0, np.maximum(1 - extent, 0)) - low)
+    return after(shift(*step), placement)
+
+
+def is_identity(placement: np.ndarray) -> bool:
+    return bool(np.array_equal(placement, IDENTITY))
+
+
+def relocated(composition: Composition, placement: np.ndarray, start: float = 0.25, **requested: object) -> Composition:
+    """The composition with its object put elsewhere, over the photograph without it (spec: Algorithm 2)."""
+    own = isinstance(composition.background, Original)
+    return replace(
+        composition,
+        placement=placement,
+        background=Removed(composition.scene_id) if own else composition.background,
+        start=max(composition.start, start),
+        requested={**composition.requested, **requested},
+    )
+
+
+def resized(picture: np.ndarray, size: int) -> np.ndarray:
+    """A square picture or mask at size×size, anti-aliased."""
+    if picture.shape[0] == size:
+        return picture
+    method = cv2.INTER_AREA if picture.shape[0] > size else cv2.INTER_LINEAR
+    return cv2.resize(picture, (size, size), interpolation=method)
+
+
+def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarray:
+    """The object's alpha on a size×size canvas, float32 in [0, 1]."""
+    if is_identity(placement):
+        return resized(mask, size)
+    alpha = np.zeros((size, size), np.float32)
+    window = _window(mask, placement, size)
+    if window is not None:
+        cut, matrix, rows, columns, shrunk = window
+        _draw(alpha[rows, columns], mask[cut], matrix, shrunk, cv2.INTER_LINEAR, cv2.BORDER_CONSTANT)
+    return alpha
+
+
+def placed_object(
+    image: np.ndarray, mask: np.ndarray, placement: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a size×size canvas, resampled once."""
+    if is_identity(placement):
+        return resized(image, size), resized(mask, size)
+    pixels = np.zeros((size, size, 3), np.uint8)
+    alpha = np.zeros((size, size), np.float32)
+    window = _window(mask, placement, size)
+    if window is not None:
+        cut, matrix, rows, columns, shrunk = window
+        _draw(alpha[rows, columns], mask[cut], matrix, shrunk, cv2.INTER_LINEAR, cv2.BORDER_CONSTANT)
+        _draw(pixels[rows, columns], image[cut], matrix, shrunk, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
+    return pixels, alpha
+
+
+def border_contact(mask: np.ndarray) -> float:
+    """The share of the object's outline that lies on the photograph's border, in [0, 1].
+
+    Such an object is cut by the border and shows a straight edge once it shrinks or moves.
+
+    >>> border_contact(np.ones((8, 8)))
+    1.0
+    """
+    inside = mask > 0.5
+    border = sum(int(edge.sum()) for edge in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
+    within = int((inside[1:] != inside[:-1]).sum()) + int((inside[:, 1:] != inside[:, :-1]).sum())
+    return border / (border + within) if border + within else 0.0
+
+
+def _window(
+    mask: np.ndarray, placement: np.ndarray, size: int
+) -> tuple[tuple[slice, slice], np.ndarray, slice, slice, tuple[int, int]] | None:
+    """What a warp needs and no more: the part of the photograph that holds the object, the part of the canvas that
+    it lands on, the map between their pixels, and the size to which the first is shrunk before it."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not len(rows):
+        return None
+    high, wide = mask.shape
+    margin = 2
+    top, bottom = max(rows[0] - margin, 0), min(rows[-1] + 1 + margin, high)
+    left, right = max(columns[0] - margin, 0), min(columns[-1] + 1 + margin, wide)
+    corners = np.array([[x / wide, y / high] for x in (left, right) for y in (top, bottom)])
+    landed = moved(corners, placement) * size
+    first = np.maximum(np.floor(landed.min(axis=0)).astype(int) - 1, 0)
+    last = np.minimum(np.ceil(landed.max(axis=0)).astype(int) + 1, size)
+    if (last <= first).any():
+        return None
+    factor = float(np.sqrt(abs(np.linalg.det(placement[:, :2])))) * size / high
+    share = min(factor, 1.0)
+    shrunk = max(int(round((right - left) * share)), 1), max(int(round((bottom - top) * share)), 1)
+    # pixel of the shrunk cut -> unit square of the photograph -> unit square of the canvas -> pixel of the window
+    steps = np.array([(right - left) / shrunk[0] / wide, (bottom - top) / shrunk[1] / high])
+    to_unit = np.array([[steps[0], 0, left / wide + steps[0] / 2], [0, steps[1], top / high + steps[1] / 2]])
+    to_window = np.array([[size, 0, -0.5 - first[0]], [0, size, -0.5 - first[1]]], dtype=float)
+    matrix = after(to_window, after(placement, to_unit))
+    return (
+        (slice(top, bottom), slice(left, right)),
+        matrix,
+        slice(first[1], last[1]),
+        slice(first[0], last[0]),
+        shrunk,
+    )
+
+
+def _draw(
+    target: np.ndarray, source: np.ndarray, matrix: np.ndarray, shrunk: tuple[int, int], method: int, border: int
+) -> None:
+    """`source` shrunk by area averaging, then mapped into `target`: anti-aliased at any scale."""
+    if shrunk != source.shape[1::-1]:
+        source = cv2.resize(source, shrunk, interpolation=cv2.INTER_AREA)
+    size = target.shape[1], target.shape[0]
+    target[:] = cv2.warpAffine(source, matrix, size, flags=method, borderMode=border, borderValue=0)

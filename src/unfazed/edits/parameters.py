@@ -1,0 +1,126 @@
+"""What an edit's parameters may be, declared once: read by the checks, the command line, the recipes and the app."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from unfazed.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`; `words` are allowed beside them; `spacing` is how a sweep divides the range.
+
+    >>> Range(0.01, 1.0, spacing="log").levels(0.01, 1.0, 3)
+    (0.01, 0.1, 1.0)
+    """
+
+    low: float
+    high: float
+    unit: str = ""
+    spacing: str = "linear"
+    words: tuple[str, ...] = ()
+
+    def checked(self, name: str, value: Any) -> float | str:
+        """`value` as a number of this range or one of its words; raises UserError with what is allowed."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise UserError(f"{name} is {value!r}", allowed=self.describe(), run="unfazed edits") from None
+        if isinstance(value, bool) or not self.low <= number <= self.high:
+            raise UserError(f"{name} is {value}", allowed=self.describe(), run="unfazed edits")
+        return number
+
+    def levels(self, first: float, last: float, count: int) -> tuple[float, ...]:
+        """`count` values from `first` to `last`, both included, to four significant digits."""
+        if count == 1:
+            return (first,)
+        shares = [index / (count - 1) for index in range(count)]
+        if self.spacing == "log":
+            values = [first * (last / first) ** share for share in shares]
+        else:
+            values = [first + (last - first) * share for share in shares]
+        return tuple(float(f"{value:.4g}") + 0.0 for value in values)
+
+    def name(self, value: float | str) -> str:
+        """A level as part of an edit's name: signed where the range has both signs."""
+        if isinstance(value, str):
+            return f"-{value}"
+        return f"{value:+g}" if self.low < 0 and value != 0 else f"-{value:g}"
+
+    def describe(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        words = "".join(f", or {word}" for word in self.words)
+        spacing = " (sweeps are log-spaced)" if self.spacing == "log" else ""
+        return f"{self.low:g} to {self.high:g}{unit}{words}{spacing}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words."""
+
+    names: tuple[str, ...]
+
+    def checked(self, name: str, value: Any) -> str:
+        if value not in self.names:
+            raise unknown(name, str(value), self.names, run="unfazed edits")
+        return str(value)
+
+    def describe(self) -> str:
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Any text; `meaning` says what it stands for."""
+
+    meaning: str
+
+    def checked(self, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise UserError(f"{name} is {value!r}", allowed=self.meaning, run="unfazed edits")
+        return value
+
+    def describe(self) -> str:
+        return self.meaning
+
+
+Allowed = Range | Choice | Text
+
+
+def parameter(default: Any, allowed: Allowed, explains: str) -> Any:
+    """A dataclass field that carries what it may be and what it means."""
+    return dataclasses.field(default=default, metadata={"allowed": allowed, "explains": explains})
+
+
+def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
+    """The declared parameters of an edit (class or instance) by name."""
+    return {field.name: field for field in dataclasses.fields(edit) if "allowed" in field.metadata}
+
+
+def allowed(edit: Any, name: str) -> Allowed:
+    """What parameter `name` of an edit may be; raises UserError with the names that there are."""
+    declared = parameters(edit)
+    if name not in declared:
+        raise unknown(f"parameter of {edit.name}", name, declared, run="unfazed edits")
+    found: Allowed = declared[name].metadata["allowed"]
+    return found
+
+
+def check(edit: Any) -> None:
+    """Every parameter brought to its declared type and range; called by an edit when it is made."""
+    for name, field in parameters(edit).items():
+        value = getattr(edit, name)
+        if value is None and field.default is None:
+            continue
+        object.__setattr__(edit, name, field.metadata["allowed"].checked(f"{edit.name}: {name}", value))
+
+
+def as_json(edit: Any) -> dict[str, Any]:
+    """The edit as a record that says everything: {"edit": "size", "rate": 0.05}."""
+    values = {name: getattr(edit, name) for name in parameters(edit)}
+    return {"edit": edit.name, **{name: value for name, value in values.items() if value is not None}}

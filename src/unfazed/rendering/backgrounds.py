@@ -1,0 +1,81 @@
+"""Background references made into pictures of the output size; the removal of one scene's object is done once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from unfazed.edits.composition import Background, Composition, Original, Picture, Pool, Removed, Texture
+from unfazed.edits.geometry import resized
+from unfazed.edits.textures import draw_texture
+from unfazed.files import write_bytes
+
+Removal = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+
+
+class Backgrounds:
+    """Resolves references to (size, size, 3) uint8.
+
+    pool: where other scenes come from; remove: see rendering/removal.py; cache: a folder in which removals are kept
+    as PNG, so that the workers of one build share them; held: how many pictures stay in memory.
+    """
+
+    def __init__(
+        self, pool: Pool, remove: Removal, size: int = 256, cache: str | Path | None = None, held: int = 256
+    ) -> None:
+        self.pool, self.remove, self.size, self.held = pool, remove, size, held
+        self.cache = Path(cache) if cache is not None else None
+        self._pictures: OrderedDict[Background, np.ndarray] = OrderedDict()
+
+    def resolve(self, reference: Background, composition: Composition) -> np.ndarray:
+        """The picture that a reference of this composition stands for; never to be written to."""
+        if isinstance(reference, Original):
+            return resized(composition.image, self.size)
+        if reference not in self._pictures:
+            self._pictures[reference] = self._make(reference, composition)
+            if len(self._pictures) > self.held:
+                self._pictures.popitem(last=False)
+        self._pictures.move_to_end(reference)
+        return self._pictures[reference]
+
+    def _make(self, reference: Background, composition: Composition) -> np.ndarray:
+        if isinstance(reference, Removed):
+            return self._removed(reference.scene_id, composition)
+        if isinstance(reference, Picture):
+            return square_picture(reference.path, self.size)
+        assert isinstance(reference, Texture)
+        return draw_texture(reference.name, reference.seed, self.size)
+
+    def _removed(self, scene_id: str, composition: Composition) -> np.ndarray:
+        own = scene_id == composition.scene_id
+        scene = composition if own else self.pool.load(scene_id)
+        image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
+        name = getattr(self.remove, "name", type(self.remove).__name__)
+        content = hashlib.blake2b(image.tobytes() + mask.tobytes() + str(name).encode(), digest_size=16)
+        path = self.cache / f"{content.hexdigest()}.png" if self.cache is not None else None
+        if path is not None and path.is_file():
+            kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+            if kept is not None and kept.shape == image.shape:
+                return kept
+        # The scene's own seed, so that a removal is the same whichever edit or worker asks for it first.
+        seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
+        removed = self.remove(image, mask, seed)
+        if path is not None:
+            write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
+        return removed
+
+
+def square_picture(path: str, size: int) -> np.ndarray:
+    """A picture file's central square at size×size."""
+    from unfazed.sources.pictures import read_picture
+
+    picture = read_picture(path)
+    high, wide = picture.shape[:2]
+    side = min(high, wide)
+    top, left = (high - side) // 2, (wide - side) // 2
+    return resized(np.ascontiguousarray(picture[top : top + side, left : left + side]), size)

@@ -1,0 +1,48 @@
+"""The renderer without a network: the object laid over its background with a feathered rim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+
+from .layers import Layers, Refused, Rendered
+
+
+@dataclass(frozen=True)
+class Paste:
+    """Alpha compositing; `feather` is the width in pixels over which the object's rim fades, inwards.
+
+    What has no meaning without a network is refused with its reason, never imitated.
+    """
+
+    feather: float = 1.0
+
+    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+        return [self._render(layers) for layers in batch]
+
+    def describe(self) -> dict[str, Any]:
+        return {"renderer": "paste", "feather": self.feather, "device": "cpu"}
+
+    def _render(self, layers: Layers) -> Rendered | Refused:
+        if layers.needs_network is not None:
+            return Refused(f"needs a diffusion network: {layers.needs_network}")
+        return Rendered(composite(layers.object, feathered(layers.alpha, self.feather), layers.background))
+
+
+def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
+    """`alpha` (S, S) faded inwards over about `feather` pixels; never above what it was, so no old rim shows."""
+    if feather <= 0:
+        return alpha
+    soft = cv2.GaussianBlur(alpha, (0, 0), feather / 2)
+    return np.minimum(alpha, np.clip(2 * soft - alpha, 0, 1)) if feather < 1 else np.minimum(alpha, soft)
+
+
+def composite(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
+    """alpha·front + (1 − alpha)·back, (S, S, 3) uint8; exactly `front` where alpha is 1 and `back` where it is 0."""
+    share = alpha[..., None]
+    mixed = back + share * (front.astype(np.float32) - back)
+    return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
