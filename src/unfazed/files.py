@@ -14,6 +14,8 @@ from typing import IO, Any
 
 from .errors import UserError
 
+PART = ".part"
+
 
 @contextlib.contextmanager
 def whole(path: str | Path) -> Iterator[IO[bytes]]:
@@ -21,23 +23,37 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
     path = Path(path)
     part = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(part, 0o666 & ~_umask())
-        os.replace(part, path)
-        part = None
-    except OSError as error:
-        if error.errno in _CAUSES:
-            raise UserError(f"cannot write {path}: {_CAUSES[error.errno]}", run="df -h, or choose another -o") from error
-        raise
+        with explained(path):
+            part, file = open_beside(path)
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+            part = None
     finally:
         if part is not None:
             with contextlib.suppress(OSError):
                 os.unlink(part)
+
+
+def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new file `.NAME.….part` in the folder of `path` (made if need be), to be renamed to `path` once it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
+    os.fchmod(handle, 0o666 & ~_UMASK)
+    return Path(part), os.fdopen(handle, "wb")
+
+
+@contextlib.contextmanager
+def explained(path: str | Path) -> Iterator[None]:
+    """A block in which a full disk, a missing permission and the like become a UserError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _CAUSES:
+            raise UserError(f"cannot write {path}: {_CAUSES[error.errno]}", run="df -h, or choose another -o") from error
+        raise
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
@@ -75,11 +91,15 @@ def _umask() -> int:
     return mask
 
 
+# Read once: asking means setting it for a moment, which two threads must never do at the same time.
+_UMASK = _umask()
+
 _CAUSES = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
     errno.EACCES: "no permission",
     errno.EPERM: "no permission",
     errno.EROFS: "the file system is read-only",
+    errno.EEXIST: "a part of that path is a file, not a folder",
     errno.ENOTDIR: "a part of that path is a file, not a folder",
 }
