@@ -1,0 +1,50 @@
+"""Where scenes come from: `open_source("sample")`, `open_source("folder:PATH")`, …; each kind is one file here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from unfazed.errors import UserError, unknown
+
+from .source import Entry, Source
+from .spec import Spec
+
+__all__ = ["SOURCES", "Entry", "Source", "Spec", "open_source"]
+
+# kind -> module of this room with a function `open_scenes(spec: Spec) -> Source`
+SOURCES: dict[str, str] = {
+    "sample": "sample",
+    "folder": "folder",
+}
+ENTRY_POINTS = "unfazed.sources"
+
+
+def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int | str] | None = None) -> Source:
+    """The scenes that `spec` names, listed but not decoded.
+
+    >>> open_source("sample", limit=2).ids
+    ('bison', 'cat')
+    """
+    parsed = Spec.parse(spec)
+    opener = _opener(parsed)
+    source = opener(parsed)
+    if not len(source):
+        raise UserError(f"'{spec}' holds no pictures")
+    return source.select(limit, classes)
+
+
+def _opener(spec: Spec) -> Callable[[Spec], Source]:
+    """The function that opens this kind of source: ours, or one that an installed package offers."""
+    if spec.kind in SOURCES:
+        opener: Callable[[Spec], Source] = import_module(f"{__name__}.{SOURCES[spec.kind]}").open_scenes
+        return opener
+    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if spec.kind in others:
+        loaded: Callable[[Spec], Source] = others[spec.kind].load()
+        return loaded
+    if Path(spec.text).expanduser().exists():
+        raise UserError(f"'{spec.text}' is a path, not a source", allowed=f"folder:{spec.text}, images:{spec.text}, …")
+    raise unknown("source", spec.kind, [*SOURCES, *others])

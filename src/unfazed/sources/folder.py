@@ -1,0 +1,141 @@
+"""`folder:PATH`: a folder of photographs with masks, labelled by class folders or a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from unfazed.errors import UserError
+from unfazed.scene import Scene
+
+from .labelled import SPACES, Row, class_folder, label_space, pictures_below, read_table
+from .pictures import load_scene, read_picture, shrunk
+from .slugs import unique_slugs
+from .source import Entry, Source
+from .spec import Spec, existing_folder
+
+TABLE = "labels.csv"
+MASK_ENDINGS = ("_mask", "-mask", ".mask")
+NO_MASK = (
+    "there is no mask for it: none beside it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
+    "make one with `unfazed masks`, or add ?segment=grabcut to the source"
+)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What lies in a folder: its root, the pictures' names relative to it, and the candidate masks of each."""
+
+    root: Path
+    pictures: tuple[str, ...]
+    masks: dict[str, list[Path]]
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The scenes of a folder.
+
+    masks=DIR: where the masks lie; labels=FILE: a table of file, label, mask; space: auto, imagenet-1k or own;
+    segment=grabcut or onnx:FILE: makes a mask for a picture that has none.
+    """
+    root = spec.folder()
+    options = spec.take(masks=None, labels=None, space="auto", segment=None)
+    space = spec.one_of("space", options["space"], SPACES)
+    segmenter = options["segment"]
+    if segmenter is not None:
+        from .segment import check_segmenter
+
+        check_segmenter(segmenter)
+    listing = list_folder(root, None if options["masks"] is None else _within(root, options["masks"], spec.text))
+    rows = _rows(root, listing, options["labels"])
+    labels = label_space((row.label for row in rows), space)
+    entries = tuple(
+        _entry(scene_id, row, listing, None if row.label is None else labels.index(row.label), segmenter)
+        for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
+    )
+    return Source(
+        spec.text, labels, entries, partial(load_or_segment, segmenter=segmenter) if segmenter else load_scene
+    )
+
+
+def load_or_segment(entry: Entry, segmenter: str) -> Scene:
+    """The entry's scene; where it has no mask file, with a mask that the segmenter makes and a note that it did."""
+    if entry.mask is not None:
+        return load_scene(entry)
+    from .segment import segmented
+
+    return shrunk(segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
+
+
+def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
+    """The pictures of a folder and the masks that belong to each by name.
+
+    With `masks_folder` only that folder counts. Else a mask lies in `masks/` under its picture's name, or beside its
+    picture: `NAME_mask.*`, or `NAME.png` where the picture itself is no PNG. `images/` may hold the pictures.
+    """
+    beside = masks_folder is None
+    if masks_folder is None and (root / "masks").is_dir():
+        masks_folder = root / "masks"
+        root = root / "images" if (root / "images").is_dir() else root
+    masks: dict[str, list[Path]] = defaultdict(list)
+    names = pictures_below(root)
+    if masks_folder is not None:
+        for name in pictures_below(masks_folder):
+            masks[_object_name(name) or _stem(name)].append(masks_folder / name)
+        if masks_folder.is_relative_to(root):
+            inside = masks_folder.relative_to(root).as_posix() + "/"
+            names = [name for name in names if not name.startswith(inside)]
+    if not beside:
+        return Listing(root, tuple(names), masks)
+    others = {_stem(name) for name in names if not name.lower().endswith(".png")}
+    pictures = []
+    for name in names:
+        of = _object_name(name) or (_stem(name) if name.lower().endswith(".png") and _stem(name) in others else None)
+        if of is None:
+            pictures.append(name)
+        else:
+            masks[of].append(root / name)
+    return Listing(root, tuple(pictures), masks)
+
+
+def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
+    """One row a scene: those of the table, if there is one, else every picture with its class folder as label."""
+    if labels is None and not (root / TABLE).is_file():
+        return [Row(name, class_folder(name)) for name in listing.pictures]
+    table = _within(root, labels) if labels is not None else root / TABLE
+    rows = read_table(table)
+    if rows and not any((listing.root / row.file).is_file() for row in rows):
+        raise UserError(
+            f"none of the {len(rows)} pictures that {table} names is in {listing.root}, such as {rows[0].file}"
+        )
+    return rows
+
+
+def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segmenter: str | None) -> Entry:
+    image = str(listing.root / row.file)
+    if row.mask is not None:
+        return Entry(scene_id, image, str(listing.root / row.mask), label)
+    candidates = sorted(map(str, listing.masks.get(_stem(row.file), ())))
+    if len(candidates) > 1:
+        names = ", ".join(PurePosixPath(one).name for one in candidates)
+        return Entry(scene_id, image, None, label, f"there is more than one candidate mask for it: {names}; leave one")
+    if candidates:
+        return Entry(scene_id, image, candidates[0], label)
+    return Entry(scene_id, image, None, label, None if segmenter else NO_MASK)
+
+
+def _within(root: Path, name: str, text: str | None = None) -> Path:
+    """A path that the user gave: inside the source's folder if it is there, else as written."""
+    path = root / name if (root / name).exists() else Path(name).expanduser()
+    return path if text is None else existing_folder(path, text)
+
+
+def _stem(name: str) -> str:
+    return PurePosixPath(name).with_suffix("").as_posix()
+
+
+def _object_name(name: str) -> str | None:
+    """The picture's name without suffix that a file named as a mask belongs to; None if it is not named so."""
+    stem = _stem(name)
+    return next((stem[: -len(ending)] for ending in MASK_ENDINGS if stem.endswith(ending)), None)

@@ -1,0 +1,138 @@
+"""Labels for the files of a folder: from its class folders or from a table, in ImageNet's label space or an own one."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from unfazed.errors import UserError
+from unfazed.labels import LabelSpace, imagenet, own
+
+from .pictures import SUFFIXES
+from .source import NO_LABELS
+
+SPACES = ("auto", "imagenet-1k", "own")
+_WNID = re.compile(r"n\d{8}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: the picture's name, its label as written, its mask's name; None where not given."""
+
+    file: str
+    label: str | None = None
+    mask: str | None = None
+
+
+def pictures_below(folder: Path) -> list[str]:
+    """The sorted names, relative to `folder`, of all files below it with a picture's suffix; hidden ones left out."""
+    found = []
+    for root, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        relative = Path(root).relative_to(folder)
+        found += [
+            (relative / name).as_posix()
+            for name in files
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+        ]
+    return sorted(found)
+
+
+def class_folder(name: str) -> str | None:
+    """The first folder of a picture's name, which is its class; None for a picture at the root."""
+    parts = PurePosixPath(name).parts
+    return parts[0] if len(parts) > 1 else None
+
+
+def read_table(path: Path) -> list[Row]:
+    """The rows of a labels file.
+
+    A CSV file with a header: columns `file` and, each optional, `label` and `mask`. Any other file: lines of a
+    picture's name and its label, apart by a tab, a comma or the last space.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UserError(f"the labels file {path} is not there") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the labels file {path} cannot be read as text ({error})") from None
+    rows = list(_with_header(path, text) if path.suffix.lower() == ".csv" else _lines(path, text))
+    twice = _first_repeated(row.file for row in rows)
+    if twice is not None:
+        raise UserError(f"{path} names {twice} more than once", allowed="one row a picture")
+    return rows
+
+
+def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace:
+    """The label space that labels as written belong to.
+
+    `auto`: ImageNet-1k where every label is a WNID, a class name or an index of it; else the sorted names.
+    """
+    names = sorted({label for label in labels if label is not None}, key=_by_number)
+    if not names:
+        return NO_LABELS
+    if space == "own":
+        return own(names)
+    missing = [name for name in names if not _in_imagenet(name)]
+    if not missing:
+        return imagenet()
+    if space == "imagenet-1k" or all(_WNID.fullmatch(name) for name in names):
+        shown = ", ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
+        raise UserError(
+            f"{len(missing)} of {len(names)} classes are not in ImageNet-1k: {shown}",
+            allowed="WNIDs, class names or indices of ImageNet-1k, or the option space=own",
+        )
+    return own(names)
+
+
+def _with_header(path: Path, text: str) -> Iterator[Row]:
+    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    columns = [name.strip() for name in reader.fieldnames or ()]
+    if "file" not in columns:
+        raise UserError(f"{path} has the columns {', '.join(columns) or 'none'}", allowed="file, label, mask")
+    reader.fieldnames = columns
+    for row in reader:
+        values = {name: (row.get(name) or "").strip() or None for name in ("file", "label", "mask")}
+        if values["file"] is not None:
+            yield Row(_posix(values["file"]), values["label"], values["mask"] and _posix(values["mask"]))
+
+
+def _lines(path: Path, text: str) -> Iterator[Row]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        file, _, label = re.sub(r"[\t,]+", "\t", line.strip()).rpartition("\t" if re.search(r"[\t,]", line) else " ")
+        if not file:
+            raise UserError(
+                f"line {number} of {path} is '{line.strip()[:60]}'", allowed="a picture's name, then its label"
+            )
+        yield Row(_posix(file.strip()), label.strip())
+
+
+def _posix(name: str) -> str:
+    return name.replace("\\", "/").removeprefix("./")
+
+
+def _first_repeated(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _in_imagenet(name: str) -> bool:
+    try:
+        imagenet().index(name)
+    except UserError:
+        return False
+    return True
+
+
+def _by_number(name: str) -> tuple[int, int, str]:
+    return (0, int(name), "") if name.isdecimal() else (1, 0, name)

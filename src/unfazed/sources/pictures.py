@@ -1,0 +1,246 @@
+"""Pictures and masks from files of every kind that people have, as arrays; what cannot be used says why.
+
+A picture is (H, W, 3) uint8 RGB: turned as its EXIF says, greyscale and palette spread to RGB, CMYK converted,
+16 bits reduced to 8, transparent parts laid over white, the first frame of an animation.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from unfazed.errors import BadPicture
+from unfazed.scene import Scene
+
+from .source import Entry
+
+SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff")
+    + (".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif")
+)
+MOST_PIXELS = 178_956_970
+LONGEST_SIDE = 4096
+
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")
+_SIXTEEN_BITS_AS_I = ("PNG", "PPM")
+_OTHER_KINDS = (
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"%PDF", "a PDF document"),
+    (b"version https://git-lfs", "a Git LFS pointer: run `git lfs pull`"),
+    (b"<svg", "an SVG drawing: export it as PNG"),
+    (b"<!DOCTYPE", "a web page"),
+    (b"<html", "a web page"),
+    (b"\x93NUMPY", "a NumPy array"),
+)
+
+File = str | Path | bytes | IO[bytes]
+
+
+def read_picture(file: File) -> np.ndarray:
+    """The picture in a file, path or bytes: (H, W, 3) uint8 RGB, upright."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        if picture.format == "JPEG" and picture.mode in ("RGB", "L") and data[-2:] == b"\xff\xd9":
+            pixels = _quick_jpeg(data)
+            if pixels is not None:
+                return _upright(pixels, picture)
+        return _upright(_rgb(picture), picture)
+
+
+def read_mask(file: File) -> np.ndarray:
+    """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
+
+    Greyscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
+    its alpha.
+    """
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        return _upright(_coverage(picture), picture)
+
+
+def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
+    """The picture in a file and its alpha: (H, W, 3) uint8 RGB as stored, (H, W) float32 in [0, 1]."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        if not _has_alpha(picture):
+            raise BadPicture(f"{name}: the cut-out has no transparent parts", allowed="a picture with an alpha channel")
+        pixels = np.asarray(picture.convert("RGBA"))
+        colours, alpha = pixels[..., :3], pixels[..., 3].astype(np.float32) / 255
+        return _upright(colours, picture), _upright(alpha, picture)
+
+
+def load_scene(entry: Entry) -> Scene:
+    """The scene of an entry with a picture file and a mask file."""
+    assert entry.mask is not None
+    return shrunk(Scene(entry.id, read_picture(entry.image), read_mask(entry.mask), entry.label))
+
+
+def shrunk(scene: Scene, longest: int = LONGEST_SIDE) -> Scene:
+    """The scene with no side above `longest` pixels, and a note if it had one: everything after it stays quick."""
+    high, wide = scene.mask.shape
+    if max(high, wide) <= longest:
+        return scene
+    import cv2
+
+    factor = longest / max(high, wide)
+    size = max(1, round(wide * factor)), max(1, round(high * factor))
+    return replace(
+        scene,
+        image=cv2.resize(scene.image, size, interpolation=cv2.INTER_AREA),
+        mask=cv2.resize(scene.mask, size, interpolation=cv2.INTER_AREA),
+        parts={name: cv2.resize(part, size, interpolation=cv2.INTER_AREA) for name, part in scene.parts.items()},
+        notes=(*scene.notes, f"reduced from {wide}×{high}"),
+    )
+
+
+def _bytes(file: File) -> tuple[bytes, str]:
+    """The file's bytes and a name for it in messages."""
+    if isinstance(file, bytes):
+        return file, "the picture"
+    if not isinstance(file, str | Path):
+        return file.read(), str(getattr(file, "name", "the picture"))
+    try:
+        return Path(file).read_bytes(), str(file)
+    except FileNotFoundError:
+        raise BadPicture(f"{file}: the file is not there") from None
+    except IsADirectoryError:
+        raise BadPicture(f"{file}: this is a folder, not a picture") from None
+    except PermissionError:
+        raise BadPicture(f"{file}: no permission to read it") from None
+    except OSError as error:
+        raise BadPicture(f"{file}: cannot be read ({error.strerror})") from None
+
+
+class _opened:
+    """The Pillow image of some bytes; whatever goes wrong while it is open becomes a BadPicture with a reason."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data, self.name = data, name
+
+    def __enter__(self) -> Image.Image:
+        if not self.data:
+            raise BadPicture(f"{self.name}: the file is empty")
+        try:
+            with warnings.catch_warnings():
+                # Pillow warns at half of our own limit, which is checked below.
+                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+                picture = Image.open(io.BytesIO(self.data), formats=_FORMATS)
+        except UnidentifiedImageError:
+            raise BadPicture(f"{self.name}: {_what_it_is(self.data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
+        except Image.DecompressionBombError:
+            raise self._too_large() from None
+        except Exception as error:
+            raise self._broken(error) from None
+        if picture.width * picture.height > MOST_PIXELS:
+            raise self._too_large()
+        if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
+            raise BadPicture(f"{self.name}: it holds 32-bit numbers, whose white is not known", allowed="8 or 16 bits")
+        return picture
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, BadPicture):
+            raise self._broken(error) from None
+
+    def _too_large(self) -> BadPicture:
+        return BadPicture(
+            f"{self.name}: the picture is too large", allowed=f"at most {MOST_PIXELS // 10**6} megapixels"
+        )
+
+    def _broken(self, error: Exception) -> BadPicture:
+        if "truncated" in str(error).lower() or isinstance(error, EOFError | struct.error | IndexError):
+            return BadPicture(f"{self.name}: the file is cut off (truncated)")
+        return BadPicture(f"{self.name}: the file is damaged ({error or type(error).__name__})")
+
+
+def _what_it_is(data: bytes) -> str:
+    """What a file that is no picture seems to be."""
+    start = data[:256].lstrip()
+    for magic, kind in _OTHER_KINDS:
+        if start.startswith(magic):
+            return f"this is no picture but {kind}"
+    if data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1"):
+        return "this is a HEIC picture, which cannot be read: convert it to JPEG"
+    if start.startswith((b"\xff\xd8", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"GIF8")):
+        return "the file is damaged or cut off (truncated)"
+    try:
+        data[:1024].decode("ascii")
+        return "this is no picture but text"
+    except UnicodeDecodeError:
+        return "this is no picture that can be read"
+
+
+def _quick_jpeg(data: bytes) -> np.ndarray | None:
+    """The same pixels as Pillow's, in less than half the time; None if OpenCV will not have it.
+
+    Only for files that end with the end-of-image marker: OpenCV fills a truncated one with grey.
+    """
+    import cv2
+
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:
+        return None
+
+
+def _rgb(picture: Image.Image) -> np.ndarray:
+    grey = _sixteen_bits(picture)
+    if grey is not None:
+        return np.repeat((grey >> 8).astype(np.uint8)[..., None], 3, axis=2)
+    if not _has_alpha(picture):
+        return np.asarray(picture.convert("RGB"))
+    over = Image.new("RGBA", picture.size, "white")
+    over.alpha_composite(picture.convert("RGBA"))
+    return np.asarray(over.convert("RGB"))
+
+
+def _coverage(picture: Image.Image) -> np.ndarray:
+    grey = _sixteen_bits(picture)
+    if grey is not None:
+        return _shares(grey, 65535)
+    if _has_alpha(picture):
+        alpha = np.asarray(picture.convert("RGBA"))[..., 3]
+        if alpha.min(initial=255) < 255:
+            return _shares(alpha, 255)
+    return _shares(np.asarray(picture.convert("L")), 255)
+
+
+def _shares(levels: np.ndarray, white: int) -> np.ndarray:
+    """Levels as shares of white, which is 1 where a mask holds nothing but zeros and ones."""
+    return levels.astype(np.float32) / np.float32(1 if levels.max(initial=0) == 1 else white)
+
+
+def _sixteen_bits(picture: Image.Image) -> np.ndarray | None:
+    """The picture's levels as (H, W) uint16 where it is a 16-bit greyscale file, else None."""
+    if picture.mode.startswith("I;16"):
+        return np.asarray(picture).astype(np.uint16)
+    if picture.mode == "I" and picture.format in _SIXTEEN_BITS_AS_I:
+        return np.clip(np.asarray(picture), 0, 65535).astype(np.uint16)
+    return None
+
+
+def _has_alpha(picture: Image.Image) -> bool:
+    return picture.has_transparency_data
+
+
+def _upright(pixels: np.ndarray, picture: Image.Image) -> np.ndarray:
+    """The pixels turned and mirrored as the file's EXIF orientation asks."""
+    try:
+        orientation = picture.getexif().get(0x0112, 1)
+    except Exception:
+        orientation = 1  # A picture is not lost to a broken remark about it.
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return np.ascontiguousarray(pixels)

@@ -1,0 +1,56 @@
+"""`sample`: the 20 photographs of animals that come with the package, public domain or CC0.
+
+Their labels are the *nearest* ImageNet class: where the animal itself is no ImageNet class, the class that looks
+most like it (a duck is `goose`, a hedgehog `porcupine`, a kangaroo `wallaby`).
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from unfazed.labels import imagenet
+
+from .pictures import load_scene
+from .source import Entry, Source
+from .spec import Spec
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Who made a sample photograph and under which licence; label: nearest ImageNet class."""
+
+    id: str
+    label: int
+    nearest_class: str
+    author: str
+    licence: str
+    source: str
+
+
+@functools.cache
+def credits() -> tuple[Credit, ...]:
+    """The credits of the sample photographs, in the sample's order."""
+    lines = _folder().joinpath("CREDITS.csv").read_text(encoding="utf-8").splitlines()
+    return tuple(
+        Credit(row["file"], int(row["label"]), row["wnid_name"], row["author"], row["licence"], row["source"])
+        for row in csv.DictReader(lines)
+    )
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The embedded sample."""
+    spec.take()
+    folder = _folder()
+    entries = tuple(
+        Entry(one.id, str(folder.joinpath(f"{one.id}.jpg")), str(folder.joinpath(f"{one.id}.png")), one.label)
+        for one in credits()
+    )
+    return Source(spec.text, imagenet(), entries, load_scene)
+
+
+def _folder() -> Traversable:
+    return resources.files("unfazed.data").joinpath("sample")
