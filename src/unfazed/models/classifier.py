@@ -1,0 +1,165 @@
+"""A classifier: a network, the transform it wants, the classes its answers mean, and where and how it runs."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unfazed.errors import UserError, unknown
+from unfazed.labels import LabelSpace, own
+
+from .heat import HeatLayer, find_heat_layer
+from .transforms import Transform, paper
+from .weights import weights_hash
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """What every source of models gives, and what a module of one's own is wrapped in.
+
+    module: (N, 3, crop, crop) float32, transformed, in; (N, classes) logits out. transform: a Transform, its JSON,
+    or a torchvision preset or Compose. labels: a LabelSpace or a list of class names, in the order of the outputs.
+    name: the spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or
+    fp16; None is fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what
+    else made it, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored.
+    """
+
+    module: nn.Module
+    transform: Transform
+    labels: LabelSpace
+    name: str = "own"
+    device: str | None = None
+    precision: str | None = None
+    layer: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    adapt: Callable[[Iterable[torch.Tensor]], None] | None = None
+    fixed_hash: str | None = None
+
+    def __post_init__(self) -> None:
+        import torch
+
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            kind = torch.device(device).type
+        except RuntimeError:
+            raise unknown("device", device, ("cpu", "cuda", "cuda:0", "mps")) from None
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise UserError(f"the device {device!r} is not there", allowed="cpu")
+        precision = self.precision or ("bf16" if kind == "cuda" else "fp32")
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        labels = self.labels if isinstance(self.labels, LabelSpace) else own(_names(self.labels))
+        if not len(labels):
+            raise UserError(f"{self.name}: the model has no classes")
+        if not isinstance(self.module, torch.nn.Module):
+            raise UserError(f"{self.name}: the module is a {type(self.module).__name__}", allowed="a torch.nn.Module")
+        module = self.module.eval().requires_grad_(False).to(device)
+        if kind in ("cpu", "cuda"):
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        from .foreign_transforms import as_transform
+
+        values = {"device": device, "precision": precision, "labels": labels, "module": module}
+        for name, value in {**values, "transform": as_transform(self.transform)}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def slug(self) -> str:
+        """The name as a file may be called."""
+        return re.sub(r"[^A-Za-z0-9._+=-]+", "-", self.name).strip("-.") or "model"
+
+    @functools.cached_property
+    def weights_hash(self) -> str:
+        """SHA-256 of the weights; wrappers such as `+tencrop` keep that of the model they wrap."""
+        return self.fixed_hash or weights_hash(self.module)
+
+    @functools.cached_property
+    def heat_layer(self) -> HeatLayer:
+        """The layer that a heat map of this model is read off."""
+        import torch
+
+        side = self.transform.crop
+        return find_heat_layer(self.module, torch.zeros(1, 3, side, side, device=self.device), self.layer)
+
+    def prepare(self, image: np.ndarray) -> torch.Tensor:
+        """(H, W, 3) uint8 RGB in, (3, crop, crop) float32 out, by the model's own transform."""
+        return self.transform.tensor(image)
+
+    def from_pixels(self, crops: torch.Tensor) -> torch.Tensor:
+        """(N, crop, crop, 3) uint8 crops in, the network's normalised input on its device out."""
+        import torch
+
+        pixels = crops.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        return self.transform.normalise(pixels.to(torch.float32).div_(255))
+
+    def logits(self, batch: torch.Tensor) -> torch.Tensor:
+        """(N, 3, crop, crop) transformed in, (N, classes) float32 logits on the model's device out; no gradients."""
+        import torch
+
+        with torch.inference_mode():
+            return self._forward(batch)
+
+    def differentiable(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, 3, S, S) in [0, 1] in, (N, classes) float32 logits out, with gradients back to the pixels."""
+        return self._forward(self.transform.differentiable(pixels.to(self.device)))
+
+    def _forward(self, batch: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        assert self.device is not None
+        batch = batch.to(self.device, non_blocking=True)
+        if batch.ndim == 4:
+            batch = batch.contiguous(memory_format=torch.channels_last)
+        if self.precision == "fp32":
+            return self._answers(self.module(batch))
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[str(self.precision)]
+        with torch.autocast(torch.device(self.device).type, dtype=kind):
+            return self._answers(self.module(batch))
+
+    def _answers(self, output: Any) -> torch.Tensor:
+        import torch
+
+        if not isinstance(output, torch.Tensor):
+            raise UserError(f"{self.name} answers with a {type(output).__name__}", allowed="(N, classes) logits")
+        if output.ndim != 2 or output.shape[1] != len(self.labels):
+            raise UserError(
+                f"{self.name} answers with shape {tuple(output.shape)}, its label space {self.labels.name!r} has "
+                f"{len(self.labels)} classes",
+                allowed=f"(N, {len(self.labels)}) logits, or a label space of as many classes as the model has outputs",
+            )
+        return output.float()
+
+    def with_transform(self, kind: str) -> Classifier:
+        """The same model under its `own` transform, or under the `paper`'s: resize 256, crop 224."""
+        if kind not in ("own", "paper"):
+            raise unknown("transform", kind, ("own", "paper"))
+        return self if kind == "own" else replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
+
+    def card(self) -> dict[str, Any]:
+        """Everything that says which model this is, as JSON."""
+        return {
+            "model": self.name,
+            "weights_sha256": self.weights_hash,
+            "transform": self.transform.to_json(),
+            "labels": self.labels.to_json(),
+            "classes": len(self.labels),
+            "precision": self.precision,
+            "device": str(self.device).split(":")[0],
+            "origin": dict(self.origin),
+        }
+
+
+def _names(labels: Any) -> Sequence[str]:
+    if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(one, str) for one in labels):
+        raise UserError(f"the labels are {labels!r}", allowed="a LabelSpace, or a list of class names in output order")
+    return labels

@@ -1,0 +1,50 @@
+"""`open_model("source:name")`: the table of sources and how a name becomes a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from unfazed.errors import unknown
+from unfazed.labels import LabelSpace
+
+from .classifier import Classifier
+from .specs import Spec
+
+# source -> (module of this room, function, what its names look like)
+SOURCES: dict[str, tuple[str, str, str]] = {
+    "lite": ("lite", "open_lite", "lite:0, lite:1, lite:2"),
+}
+ENTRY_POINTS = "unfazed.models"
+
+
+def open_model(
+    name: str, *, device: str | None = None, precision: str | None = None, labels: LabelSpace | None = None
+) -> Classifier:
+    """The classifier that `name` says, ready to run.
+
+    labels: the classes that a zero-shot model shall tell apart; other models have their own.
+
+    >>> open_model("lite:0", device="cpu").transform.crop
+    224
+    """
+    spec = Spec.parse(name)
+    model = opener(spec.source)(spec.without_wrappers(), labels, device=device, precision=precision)
+    for wrapper in spec.wrappers:
+        from .wrappers import WRAPPERS
+
+        model = WRAPPERS[wrapper](model)
+    return replace(model, name=str(spec), fixed_hash=model.weights_hash if spec.wrappers else model.fixed_hash)
+
+
+def opener(source: str) -> Callable[..., Classifier]:
+    """The function that opens models of `source`: ours, or one that an installed package offers as an entry point."""
+    if source in SOURCES:
+        module, function, _ = SOURCES[source]
+        return getattr(import_module(f"unfazed.models.{module}"), function)
+    offered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if source in offered:
+        return offered[source].load()
+    raise unknown("source of models", source, [*SOURCES, *offered], run="unfazed models")

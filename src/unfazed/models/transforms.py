@@ -1,0 +1,205 @@
+"""A model's transform as data: how a photograph becomes the tensor that the model was trained to see.
+
+The geometry (resize, crop) gives an 8-bit picture, so models that share it share the work; the numbers (mean,
+standard deviation, channel order) are applied afterwards, on the model's own device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unfazed.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    import torch
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+FITS = ("short", "squash", "long")
+INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The part of a transform that is done on pixels: any picture in, (crop, crop, 3) uint8 out."""
+
+    resize: int
+    crop: int
+    interpolation: str
+    fit: str
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    def size(self, high: int, wide: int) -> tuple[int, int]:
+        """Height and width after resizing."""
+        if self.fit == "squash":
+            return self.resize, self.resize
+        side = min(high, wide) if self.fit == "short" else max(high, wide)
+        # The other side is cut off for `short`, rounded for `long`: what torchvision and timm do, to the pixel.
+        other = (int if self.fit == "short" else round)(self.resize * (high + wide - side) / side)
+        other = max(1, other)
+        return (self.resize, other) if side == high else (other, self.resize)
+
+    def window(self, high: int, wide: int) -> tuple[float, float, float, float]:
+        """The part of the picture that the model sees: top, left, bottom, right in pixels of the picture."""
+        tall, broad = self.size(high, wide)
+        top, left = _start(tall, self.crop), _start(broad, self.crop)
+        return (
+            max(0.0, top * high / tall),
+            max(0.0, left * wide / broad),
+            min(high, (top + self.crop) * high / tall),
+            min(wide, (left + self.crop) * wide / broad),
+        )
+
+    def apply(self, image: np.ndarray) -> np.ndarray:
+        """The picture as the model's crop: (H, W, 3) uint8 in, (crop, crop, 3) uint8 out."""
+        from PIL import Image
+
+        high, wide = image.shape[:2]
+        tall, broad = self.size(high, wide)
+        picture = Image.fromarray(image)
+        if (tall, broad) != (high, wide):
+            picture = picture.resize((broad, tall), Image.Resampling(INTERPOLATIONS[self.interpolation]))
+        top, left = _start(tall, self.crop), _start(broad, self.crop)
+        if top < 0 or left < 0:
+            canvas = Image.new("RGB", (self.crop, self.crop), self.fill)
+            canvas.paste(picture, (-left, -top))
+            return np.asarray(canvas)
+        return np.asarray(picture.crop((left, top, left + self.crop, top + self.crop)))
+
+    def survives(self, mask: np.ndarray) -> float:
+        """The share of the object's pixels, mask (H, W) > 0.5, whose centres lie inside the model's crop."""
+        inside = mask > 0.5
+        top, left, bottom, right = self.window(*inside.shape)
+        cut = inside[_first(top) : _first(bottom), _first(left) : _first(right)]
+        total = int(np.count_nonzero(inside))
+        return int(np.count_nonzero(cut)) / total if total else float("nan")
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How one model wants its pictures; stored in its card as JSON.
+
+    resize: the side after resizing, in pixels; which side is said by `fit`: `short` (the shorter one, the usual),
+    `squash` (both, the shape is lost), `long` (the longer one, the rest is filled with the mean). crop: the central
+    square that is cut out. mean, std: of RGB in [0, 1]; scale: what 1.0 is multiplied with first (255 for networks
+    that want bytes); channels: RGB or BGR, the order the network wants (mean and std are in that order).
+
+    >>> Transform(resize=256, crop=224).geometry.window(256, 256)
+    (16.0, 16.0, 240.0, 240.0)
+    """
+
+    resize: int = 256
+    crop: int = 224
+    interpolation: str = "bilinear"
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    fit: str = "short"
+    scale: float = 1.0
+    channels: str = "RGB"
+
+    def __post_init__(self) -> None:
+        for name in ("resize", "crop"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 1 <= value <= 8192:
+                raise UserError(f"the transform's {name} is {value!r}", allowed="a whole number of pixels, 1 to 8192")
+        if self.interpolation not in INTERPOLATIONS:
+            raise unknown("interpolation", self.interpolation, INTERPOLATIONS)
+        if self.fit not in FITS:
+            raise unknown("fit", self.fit, FITS)
+        if self.channels not in ("RGB", "BGR"):
+            raise unknown("channel order", self.channels, ("RGB", "BGR"))
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, _three(name, getattr(self, name)))
+        if min(self.std) <= 0:
+            raise UserError(f"the transform's std is {self.std}", allowed="three numbers above 0")
+
+    @property
+    def geometry(self) -> Geometry:
+        red, green, blue = (min(255, max(0, round(255 * value / self.scale))) for value in self.mean)
+        return Geometry(
+            self.resize,
+            self.crop,
+            self.interpolation,
+            self.fit,
+            (red, green, blue) if self.fit == "long" else (0, 0, 0),
+        )
+
+    def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, 3, h, w) RGB in [0, 1] in, what the network wants out; differentiable."""
+        import torch
+
+        if self.channels == "BGR":
+            pixels = pixels.flip(1)
+        if self.scale != 1.0:
+            pixels = pixels * self.scale
+        shape = (1, 3, 1, 1)
+        mean = torch.tensor(self.mean, dtype=pixels.dtype, device=pixels.device).view(shape)
+        std = torch.tensor(self.std, dtype=pixels.dtype, device=pixels.device).view(shape)
+        return (pixels - mean) / std
+
+    def tensor(self, image: np.ndarray) -> torch.Tensor:
+        """(H, W, 3) uint8 in, (3, crop, crop) float32 out: the whole transform on one picture."""
+        import torch
+
+        crop = torch.from_numpy(self.geometry.apply(image).copy()).permute(2, 0, 1)
+        return self.normalise(crop[None].float() / 255)[0]
+
+    def differentiable(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) in [0, 1] in, the network's input out, with gradients all the way; resizes as PIL does."""
+        import torch.nn.functional as functional
+
+        tall, broad = self.geometry.size(*pixels.shape[-2:])
+        if (tall, broad) != tuple(pixels.shape[-2:]):
+            mode = self.interpolation if self.interpolation in ("bilinear", "bicubic") else "bilinear"
+            pixels = functional.interpolate(pixels, (tall, broad), mode=mode, antialias=True).clamp(0, 1)
+        top, left = _start(tall, self.crop), _start(broad, self.crop)
+        if top < 0 or left < 0:
+            before_y, before_x = max(0, -top), max(0, -left)
+            after_y, after_x = self.crop - tall - before_y, self.crop - broad - before_x
+            pixels = functional.pad(pixels, (before_x, max(0, after_x), before_y, max(0, after_y)))
+            top, left = max(0, top), max(0, left)
+        return self.normalise(pixels[..., top : top + self.crop, left : left + self.crop])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Transform:
+        allowed = [field.name for field in fields(Transform)]
+        for name in value:
+            if name not in allowed:
+                raise unknown("transform setting", name, allowed)
+        return Transform(**value)
+
+    def __str__(self) -> str:
+        how = {"short": "shorter side to", "squash": "squashed to", "long": "longer side to"}[self.fit]
+        numbers = ", ".join(f"{value:.4g}" for value in self.mean), ", ".join(f"{value:.4g}" for value in self.std)
+        text = f"{how} {self.resize} ({self.interpolation}), crop {self.crop}, mean ({numbers[0]}), std ({numbers[1]})"
+        return (
+            text + (f", times {self.scale:g}" if self.scale != 1 else "") + (", BGR" if self.channels == "BGR" else "")
+        )
+
+
+def paper(own: Transform) -> Transform:
+    """The published protocol's geometry, resize 256 and crop 224, with the model's own numbers."""
+    return replace(own, resize=256, crop=224, fit="short")
+
+
+def _start(side: int, crop: int) -> int:
+    """Where a centred crop starts; negative where the crop is larger than the side."""
+    return int(round((side - crop) / 2)) if side >= crop else -((crop - side) // 2)
+
+
+def _first(edge: float) -> int:
+    """The first pixel whose centre lies at or beyond `edge`."""
+    return int(np.ceil(edge - 0.5))
+
+
+def _three(name: str, value: float | Sequence[float]) -> tuple[float, float, float]:
+    numbers = tuple(float(one) for one in (value if isinstance(value, Sequence) else (value,) * 3))
+    if len(numbers) != 3 or not np.isfinite(numbers).all():
+        raise UserError(f"the transform's {name} is {value!r}", allowed="one finite number for each of three channels")
+    return numbers  # type: ignore[return-value]

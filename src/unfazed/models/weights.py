@@ -1,0 +1,138 @@
+"""Weights: read without unpickling code, freed of other people's wrappers and prefixes, and known by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unfazed.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+# What training scripts wrap a state dict in, the averaged weights first: they are what papers report.
+WRAPPERS = (
+    "state_dict_ema",
+    "model_ema",
+    "ema",
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "net",
+    "module",
+)
+PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "encoder.", "backbone.", "base_model.", "0.", "1.")
+
+
+def read_state(path: str | Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint file by name; safetensors, or a torch file without anything but tensors."""
+    import torch
+
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(str(path))
+    try:
+        value = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UserError(
+            f"{path} cannot be read as weights alone: {str(error).splitlines()[0]}",
+            allowed="safetensors, or a torch file of tensors, dicts, lists, numbers and strings",
+            run="torch.save(module.state_dict(), 'weights.pt') where the file is trusted, then give weights.pt",
+        ) from None
+    return unwrap(value, str(path))
+
+
+def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
+    """The state dict inside a training script's checkpoint: `state_dict`, `model`, `ema` … are looked into."""
+    import torch
+
+    for _ in range(4):
+        if not isinstance(value, Mapping):
+            break
+        if value and all(isinstance(one, torch.Tensor) for one in value.values()):
+            return dict(value)
+        inner = next((value[key] for key in WRAPPERS if isinstance(value.get(key), Mapping) and value[key]), None)
+        if inner is None:
+            tensors = {name: one for name, one in value.items() if isinstance(one, torch.Tensor)}
+            if tensors:
+                return tensors
+            break
+        value = inner
+    raise UserError(f"{where} holds no state dict", allowed=f"a dict of tensors, plain or under {', '.join(WRAPPERS)}")
+
+
+def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:
+    """Load `state` into `module`, taking off the prefix that makes the most names fit; anything less is refused."""
+    wanted = module.state_dict()
+    best = max(_candidates(state), key=lambda names: _fitting(names, wanted))
+    optional = {
+        name for name in wanted if name.endswith(("num_batches_tracked", "attn_mask", "relative_position_index"))
+    }
+    missing = sorted(set(wanted) - set(best) - optional)
+    if missing:
+        raise UserError(
+            f"{where} lacks {len(missing)} of the {len(wanted)} tensors of {type(module).__name__}, "
+            f"first {missing[0]!r}; it holds names like {next(iter(state), 'none')!r}",
+            allowed=f"names like {next(iter(wanted))!r}, with one prefix before all of them at most",
+        )
+    for name, tensor in wanted.items():
+        if name in best and best[name].shape != tensor.shape:
+            classes = (
+                " (another number of classes?)" if tensor.ndim <= 2 and name.rsplit(".", 1)[0] == _last(wanted) else ""
+            )
+            raise UserError(
+                f"{where}: {name} is {tuple(best[name].shape)}, the network's {tuple(tensor.shape)}{classes}"
+            )
+    module.load_state_dict({name: best[name] for name in wanted if name in best}, strict=False)
+
+
+def classes_in(state: Mapping[str, torch.Tensor]) -> int | None:
+    """The number of classes a checkpoint was trained for: the length of its last one-dimensional tensor or matrix."""
+    heads = [(name, one) for name, one in state.items() if one.ndim in (1, 2) and name.endswith(("weight", "bias"))]
+    named = [one for name, one in heads if any(word in name for word in ("classifier", "head", "fc"))]
+    tensor = named[-1] if named else heads[-1][1] if heads else None
+    return None if tensor is None else int(tensor.shape[0])
+
+
+def weights_hash(module: nn.Module) -> str:
+    """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same weights give it on any device."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor) or name.endswith("num_batches_tracked"):
+            continue
+        data = tensor.detach().to("cpu").contiguous()
+        digest.update(f"{name} {tuple(data.shape)} {data.dtype};".encode())
+        digest.update(data.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _candidates(state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """The state under its own names and under those that remain when prefixes are taken off, one after another."""
+    found: list[dict[str, torch.Tensor]] = []
+    queue = [dict(state)]
+    while queue and len(found) < 32:
+        names = queue.pop(0)
+        found.append(names)
+        for prefix in PREFIXES:
+            cut = {name[len(prefix) :]: one for name, one in names.items() if name.startswith(prefix)}
+            if cut:
+                queue.append(cut)
+    return found
+
+
+def _fitting(names: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> int:
+    return sum(name in names and names[name].shape == tensor.shape for name, tensor in wanted.items())
+
+
+def _last(wanted: Mapping[str, torch.Tensor]) -> str:
+    return list(wanted)[-1].rsplit(".", 1)[0]
