@@ -1,4 +1,4 @@
-"""Saliency against the object: measures of one map, and how they change from right to wrong and from original to edit."""
+"""Saliency against the object: measures of one map, and how they change with the answer and with the edit."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
     records = []
     for key, group in paired.group_by("model", "method", "edit", maintain_order=True):
         edited = _measures(group)
-        original = group.select(f"{name}_original" for name in MEASURES).cast(float).fill_null(np.nan).to_numpy()
+        original = group.select(f"{name}_original" for name in MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy()
         missing = np.isnan(edited) | np.isnan(original)
         change = np.where(missing, np.nan, edited - original)
         draws_of_change = bootstrap_means(change, np.zeros(len(change), int), draws, seed)
@@ -136,7 +136,7 @@ def _recall(values: np.ndarray, inside: np.ndarray, share: float) -> float:
 
 
 def _measures(table: pl.DataFrame) -> np.ndarray:
-    return table.select(MEASURES).cast(float).fill_null(np.nan).to_numpy().reshape(-1, len(MEASURES))
+    return table.select(MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(-1, len(MEASURES))
 
 
 def _column_means(values: np.ndarray) -> np.ndarray:

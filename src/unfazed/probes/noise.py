@@ -1,0 +1,157 @@
+"""RIVAL10's noise and ablation: a picture at the model's input size, a region, a level -> the picture changed there.
+
+Noise is added before the model's own normalisation and the sum is clipped to [0, 1], as in the released code
+(Moayeri et al., CVPR 2022), which works at 224×224.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unfazed.errors import BadPicture, UserError, unknown
+from unfazed.files import canonical
+from unfazed.scene import Scene, frame
+
+if TYPE_CHECKING:
+    import torch
+
+# As published: linf levels are standard deviations in 255ths, l2 levels are norms of the whole noise.
+LEVELS: dict[str, tuple[float, ...]] = {
+    "linf": tuple(float(level) for level in range(30, 211, 30)),
+    "l2": tuple(float(level) for level in range(25, 201, 25)),
+}
+REGIONS = ("foreground", "background", "everything")
+GREY = 0.5
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One changed picture: norm `linf`, `l2` or `grey` (level None), the region's name, the seed's number."""
+
+    norm: str
+    level: float | None
+    region: str
+    seed: int = 0
+
+
+def at_input(scene: Scene, size: int, how: str = "object") -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The framed scene at the model's input size, whole: (size, size, 3) uint8, and every region's mask (size, size) bool.
+
+    The picture is resized and not cropped, as RIVAL10's 224×224 pictures go into a model: a centre crop would cut
+    objects. Regions: foreground, background, everything, and each part that still covers a pixel.
+    """
+    from PIL import Image
+
+    framed = frame(scene, how)
+    picture = Image.fromarray(framed.image)
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.BICUBIC)
+    masks = object_regions(_shrunk(framed.mask, size), scene.id)
+    for name, part in framed.parts.items():
+        mask = _shrunk(part, size) > 0.5
+        if name not in masks and mask.any():
+            masks[name] = mask
+    return np.array(picture), masks
+
+
+def object_regions(mask: np.ndarray, name: str = "the scene") -> dict[str, np.ndarray]:
+    """The masks of `REGIONS` from an object's mask (H, W) in [0, 1]; an empty or a full one is refused."""
+    inside = mask > 0.5
+    if not inside.any():
+        raise BadPicture(f"{name}: the mask is empty at the model's input size, so there is no foreground to disturb")
+    if inside.all():
+        raise BadPicture(f"{name}: the mask covers the whole picture, so there is no background to disturb")
+    return {"foreground": inside, "background": ~inside, "everything": np.ones_like(inside)}
+
+
+def draw_noise(scene_id: str, size: int, seed: int) -> np.ndarray:
+    """Standard normal noise (3, size, size) float32 of one picture and seed, whatever batch it is used in.
+
+    Every level and region of a picture scales and masks the same draw, so that a curve over levels is not shaken
+    by new noise at each of its points.
+    """
+    key = hashlib.blake2b(canonical([seed, scene_id, size]).encode(), digest_size=8).digest()
+    return np.random.Generator(np.random.SFC64(int.from_bytes(key))).standard_normal((3, size, size), dtype=np.float32)
+
+
+def add_noise(
+    picture: torch.Tensor, noise: torch.Tensor, masks: torch.Tensor, norm: str, levels: torch.Tensor
+) -> torch.Tensor:
+    """The picture under noise in each region: (3, H, W) in [0, 1] in, (V, 3, H, W) in [0, 1] out.
+
+    noise: (3, H, W) standard normal; masks: (V, H, W), 1 where it goes; levels: (V,), a standard deviation (`linf`:
+    clip(x + ε·n·m)) or a norm (`l2`: clip(x + ε·n·m / ‖n·m‖₂)), in the picture's units.
+    """
+    import torch
+
+    if norm not in LEVELS:
+        raise unknown("norm", norm, LEVELS)
+    if not bool((masks != 0).flatten(1).any(1).all()):
+        raise BadPicture("a region's mask is empty, so it can take no noise", allowed="at least one pixel")
+    placed = noise * masks[:, None].to(noise.dtype)
+    if norm == "l2":
+        levels = levels / torch.linalg.vector_norm(placed, dim=(1, 2, 3))
+    return placed.mul_(levels.view(-1, 1, 1, 1)).add_(picture).clamp_(0, 1)
+
+
+def ablate(picture: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
+    """The picture with each region set to grey 0.5: (3, H, W) and (V, H, W) in, (V, 3, H, W) out."""
+    import torch
+
+    return torch.where(masks[:, None] != 0, torch.tensor(GREY, dtype=picture.dtype, device=picture.device), picture)
+
+
+def plan_variants(
+    regions: Sequence[str], levels: Mapping[str, Sequence[float]], seeds: int, ablation: bool
+) -> list[Variant]:
+    """Every variant of one picture, norm by norm and seed by seed; grey of everything has no meaning and is left out."""
+    variants = [
+        Variant(norm, level, region, seed)
+        for norm, chosen in levels.items()
+        for seed in range(seeds)
+        for level in chosen
+        for region in regions
+    ]
+    return variants + [Variant("grey", None, region) for region in regions if ablation and region != "everything"]
+
+
+def changed(
+    picture: torch.Tensor, masks: Mapping[str, torch.Tensor], scene_id: str, variants: Sequence[Variant]
+) -> torch.Tensor:
+    """The variants of one picture, (3, S, S) in [0, 1] in, (V, 3, S, S) out; all of one norm and seed."""
+    import torch
+
+    first = variants[0]
+    stacked = torch.stack([masks[one.region] for one in variants])
+    if first.norm == "grey":
+        return ablate(picture, stacked)
+    scale = 255.0 if first.norm == "linf" else 1.0
+    levels = torch.tensor([(one.level or 0.0) / scale for one in variants], device=picture.device)
+    noise = torch.from_numpy(draw_noise(scene_id, picture.shape[-1], first.seed)).to(picture.device)
+    return add_noise(picture, noise, stacked, first.norm, levels)
+
+
+def parse_levels(text: str, norm: str) -> tuple[float, ...]:
+    """`30,60,90` as numbers above 0, in rising order and once each."""
+    try:
+        numbers = sorted({float(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        numbers = []
+    if not numbers or not all(np.isfinite(number) and number > 0 for number in numbers):
+        published = ",".join(f"{level:g}" for level in LEVELS[norm])
+        raise UserError(f"the levels are '{text}'", allowed=f"numbers above 0 with commas; published: {published}")
+    return tuple(numbers)
+
+
+def _shrunk(mask: np.ndarray, size: int) -> np.ndarray:
+    import cv2
+
+    if mask.shape == (size, size):
+        return mask
+    how = cv2.INTER_AREA if min(mask.shape) > size else cv2.INTER_LINEAR
+    return cv2.resize(np.asarray(mask, np.float32), (size, size), interpolation=how)
