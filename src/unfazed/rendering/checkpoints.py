@@ -1,0 +1,74 @@
+"""Tensors out of a file that nobody need trust: safetensors, or a `.pt` read without running any code in it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from unfazed.errors import UserError
+
+_NESTS = ("state_dict", "model", "ema")
+
+
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Name -> tensor, on the CPU, in the file's own precision."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"the weights {path} are not there", run="unfazed weights")
+    found = _safetensors(path) if path.suffix == ".safetensors" else _torch(path)
+    for nest in _NESTS:
+        if isinstance(found, dict) and isinstance(found.get(nest), dict):
+            found = found[nest]
+    if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
+        raise UserError(f"{path} holds no table of tensors but {_what(found)}", allowed="a state dict")
+    return {str(name): value for name, value in found.items()}
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UserError(
+            f"{path} ({path.stat().st_size:,} bytes) is truncated or no safetensors file: {error}",
+            run="unfazed weights fetch NAME, or copy the file again",
+        ) from None
+
+
+def _torch(path: Path) -> Any:
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        cause = str(error).splitlines()[0]
+        if "Weights only" in str(error) or "nsupported" in str(error):
+            raise UserError(
+                f"{path} holds more than tensors (a pickle with code in it), and is not opened: {_named(error) or cause}",
+                allowed="a plain state dict, or safetensors",
+            ) from None
+        raise UserError(f"{path} is no file of weights: {cause}", allowed=".pt or .safetensors") from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
+        raise UserError(
+            f"{path} ({path.stat().st_size:,} bytes) is truncated or no file of weights: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            run="unfazed weights fetch NAME, or copy the file again",
+        ) from None
+
+
+def _named(error: Exception) -> str | None:
+    """The part of torch's long message that says what the pickle wanted to run."""
+    for line in str(error).splitlines():
+        if "GLOBAL" in line or "Unsupported" in line:
+            return line.strip()[:160]
+    return None
+
+
+def _what(found: Any) -> str:
+    if isinstance(found, dict):
+        return f"a table of {len(found)} entries such as {', '.join(map(str, list(found)[:3])) or 'none'}"
+    return f"a {type(found).__name__}"

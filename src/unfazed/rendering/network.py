@@ -1,0 +1,195 @@
+"""`load_network("compact" | NAME | FILE | FOLDER)`: any pixel diffusion network behind one call, with the facts a sampler needs.
+
+    network = load_network("256x256_diffusion_uncond.pt")
+    raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scale -> (N, 3 or 6, H, W) float32
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unfazed.errors import UserError, unknown
+from unfazed.files import read_json, sha256
+
+from .denoise import PREDICTIONS
+from .schedule import BETAS
+
+VARIANCES = ("fixed", "learned_range", "error")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A denoising network and what must be known to use it.
+
+    module: forward(x, t) or forward(x, t, y) -> raw output; prediction_type: epsilon | v_prediction | sample;
+    variance_type: fixed, learned_range (the second half of the output places the variance between posterior and
+    β), error (the second half is the log of the prediction's squared error, of which the share `doubt` is added to
+    the posterior variance); beta_schedule: name in BETAS; size: side of the pictures it was trained on; classes: of
+    a class-conditional network, else None; noise_scale: what the noise of stochastic samplers is multiplied by
+    (S_noise of Karras et al. 2022).
+    """
+
+    module: nn.Module
+    name: str
+    size: int
+    prediction_type: str = "epsilon"
+    variance_type: str = "learned_range"
+    beta_schedule: str = "linear"
+    classes: int | None = None
+    noise_scale: float = 1.0
+    doubt: float = 1.0
+    weights_hash: str | None = None
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        _one_of("prediction type", self.prediction_type, PREDICTIONS)
+        _one_of("variance type", self.variance_type, VARIANCES)
+        _one_of("β schedule", self.beta_schedule, BETAS)
+
+    @property
+    def learned_variance(self) -> bool:
+        """Whether the output has a second half that speaks of the variance."""
+        return self.variance_type != "fixed"
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    def __call__(self, x: Tensor, t: Tensor | float, y: Tensor | None = None) -> Tensor:
+        """Raw output (N, 3 or 6, H, W) float32 of x (N, 3, H, W) at t (N,) or one for all; y: (N,) class indices."""
+        times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0])
+        if (self.classes is None) != (y is None):
+            asked = "a class for each picture" if y is None else "no classes"
+            raise UserError(f"the network {self.name} takes {asked}")
+        inputs = x.to(self.dtype)
+        output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
+        return output.float()
+
+    def on(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Network:
+        """The same network on a device, in a precision, its weights channels-last."""
+        prepared = getattr(self.module, "prepare", None)
+        module = prepared(dtype) if prepared is not None else self.module.to(dtype)
+        module = module.to(device=device, memory_format=torch.channels_last)
+        return replace(self, module=module.eval().requires_grad_(False), dtype=dtype)
+
+    def check_size(self, size: int) -> None:
+        if size != self.size:
+            raise UserError(
+                f"the network {self.name} makes pictures of {self.size}×{self.size}, asked were {size}×{size}",
+                allowed=f"pictures of {self.size}×{self.size}, or a network trained at {size}",
+                run="unfazed weights",
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """What benchmark.json says of the network."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "prediction_type": self.prediction_type,
+            "variance_type": self.variance_type,
+            "beta_schedule": self.beta_schedule,
+            "classes": self.classes,
+            "weights_sha256": self.weights_hash,
+        }
+
+
+def load_network(spec: str | Path | Network = "compact", *, size: int | None = None, **facts: Any) -> Network:
+    """The network that `spec` names, in float32 on the CPU.
+
+    spec: `compact` (embedded), a name that `unfazed weights` lists, a guided-diffusion `.pt` or `.safetensors` file,
+    or a folder (a diffusers `UNet2DModel`, a diffusers pipeline that holds one, or what `train-network` wrote).
+    size: refuse a network of another resolution; where a file leaves its resolution open, this settles it.
+    facts: what leaves no trace in a file, see adm.FACTS and diffusers_unet.FACTS.
+    """
+    if isinstance(spec, Network):
+        network = spec
+    elif str(spec) == "compact":
+        network = _compact(None, facts)
+    else:
+        network = _from_path(_find(str(spec)), size, facts)
+    if size is not None:
+        network.check_size(size)
+    _refuse_broken(network)
+    return network
+
+
+def _find(spec: str) -> Path:
+    from .weights import KNOWN, cached
+
+    if Path(spec).exists():
+        return Path(spec)
+    stem = Path(spec).name.removesuffix(".pt")
+    if stem in KNOWN and "/" not in spec:
+        return cached(stem)
+    if "/" in spec or Path(spec).suffix:
+        raise UserError(f"the network {spec} is not there", allowed="compact, a known name, a file or a folder", run="unfazed weights")
+    raise unknown("network", spec, ["compact", *KNOWN, "FILE", "FOLDER"], run="unfazed weights")
+
+
+def _from_path(path: Path, size: int | None, facts: dict[str, Any]) -> Network:
+    if path.is_file():
+        from .adm import load_adm
+
+        return load_adm(path, **facts) if size is None else load_adm(path, **{"image_size": size, **facts})
+    if (path / "network.safetensors").exists():
+        return _compact(path, facts)
+    from .diffusers_unet import load_unet
+
+    return load_unet(path, **facts)
+
+
+def _compact(folder: Path | None, facts: dict[str, Any]) -> Network:
+    from importlib import resources
+
+    from .compact import load_compact
+
+    if facts:
+        raise UserError(f"the compact network states its own {', '.join(facts)}", allowed="no further facts")
+    place = Path(str(resources.files("unfazed.data").joinpath("network"))) if folder is None else folder
+    if not (place / "network.safetensors").exists():
+        raise UserError(f"there is no network in {place}", run="unfazed train-network PHOTOS -o DIR")
+    module = load_compact(folder)
+    config = read_json(place / "config.json")
+    return Network(
+        module,
+        name="compact" if folder is None else folder.name,
+        size=int(config.get("sample_size", 256)),
+        prediction_type=config["prediction_type"],
+        variance_type=config.get("variance_type", "fixed"),
+        beta_schedule=config["beta_schedule"],
+        noise_scale=float(config.get("noise_scale", 1.0)),
+        doubt=float(config.get("doubt", 1.0)),
+        weights_hash=sha256(place / "network.safetensors"),
+    )
+
+
+def _refuse_broken(network: Network) -> None:
+    broken = [name for name, value in network.module.state_dict().items() if not bool(torch.isfinite(value).all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
+        raise UserError(
+            f"the weights of {network.name} hold NaN or infinity in {len(broken)} tensors: {shown}",
+            allowed="finite numbers",
+            run="unfazed weights fetch NAME, or train again",
+        )
+
+
+def hash_tensors(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over names, kinds, shapes and bytes, in order of name: for networks that are no file."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    return digest.hexdigest()
+
+
+def _one_of(kind: str, value: str, allowed: Any) -> None:
+    if value not in allowed:
+        raise unknown(kind, value, allowed)

@@ -1,0 +1,174 @@
+"""Samplers as tables of numbers: one step of every one of them is
+
+    x' = keep · x + toward · (x̂0 + memory · (x̂0 − previous x̂0)) + noise · n,   n ~ N(0, I)
+
+so a sampler is a pure function from the noise levels it visits to those four numbers a step, computed in float64,
+and pictures at different levels share one batch. `push` is how far guidance moves x̂0 for a gradient of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unfazed.errors import UserError, unknown
+
+from .schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The numbers of K−1 steps between K noise levels, each (K−1,) float64.
+
+    low, high: logarithms of the posterior variance and of β, between which a learned variance lies.
+    """
+
+    keep: np.ndarray
+    toward: np.ndarray
+    memory: np.ndarray
+    noise: np.ndarray
+    push: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def sample_ancestral(alphas_cumprod: np.ndarray) -> Steps:
+    """Ancestral sampling: the exact posterior q(x_{t−1} | x_t, x̂0) (Ho et al. 2020, equations 6 and 7).
+
+    Guidance moves the mean by Σ·∇ (Dhariwal & Nichol 2021, algorithm 1; ImageNet-E, algorithm 1).
+    """
+    now, then = alphas_cumprod[:-1], alphas_cumprod[1:]
+    beta = 1 - now / then
+    variance = beta * (1 - then) / (1 - now)
+    toward = beta * np.sqrt(then) / (1 - now)
+    keep = np.sqrt(now / then) * (1 - then) / (1 - now)
+    return Steps(
+        keep, toward, np.zeros_like(keep), np.sqrt(variance), variance / toward, np.log(variance), np.log(beta)
+    )
+
+
+def sample_ddim(alphas_cumprod: np.ndarray) -> Steps:
+    """Deterministic steps along the probability flow, first order (Song et al. 2021, equation 12 with η = 0)."""
+    half = _half_log_snr(alphas_cumprod)
+    gap = np.diff(half)
+    signal, noise = np.sqrt(alphas_cumprod), np.sqrt(1 - alphas_cumprod)
+    nothing = np.zeros_like(gap)
+    return Steps(
+        keep=noise[1:] / noise[:-1],
+        toward=signal[1:] * -np.expm1(-gap),
+        memory=nothing,
+        noise=nothing,
+        push=_score_push(alphas_cumprod),
+        **_variance_range(alphas_cumprod),
+    )
+
+
+def sample_dpm(alphas_cumprod: np.ndarray) -> Steps:
+    """DPM-Solver++(2M): second order from the last two x̂0 (Lu et al. 2022, algorithm 2)."""
+    first = sample_ddim(alphas_cumprod)
+    return _replace(first, memory=_multistep(alphas_cumprod))
+
+
+def sample_dpm_sde(alphas_cumprod: np.ndarray) -> Steps:
+    """SDE-DPM-Solver++(2M): the same order, fresh noise every step (Lu et al. 2022, equation 18)."""
+    first = sample_ancestral(alphas_cumprod)
+    return _replace(first, memory=_multistep(alphas_cumprod), push=_score_push(alphas_cumprod))
+
+
+def _half_log_snr(alphas_cumprod: np.ndarray) -> np.ndarray:
+    return 0.5 * np.log(alphas_cumprod / (1 - alphas_cumprod))
+
+
+def _multistep(alphas_cumprod: np.ndarray) -> np.ndarray:
+    """Half the ratio of this step to the last one in log-SNR; 0 at the first step, which has no memory."""
+    gap = np.diff(_half_log_snr(alphas_cumprod))
+    memory = np.zeros_like(gap)
+    memory[1:] = gap[1:] / (2 * gap[:-1])
+    return memory
+
+
+def _score_push(alphas_cumprod: np.ndarray) -> np.ndarray:
+    """ε̂ − sqrt(1−ᾱ)·∇, said of x̂0: it moves by (1−ᾱ)/sqrt(ᾱ)·∇ (Dhariwal & Nichol 2021, algorithm 2)."""
+    now = alphas_cumprod[:-1]
+    return (1 - now) / np.sqrt(now)
+
+
+def _variance_range(alphas_cumprod: np.ndarray) -> dict[str, np.ndarray]:
+    exact = sample_ancestral(alphas_cumprod)
+    return {"low": exact.low, "high": exact.high}
+
+
+def _replace(steps: Steps, **changes: np.ndarray) -> Steps:
+    from dataclasses import replace
+
+    return replace(steps, **changes)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A step table, where the levels lie, and whether each step draws fresh noise (for the object as well)."""
+
+    steps: Callable[[np.ndarray], Steps]
+    spacing: str
+    stochastic: bool
+    summary: str
+
+
+SAMPLERS: dict[str, Sampler] = {
+    "ancestral": Sampler(sample_ancestral, "respaced", True, "the paper's; best from 50 steps up"),
+    "ddim": Sampler(sample_ddim, "respaced", False, "deterministic, first order"),
+    "dpm": Sampler(sample_dpm, "log-snr", False, "DPM-Solver++(2M): deterministic, few steps"),
+    "dpm-sde": Sampler(sample_dpm_sde, "log-snr", True, "SDE-DPM-Solver++(2M): few steps, keeps more texture"),
+}
+
+
+def find_sampler(name: str, steps: int) -> tuple[str, Sampler]:
+    """The named sampler; `auto` is the paper's from 50 steps over the whole schedule, the fast one below."""
+    if name == "auto":
+        name = "ancestral" if steps >= 50 else "dpm-sde"
+    if name not in SAMPLERS:
+        raise unknown("sampler", name, ["auto", *SAMPLERS])
+    return name, SAMPLERS[name]
+
+
+def visited(start: float, steps: int, spacing: str = "respaced", beta: str = "linear") -> np.ndarray:
+    """The timesteps of one picture, (K,) int64, from the noisiest to the cleanest; the last pass's x̂0 is the result.
+
+    start: share of the schedule to begin at; steps: of the whole schedule, so K = round(start · steps), at least 1.
+    respaced: guided-diffusion's grid from its K-th step down. log-snr: from the level where the paper's grid of 100
+    begins, evenly in log-SNR down to the cleanest step, so that few steps begin at the same noise as many.
+
+    >>> visited(0.25, 20).tolist()
+    [210, 158, 105, 53, 0]
+    >>> visited(0.25, 20, "log-snr").tolist()
+    [242, 83, 27, 7, 0]
+    """
+    if not 0 < start <= 1:
+        raise UserError(f"start is {start}", allowed="above 0, at most 1")
+    count = max(1, round(start * steps))
+    if spacing == "respaced":
+        return Schedule.respaced(steps, beta).timesteps[:count][::-1].copy()
+    full = Schedule.respaced(1000, beta)
+    top = int(Schedule.respaced(100, beta).timesteps[max(1, round(start * 100)) - 1])
+    count = min(count, top + 1)
+    half = _half_log_snr(full.alphas_cumprod)
+    wanted = np.linspace(half[top], half[0], count)
+    nearest = np.abs(half[None, : top + 1] - wanted[:, None]).argmin(axis=1).astype(np.int64)
+    # Near the clean end several wanted levels can fall on one step: each then takes the next noisier one.
+    for place in range(count - 2, -1, -1):
+        nearest[place] = max(nearest[place], nearest[place + 1] + 1)
+    nearest[0] = top
+    for place in range(1, count):
+        nearest[place] = min(nearest[place], nearest[place - 1] - 1)
+    return nearest
+
+
+def total_push(alphas_cumprod: np.ndarray, steps: Steps) -> float:
+    """How far a constant gradient of one moves the picture over all steps, were the denoiser to keep what it is given.
+
+    In units of the clean picture a step adds toward · push / sqrt(ᾱ'), which is a steady push from the first level
+    to the last whatever the sampler: the ratio of two such sums is what makes one λ mean one strength.
+    """
+    return float(np.sum(steps.toward * steps.push / np.sqrt(alphas_cumprod[1:])))
