@@ -1,0 +1,29 @@
+"""ImageNet-X: a model's mistakes by factor of variation (Idrissi et al., ICLR 2023), with intervals.
+
+from unfazed.analyses.factors import Study, make_table
+make_table(Study(Path("predictions"), which="top"))            # polars frame: model, factor, n, accuracy, …
+"""
+
+from .adjusted import adjusted_error_ratios
+from .annotations import FACTORS, METACLASSES, Annotations, load_annotations
+from .answers import Answers, coverage, human_answers, read_answers
+from .calibration import expected_calibration_error, factor_calibration
+from .comparison import compare_models
+from .correlation import factor_correlation
+from .editing import agreement, drop_and_error_ratio
+from .error_ratios import factor_counts, factor_errors
+from .model_types import compare_model_types, read_groups
+from .prevalence import metaclass_shift, misclassification_shift, prevalence
+from .spill_over import read_strengths, spill_over
+from .study import DIGITS, HEADINGS, TABLES, Study, make_table, remarks, two_models
+from .verdicts import RIGHT
+
+__all__ = [
+    "DIGITS", "FACTORS", "HEADINGS", "METACLASSES", "RIGHT", "TABLES", "Annotations", "Answers", "Study",
+    "adjusted_error_ratios", "agreement",
+    "compare_model_types", "compare_models", "coverage", "drop_and_error_ratio", "expected_calibration_error",
+    "factor_calibration", "factor_correlation", "factor_counts", "factor_errors", "human_answers", "load_annotations",
+    "make_table", "metaclass_shift", "misclassification_shift", "prevalence", "read_answers", "read_groups",
+    "read_strengths", "remarks", "spill_over",
+    "two_models",
+]  # fmt: skip

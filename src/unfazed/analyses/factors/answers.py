@@ -1,0 +1,208 @@
+"""Models' answers joined to the annotations by file name, one model at a time.
+
+A folder may mix CSVs as the published toolkit takes them (file_name, predicted_class, predicted_probability; the
+file's stem names the model) and this package's own Parquet (model, file_name, edit, predicted, probability). Of files
+that hold edited pictures too, only the `original` rows count here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from unfazed.errors import UserError
+
+from .annotations import Annotations, image_keys
+
+_PREDICTED = ("predicted_class", "predicted")
+_PROBABILITY = ("predicted_probability", "probability")
+_UNEDITED = ("original", "")
+_READ_AT_ONCE = 200_000_000  # bytes of a file that are read in one go
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One model's answers over N annotated images.
+
+    `predicted` is (N,) int16, -1 where the model was not asked; `probability` (N,) float64, NaN where unknown;
+    `given` is how many rows the model's file held, whether annotated or not.
+    """
+
+    model: str
+    predicted: np.ndarray
+    probability: np.ndarray
+    given: int
+
+    @property
+    def seen(self) -> np.ndarray:
+        """(N,) bool: the images that the model answered."""
+        return self.predicted >= 0
+
+    @property
+    def coverage(self) -> float:
+        """The share of the annotated images that the model answered, in (0, 1]."""
+        return float(self.seen.mean())
+
+
+def read_answers(path: str | Path, annotations: Annotations) -> Iterator[Answers]:
+    """The answers of every model under `path` (a folder or one file), in the order of the file names, one at a time."""
+    seen: dict[str, Path] = {}
+    join = _Join(annotations)
+    for file in prediction_files(path):
+        for model, table in _models_of(file):
+            if model in seen:
+                raise UserError(f"the model '{model}' is in two files: {seen[model]} and {file}")
+            seen[model] = file
+            yield join(model, table, file)
+    if not seen:
+        raise UserError(f"no file of {path} holds a prediction on an unedited picture")
+
+
+def human_answers(annotations: Annotations) -> Answers:
+    """The original labels as if a model had given them: what ReaL says of the people who labelled ImageNet."""
+    return Answers("human", annotations.labels, np.ones(len(annotations)), len(annotations))
+
+
+def coverage(annotations: Annotations, answers: Answers) -> pl.DataFrame:
+    """A row: how many answers were given, how many of them are on annotated images, and the share of those covered."""
+    matched = int(answers.seen.sum())
+    return pl.DataFrame(
+        {
+            "model": [answers.model],
+            "given": [answers.given],
+            "matched": [matched],
+            "annotated": [len(annotations)],
+            "coverage": [answers.coverage],
+        }
+    )
+
+
+def prediction_files(path: str | Path) -> list[Path]:
+    """The CSV and Parquet files of a folder, sorted by name, or the one file given."""
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UserError(
+            f"there is no file or folder {path}", allowed="a folder of CSV or Parquet files, or one such file"
+        )
+    files = [f for f in path.iterdir() if f.suffix.lower() in (".csv", ".parquet") and not f.name.startswith(".")]
+    if not files:
+        raise UserError(f"{path} holds no predictions", allowed="*.csv (file_name, predicted_class, …) or *.parquet")
+    return sorted(files)
+
+
+def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
+    """(model, table of file_name, predicted, probability) for each model of one file."""
+    try:
+        lazy = pl.scan_csv(file) if file.suffix.lower() == ".csv" else pl.scan_parquet(file)
+        columns = {name.strip(): name for name in lazy.collect_schema().names()}
+        predicted = next((columns[c] for c in _PREDICTED if c in columns), None)
+        probability = next((columns[c] for c in _PROBABILITY if c in columns), None)
+        if "file_name" not in columns or predicted is None:
+            raise UserError(
+                f"{file} has no {'file_name' if 'file_name' not in columns else 'predicted_class'} column",
+                allowed="file_name, predicted_class and, if there is one, predicted_probability",
+            )
+        if "edit" in columns:
+            lazy = lazy.filter(pl.col(columns["edit"]).is_null() | pl.col(columns["edit"]).is_in(_UNEDITED))
+        wanted = lazy.select(
+            pl.col(columns["file_name"]).alias("file_name"),
+            pl.col(predicted).alias("predicted"),
+            (pl.col(probability) if probability else pl.lit(None, pl.Float64)).alias("probability"),
+            *([pl.col(columns["model"]).alias("model")] if "model" in columns else []),
+        )
+        if "model" not in columns:
+            yield file.stem, wanted.collect()
+            return
+        yield from _split_by_model(file, wanted)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(f"{file} cannot be read as predictions: {error}") from None
+
+
+def _split_by_model(file: Path, wanted: pl.LazyFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """One table a model; a file of very many models is read in slices so that only unfinished models are held."""
+    if file.stat().st_size < _READ_AT_ONCE:
+        for (model,), table in wanted.collect().partition_by("model", as_dict=True, maintain_order=True).items():
+            yield str(model), table.drop("model")
+        return
+    left = dict(wanted.group_by("model").len().collect().iter_rows())
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for piece in wanted.collect_batches(chunk_size=1_000_000, maintain_order=True):
+        for (model,), table in piece.partition_by("model", as_dict=True, maintain_order=True).items():
+            parts.setdefault(model, []).append(table.drop("model"))
+            left[model] -= table.height
+            if left[model] == 0:
+                yield str(model), pl.concat(parts.pop(model))
+
+
+class _Join:
+    """Places answers at their image's row; remembers the last file's names, since many models share one order."""
+
+    def __init__(self, annotations: Annotations) -> None:
+        self.annotations = annotations
+        self.rows = pl.DataFrame({"key": annotations.keys, "row": np.arange(len(annotations), dtype=np.int32)})
+        self.names: pl.Series | None = None
+        self.found: tuple[np.ndarray, np.ndarray] = (np.empty(0, int), np.empty(0, int))
+
+    def __call__(self, model: str, table: pl.DataFrame, file: Path) -> Answers:
+        names = table["file_name"]
+        if self.names is None or not names.equals(self.names):
+            self.found = self._places(names, model, file)
+            self.names = names
+        rows, lines = self.found
+        predicted = np.full(len(self.annotations), -1, dtype=np.int16)
+        predicted[rows] = _classes(table["predicted"], file)[lines]
+        probability = np.full(len(self.annotations), np.nan)
+        probability[rows] = _probabilities(table["probability"], file)[lines]
+        return Answers(model, predicted, probability, table.height)
+
+    def _places(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
+        """(rows of the annotations, lines of the file) of the images that are in both."""
+        keys = pl.DataFrame({"key": image_keys(names), "line": np.arange(len(names), dtype=np.int32)})
+        joined = keys.join(self.rows, on="key", how="inner")
+        if joined.is_empty():
+            example = f", such as '{names[0]}'" if len(names) else ""
+            raise UserError(
+                f"{file}: none of the {len(names)} file names of '{model}'{example} is in the ImageNet-X annotations "
+                f"({self.annotations.partition})",
+                allowed=f"file names like {self.annotations.keys[0]}.JPEG" if len(self.annotations) else None,
+                run=f"unfazed factors … --partition {'train' if self.annotations.partition == 'val' else 'val'}",
+            )
+        twice = joined.filter(joined["row"].is_duplicated())
+        if not twice.is_empty():
+            raise UserError(
+                f"{file}: '{model}' answers {twice['key'].n_unique()} images more than once, such as {twice['key'][0]}",
+                allowed="one row an image",
+            )
+        return joined["row"].to_numpy(), joined["line"].to_numpy()
+
+
+def _classes(column: pl.Series, file: Path) -> np.ndarray:
+    """(rows,) int16 in 0…999."""
+    try:
+        values = column.cast(pl.Float64)
+    except pl.exceptions.PolarsError:
+        values = pl.Series([None], dtype=pl.Float64)
+    array = values.to_numpy()
+    if values.null_count() or not np.all((array >= 0) & (array <= 999) & (array == np.floor(array))):
+        raise UserError(
+            f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
+        )
+    return array.astype(np.int16)
+
+
+def _probabilities(column: pl.Series, file: Path) -> np.ndarray:
+    """(rows,) float64 in [0, 1], NaN where unknown."""
+    try:
+        array = column.cast(pl.Float64).to_numpy()
+    except pl.exceptions.PolarsError:
+        raise UserError(f"{file} has predicted probabilities that are not numbers") from None
+    known = array[~np.isnan(array)]
+    if known.size and not (known.min() >= 0 and known.max() <= 1 + 1e-6):
+        raise UserError(f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the answer")
+    return array

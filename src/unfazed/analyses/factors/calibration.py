@@ -1,0 +1,61 @@
+"""Expected calibration error on the images of each factor: how far confidence is from accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from unfazed.errors import UserError, unknown
+
+from .annotations import FACTORS, METACLASSES, Annotations
+from .answers import Answers
+from .error_ratios import BY
+from .verdicts import judge
+
+BINS = 15
+
+
+def factor_calibration(
+    annotations: Annotations, answers: Answers, right: str = "class", by: str | None = None
+) -> pl.DataFrame:
+    """Rows (model, [metaclass,] factor, n, calibration_error), a row a factor, then `worst_factor` and `average`."""
+    if by not in (None, *BY):
+        raise unknown("grouping", str(by), BY)
+    correct, counted = judge(annotations, answers, right)
+    if np.isnan(answers.probability[counted]).any():
+        raise UserError(f"'{answers.model}' has no predicted probabilities, which calibration needs")
+    tables = []
+    for position, name in enumerate(METACLASSES if by else (None,)):
+        member = counted & (annotations.metaclasses == position) if by else counted
+        masks = [*(annotations.factors & member[:, None]).T, member]
+        n = [int(mask.sum()) for mask in masks]
+        values = [expected_calibration_error(correct[mask], answers.probability[mask]) for mask in masks]
+        per_factor = np.array(values[: len(FACTORS)])
+        worst = int(np.argmax(np.nan_to_num(per_factor, nan=-1.0)))
+        n.insert(len(FACTORS), n[worst])
+        values.insert(len(FACTORS), values[worst])
+        columns = {
+            "model": [answers.model] * len(n),
+            **({"metaclass": [name] * len(n)} if by else {}),
+            "factor": [*FACTORS, "worst_factor", "average"],
+            "n": n,
+            "calibration_error": values,
+        }
+        tables.append(pl.DataFrame(columns, nan_to_null=True))
+    return pl.concat(tables)
+
+
+def expected_calibration_error(correct: np.ndarray, probability: np.ndarray, bins: int = BINS) -> float:
+    """Σ share of the bin x |accuracy in it - mean confidence in it| over equal bins, in [0, 1]; NaN without images.
+
+    A probability on an edge belongs to the bin below it.
+
+    >>> round(expected_calibration_error(np.array([True, False]), np.array([0.9, 0.9])), 6)
+    0.4
+    """
+    if len(correct) == 0:
+        return float("nan")
+    bin_of_image = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], probability)
+    # share x |accuracy - confidence| = |right - Σ confidence| / n, so empty bins need no care
+    gap = np.bincount(bin_of_image, weights=correct - probability, minlength=bins)
+    return float(np.abs(gap).sum() / len(correct))

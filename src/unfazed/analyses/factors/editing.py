@@ -1,0 +1,90 @@
+"""Do edits and annotations agree? A model's drop under an edited attribute against its error ratio on the factor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+from scipy import stats
+
+from unfazed.errors import UserError
+
+from .annotations import FACTORS, Annotations, image_keys
+from .answers import prediction_files
+
+# edited attribute (how an edit's name begins) -> annotated factor that comes nearest to it
+COUNTERPARTS: dict[str, str] = {"background": "background", "size": "smaller", "position": "pose", "direction": "pose"}
+
+
+def read_edited(path: str | Path) -> pl.DataFrame:
+    """Rows (model, file_name, edit, correct) of every Parquet under `path` with predictions on edited pictures."""
+    tables = []
+    for file in prediction_files(path):
+        if file.suffix.lower() != ".parquet":
+            continue
+        lazy = pl.scan_parquet(file)
+        if {"model", "file_name", "edit", "correct"} <= set(lazy.collect_schema().names()):
+            tables.append(lazy.select("model", "file_name", "edit", pl.col("correct").cast(pl.Boolean)).collect())
+    if not tables:
+        raise UserError(
+            f"{path} holds no predictions on edited pictures", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS"
+        )
+    return pl.concat(tables)
+
+
+def drop_and_error_ratio(
+    annotations: Annotations, edited: pl.DataFrame, counterparts: Mapping[str, str] = COUNTERPARTS
+) -> pl.DataFrame:
+    """Rows (model, attribute, factor, n, n_factor, accuracy, drop, error_ratio) over images both edited and annotated.
+
+    `drop` is the loss of accuracy in points from `original` to the edits of the attribute, each image weighing the
+    same; `error_ratio` is that of the unedited pictures of the same n images, n_factor of which have the factor.
+    """
+    factors = pl.DataFrame({"key": annotations.keys}).hstack(pl.DataFrame(annotations.factors, schema=list(FACTORS)))
+    known = edited.with_columns(key=image_keys(edited["file_name"])).join(factors, on="key", how="inner")
+    if known.is_empty():
+        raise UserError(f"none of the edited pictures comes from an annotated image ({annotations.partition})")
+    original = known.filter(pl.col("edit") == "original").group_by("model", "key").agg(before=pl.col("correct").mean())
+    if original.is_empty():
+        raise UserError("the predictions hold no `original` rows to measure a drop against")
+    tables = []
+    for attribute, factor in counterparts.items():
+        of_attribute = known.filter((pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-"))
+        per_image = of_attribute.group_by("model", "key").agg(
+            after=pl.col("correct").mean(), has_factor=pl.col(factor).first()
+        )
+        tables.append(
+            per_image.join(original, on=["model", "key"])
+            .group_by("model")
+            .agg(
+                attribute=pl.lit(attribute),
+                factor=pl.lit(factor),
+                n=pl.len(),
+                n_factor=pl.col("has_factor").sum(),
+                accuracy=pl.col("before").mean(),
+                drop=100 * (pl.col("before") - pl.col("after")).mean(),
+                error_ratio=(1 - pl.col("before").filter("has_factor")).mean() / (1 - pl.col("before")).mean(),
+            )
+        )
+    together = pl.concat(tables).with_columns(pl.col("error_ratio").replace([float("nan"), float("inf")], None))
+    return together.sort("attribute", "model")
+
+
+def agreement(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Rows (attribute, factor, models, correlation, p_value): Spearman's between drop and error ratio over models.
+
+    Null with fewer than three models, or where all models agree in one of the two.
+    """
+    rows = []
+    for (attribute, factor), part in pairs.drop_nulls("error_ratio").group_by(["attribute", "factor"]):
+        correlation = p_value = None
+        if part.height >= 3 and part["drop"].n_unique() > 1 and part["error_ratio"].n_unique() > 1:
+            result = stats.spearmanr(part["drop"].to_numpy(), part["error_ratio"].to_numpy())
+            correlation, p_value = float(result.statistic), float(result.pvalue)
+        rows.append((attribute, factor, part.height, correlation, p_value))
+    schema = {
+        "attribute": pl.String, "factor": pl.String, "models": pl.Int64, "correlation": pl.Float64,
+        "p_value": pl.Float64,
+    }  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("attribute")

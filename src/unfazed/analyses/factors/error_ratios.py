@@ -1,0 +1,111 @@
+"""Accuracy and error ratio of a model on the images of each factor, with bootstrap intervals over images."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from unfazed.errors import unknown
+
+from .annotations import FACTORS, METACLASSES, Annotations
+from .answers import Answers
+from .intervals import ratio_intervals
+from .verdicts import judge
+
+BY = ("metaclass",)
+WORST_CLASSES = 100
+
+
+def factor_errors(
+    annotations: Annotations,
+    answers: Answers,
+    right: str = "class",
+    by: str | None = None,
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Rows (model, [metaclass,] factor, n, accuracy, error_ratio, low, high, coverage), a row a factor and summary.
+
+    Accuracy is that of the n images with the factor; the error ratio is (1 - accuracy) / (1 - average), and low and
+    high bound it with the given level (null when `resamples` is 0). The summaries follow the 16 factors:
+    `worst_factor`, `average` over all images and, without `by`, `worst_100_classes`. What has no images is null.
+    The worst factor and classes are chosen from the same answers, so their intervals say too little doubt.
+    """
+    if by not in (None, *BY):
+        raise unknown("grouping", str(by), BY)
+    correct, counted = judge(annotations, answers, right)
+    groups = len(METACLASSES) if by else 1
+    group_of_image = annotations.metaclasses.astype(np.int64) if by else np.zeros(len(annotations), np.int64)
+    total, total_right = (np.bincount(group_of_image[m], minlength=groups) for m in (counted, correct))
+    n, n_right = (_per_factor(annotations, group_of_image, m, groups) for m in (counted, correct))
+    n, n_right = np.column_stack([n, total]), np.column_stack([n_right, total_right])
+    names = [*FACTORS, "average"]
+    if not by:
+        worst_n, worst_right = worst_classes(annotations.labels, correct, counted)
+        n, n_right = np.append(n, [[worst_n]], axis=1), np.append(n_right, [[worst_right]], axis=1)
+        names.append("worst_100_classes")
+    accuracy = _divide(n_right, n)
+    ratio = _divide(1 - accuracy, 1 - _divide(total_right, total)[:, None])
+    low, high = ratio_intervals(n, n_right, total, total_right, resamples, level, seed)
+
+    worst = np.argmin(np.nan_to_num(accuracy[:, : len(FACTORS)], nan=np.inf), axis=1)[:, None]
+    columns = [
+        np.insert(column, len(FACTORS), np.take_along_axis(column, worst, axis=1).ravel(), axis=1).ravel()
+        for column in (n, accuracy, ratio, low, high)
+    ]
+    names.insert(len(FACTORS), "worst_factor")
+    return pl.DataFrame(
+        {
+            "model": [answers.model] * (groups * len(names)),
+            **({"metaclass": np.repeat(METACLASSES, len(names)).tolist()} if by else {}),
+            "factor": names * groups,
+            **dict(zip(("n", "accuracy", "error_ratio", "low", "high"), columns, strict=True)),
+            "coverage": [answers.coverage] * (groups * len(names)),
+        },
+        nan_to_null=True,
+    )
+
+
+def factor_counts(annotations: Annotations, answers: Answers, right: str = "class") -> pl.DataFrame:
+    """Rows (model, factor, n, right): whole numbers behind the accuracies, `average` last."""
+    correct, counted = judge(annotations, answers, right)
+    once = np.zeros(len(annotations), np.int64)
+    n, n_right = (_per_factor(annotations, once, mask, 1)[0] for mask in (counted, correct))
+    return pl.DataFrame(
+        {
+            "model": [answers.model] * (len(FACTORS) + 1),
+            "factor": [*FACTORS, "average"],
+            "n": np.append(n, counted.sum()),
+            "right": np.append(n_right, correct.sum()),
+        }
+    )
+
+
+def worst_classes(
+    labels: np.ndarray, correct: np.ndarray, counted: np.ndarray, k: int = WORST_CLASSES
+) -> tuple[int, int]:
+    """(images, right answers) pooled over the k classes of lowest accuracy; of equal ones the lower number goes first.
+
+    >>> worst_classes(np.array([0, 0, 1, 2]), np.array([1, 0, 0, 1], bool), np.ones(4, bool), k=2)
+    (3, 1)
+    """
+    n = np.bincount(labels[counted], minlength=1)
+    n_right = np.bincount(labels[correct], minlength=len(n))
+    there = np.flatnonzero(n)
+    chosen = there[np.argsort(n_right[there] / n[there], kind="stable")[:k]]
+    return int(n[chosen].sum()), int(n_right[chosen].sum())
+
+
+def _per_factor(annotations: Annotations, group_of_image: np.ndarray, mask: np.ndarray, groups: int) -> np.ndarray:
+    """(groups, 16) int64: how many masked images of each group have each factor."""
+    images, factors = annotations.marks
+    cells = group_of_image[images] * len(FACTORS) + factors
+    return np.bincount(cells[mask[images]], minlength=groups * len(FACTORS)).reshape(groups, len(FACTORS))
+
+
+def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """The quotient as float64, NaN where `below` is zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(below == 0, np.nan, above / below)

@@ -1,0 +1,86 @@
+"""Do kinds of models differ in their error ratios? Alexander and Govern's test per factor over groups of models."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from unfazed.analyses.statistics import holm
+from unfazed.errors import UserError
+
+from .annotations import FACTORS
+
+
+def read_groups(path: str | Path) -> pl.DataFrame:
+    """Rows (model, grouping, group) from a CSV with a `model` column and one column a grouping (such as architecture).
+
+    An empty cell leaves the model out of that grouping.
+    """
+    table = read_model_csv(path)
+    if "model" not in table.columns or len(table.columns) < 2:
+        raise UserError(
+            f"{path} groups no models", allowed="a column model and at least one more, such as architecture"
+        )
+    if table["model"].is_duplicated().any():
+        raise UserError(f"{path} names the model '{table.filter(table['model'].is_duplicated())['model'][0]}' twice")
+    long = table.unpivot(index="model", variable_name="grouping", value_name="group")
+    return long.filter(pl.col("group").is_not_null() & (pl.col("group") != ""))
+
+
+def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """Rows (grouping, factor, group, models, error_ratio, statistic, p_value, p_holm).
+
+    `errors` is what `factor_errors` gives, over many models; `error_ratio` is the group's mean, and the test asks
+    whether the groups' means differ without assuming equal variances. Groups of one model are shown but not tested;
+    the p-value is null where fewer than two groups are left. Holm's correction runs over the factors of a grouping.
+    """
+    ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
+    joined = ratios.join(groups, on="model", how="inner")
+    if joined.is_empty():
+        known = ", ".join(ratios["model"].unique().sort().head(5))
+        raise UserError("the groups name none of the models that have predictions", allowed=f"models such as {known}")
+    means = joined.group_by("grouping", "factor", "group").agg(
+        models=pl.len(), error_ratio=pl.col("error_ratio").mean(), values=pl.col("error_ratio")
+    )
+    tests = []
+    for (grouping, factor), part in means.group_by(["grouping", "factor"]):
+        statistic, p_value = _alexander_govern([np.asarray(v) for v in part["values"].to_list()])
+        tests.append((grouping, factor, statistic, p_value))
+    tested = pl.DataFrame(tests, schema=["grouping", "factor", "statistic", "p_value"], orient="row", nan_to_null=True)
+    tested = tested.with_columns(
+        p_holm=pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("grouping")
+    )
+    return means.drop("values").join(tested, on=["grouping", "factor"]).sort("grouping", factor_order(), "group")
+
+
+def factor_order() -> pl.Expr:
+    """The place of the column `factor` in `FACTORS`, to sort by."""
+    return pl.col("factor").replace_strict({name: place for place, name in enumerate(FACTORS)}, return_dtype=pl.Int32)
+
+
+def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:
+    usable = [sample for sample in samples if len(sample) > 1 and np.ptp(sample) > 0]
+    if len(usable) < 2:
+        return float("nan"), float("nan")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = stats.alexandergovern(*usable)
+    return float(result.statistic), float(result.pvalue)
+
+
+def holm_series(column: pl.Series) -> pl.Series:
+    """Holm's correction of a column of p-values; nulls stay null and do not count."""
+    return pl.Series(holm(column.to_numpy()), nan_to_null=True)
+
+
+def read_model_csv(path: str | Path) -> pl.DataFrame:
+    """A CSV about models as text columns, free of stray blanks."""
+    try:
+        table = pl.read_csv(path, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(f"{path} cannot be read as a CSV: {error}") from None
+    return table.rename({name: name.strip() for name in table.columns}).with_columns(pl.all().str.strip_chars())

@@ -1,0 +1,78 @@
+"""How common each factor is, among all images, within a metaclass, and among a model's mistakes."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from .annotations import FACTORS, METACLASSES, Annotations
+from .answers import Answers
+from .verdicts import judge
+
+
+def prevalence(annotations: Annotations) -> pl.DataFrame:
+    """Rows (factor, n, prevalence): n_f and n_f / Σ n_f, which sums to one over the factors."""
+    counts = annotations.factors.sum(axis=0)
+    return pl.DataFrame({"factor": FACTORS, "n": counts, "prevalence": _shares(counts)}, nan_to_null=True)
+
+
+def metaclass_shift(annotations: Annotations) -> pl.DataFrame:
+    """Rows (metaclass, factor, n, prevalence, shift): (p_f within the metaclass - p_f) / p_f, 0 where p_f is 0."""
+    counts = _by_metaclass(annotations, np.ones(len(annotations), bool))
+    shares = _shares(counts)
+    return pl.DataFrame(
+        {
+            **_metaclass_and_factor(),
+            "n": counts.ravel(),
+            "prevalence": shares.ravel(),
+            "shift": _shift(shares, _shares(annotations.factors.sum(axis=0))).ravel(),
+        },
+        nan_to_null=True,
+    )
+
+
+def misclassification_shift(
+    annotations: Annotations, answers: Answers, right: str = "class", by: str | None = None
+) -> pl.DataFrame:
+    """Rows (model, [metaclass,] factor, n_wrong, shift): (p_f among the mistakes - p_f) / p_f.
+
+    A shift of 0.5 says that the factor is half as common again among the model's mistakes as among all images that it
+    answered; with `by="metaclass"` both are counted within the metaclass. 0 where there is nothing to compare.
+    """
+    correct, counted = judge(annotations, answers, right)
+    wrong = counted & ~correct
+    if by == "metaclass":
+        everything, mistakes = _by_metaclass(annotations, counted), _by_metaclass(annotations, wrong)
+    else:
+        everything, mistakes = (annotations.factors[mask].sum(axis=0)[None] for mask in (counted, wrong))
+    shift = _shift(_shares(mistakes), _shares(everything))
+    return pl.DataFrame(
+        {
+            "model": [answers.model] * shift.size,
+            **(_metaclass_and_factor() if by == "metaclass" else {"factor": FACTORS}),
+            "n_wrong": mistakes.ravel(),
+            "shift": shift.ravel(),
+        }
+    )
+
+
+def _by_metaclass(annotations: Annotations, mask: np.ndarray) -> np.ndarray:
+    """(17, 16) int64: the masked images of each metaclass that have each factor."""
+    images, factors = annotations.marks
+    cells = annotations.metaclasses[images].astype(np.int64) * len(FACTORS) + factors
+    counts = np.bincount(cells[mask[images]], minlength=len(METACLASSES) * len(FACTORS))
+    return counts.reshape(len(METACLASSES), len(FACTORS))
+
+
+def _metaclass_and_factor() -> dict[str, list[str]]:
+    return {"metaclass": np.repeat(METACLASSES, len(FACTORS)).tolist(), "factor": list(FACTORS) * len(METACLASSES)}
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    total = counts.sum(axis=-1, keepdims=True)
+    return np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
+
+
+def _shift(shares: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nan_to_num((shares - reference) / reference, nan=0.0)

@@ -1,0 +1,190 @@
+"""From a folder of predictions to any of the factor tables: what the command line and the report call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from unfazed.errors import UserError, unknown
+
+from .adjusted import adjusted_error_ratios
+from .annotations import Annotations, load_annotations
+from .answers import Answers, coverage, human_answers, read_answers
+from .calibration import factor_calibration
+from .comparison import compare_models
+from .correlation import factor_correlation
+from .editing import agreement, drop_and_error_ratio, read_edited
+from .error_ratios import factor_errors
+from .model_types import compare_model_types, read_groups
+from .prevalence import metaclass_shift, misclassification_shift, prevalence
+from .spill_over import read_strengths, spill_over
+
+# decimals in tables for people
+DIGITS = {
+    "accuracy": 4, "accuracy_a": 4, "accuracy_b": 4, "difference": 4, "calibration_error": 4, "prevalence": 4,
+    "correlation": 3, "coverage": 3, "p_value": 4, "p_holm": 4, "ratio_p_holm": 4,
+}  # fmt: skip
+# shorter column names in tables for people
+HEADINGS = {
+    "error_ratio": "ratio", "adjusted_error_ratio": "adjusted", "calibration_error": "ece", "ratio_difference": "ratio a-b",
+    "error_ratio_a": "ratio a", "error_ratio_b": "ratio b", "accuracy_a": "acc. a", "accuracy_b": "acc. b",
+    "difference": "a-b", "p_value": "p", "p_holm": "p Holm", "ratio_p_holm": "ratio p Holm",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to look at and how; `groups`, `strengths`, `pair` and `edited` are for the tables that need them."""
+
+    predictions: Path
+    which: str = "top"
+    partition: str = "val"
+    right: str = "class"
+    by: str | None = None
+    folder: Path | None = None
+    keep_prototypes: bool = False
+    resamples: int = 1000
+    level: float = 0.95
+    seed: int = 0
+    groups: Path | None = None
+    strengths: Path | None = None
+    pair: tuple[str, str] | None = None
+    edited: Path | None = None
+
+    @cached_property
+    def annotations(self) -> Annotations:
+        return load_annotations(self.which, self.partition, self.folder, keep_prototypes=self.keep_prototypes)
+
+    def answers(self) -> Iterator[Answers]:
+        """Every model's answers, one model in memory at a time."""
+        return read_answers(self.predictions, self.annotations)
+
+    def over_models(self, measure: Callable[..., pl.DataFrame], *arguments: object, **options: object) -> pl.DataFrame:
+        return pl.concat([measure(self.annotations, one, *arguments, **options) for one in self.answers()])
+
+
+def errors(study: Study) -> pl.DataFrame:
+    """`factor_errors` of every model; with ReaL also of the original labels, under the name `human`."""
+    options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
+    table = study.over_models(factor_errors, study.right, study.by, **options)
+    if study.right.startswith("real") and "human" not in table["model"]:
+        human = human_answers(study.annotations)
+        table.extend(factor_errors(study.annotations, human, study.right, study.by, **options))  # type: ignore[arg-type]
+    return table
+
+
+def calibration(study: Study) -> pl.DataFrame:
+    return study.over_models(factor_calibration, study.right, study.by)
+
+
+def covered(study: Study) -> pl.DataFrame:
+    return study.over_models(coverage)
+
+
+def mistakes(study: Study) -> pl.DataFrame:
+    return study.over_models(misclassification_shift, study.right, study.by)
+
+
+def adjusted(study: Study) -> pl.DataFrame:
+    return study.over_models(adjusted_error_ratios, study.right, level=study.level)
+
+
+def prevalences(study: Study) -> pl.DataFrame:
+    return metaclass_shift(study.annotations) if study.by == "metaclass" else prevalence(study.annotations)
+
+
+def correlations(study: Study) -> pl.DataFrame:
+    return factor_correlation(study.annotations)
+
+
+def model_types(study: Study) -> pl.DataFrame:
+    if study.groups is None:
+        raise UserError(
+            "the table model-types needs to know the models' groups", run="unfazed factors … --groups FILE.csv"
+        )
+    groups = read_groups(study.groups)
+    return compare_model_types(study.over_models(factor_errors, study.right, resamples=0), groups)
+
+
+def spill_overs(study: Study) -> pl.DataFrame:
+    if study.strengths is None:
+        raise UserError(
+            "the table spill-over needs the models' augmentations", run="unfazed factors … --strengths FILE.csv"
+        )
+    strengths = read_strengths(study.strengths)
+    return spill_over(study.over_models(factor_errors, study.right, resamples=0), strengths)
+
+
+def compared(study: Study) -> pl.DataFrame:
+    if study.pair is None:
+        raise UserError("the table compare needs two models", run="unfazed factors … --models A,B")
+    found = {one.model: one for one in study.answers() if one.model in study.pair}
+    for name in study.pair:
+        if name not in found:
+            raise unknown("model", name, [one.model for one in study.answers()])
+    a, b = (found[name] for name in study.pair)
+    options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
+    return compare_models(study.annotations, a, b, study.right, **options)  # type: ignore[arg-type]
+
+
+def editing(study: Study) -> pl.DataFrame:
+    """A row a model and attribute, with the correlation over all models beside it."""
+    pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.predictions))
+    return pairs.join(agreement(pairs), on=["attribute", "factor"], how="left")
+
+
+TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
+    "errors": errors,
+    "calibration": calibration,
+    "mistakes": mistakes,
+    "adjusted": adjusted,
+    "compare": compared,
+    "coverage": covered,
+    "prevalence": prevalences,
+    "correlation": correlations,
+    "model-types": model_types,
+    "spill-over": spill_overs,
+    "editing": editing,
+}
+
+
+def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
+    """The named table of the study as a polars frame."""
+    if table not in TABLES:
+        raise unknown("factor table", table, TABLES)
+    return TABLES[table](study)
+
+
+def two_models(text: str | None) -> tuple[str, str] | None:
+    """The pair that `A,B` names.
+
+    >>> two_models("ResNet50,DINO")
+    ('ResNet50', 'DINO')
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names):
+        raise UserError(f"'{text}' is not two models", allowed="A,B")
+    return names[0], names[1]
+
+
+def remarks(study: Study, table: pl.DataFrame) -> list[str]:
+    """What a reader of the table has to know besides: partial coverage, and how ReaL was counted."""
+    said = []
+    if "coverage" in table.columns:
+        partial = table.filter(pl.col("coverage") < 1).unique("model", maintain_order=True)
+        said += [
+            f"{model}: {share:.1%} of the {len(study.annotations):,} annotated images"
+            for model, share in partial.select("model", "coverage").iter_rows()
+        ]
+    if study.right == "real":
+        said.append(
+            "real: images without any ReaL label count as wrong, as in the published tables; "
+            "--right real-standard leaves them out"
+        )
+    return said
