@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import Any
 
 # command -> module of this room that holds the function of the same name (`import` is `import_`)
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "factors": "factors",
+}
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4
 
