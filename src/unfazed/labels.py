@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from numbers import Integral
 from typing import Any
 
 from .errors import UserError, unknown
@@ -30,14 +31,16 @@ class LabelSpace:
 
     def index(self, label: int | str) -> int:
         """The class's index, given by index, WNID or name (case and `_`, `-`, space do not matter)."""
-        if isinstance(label, int) or (isinstance(label, str) and label.isdigit() and label not in self.classes):
+        if isinstance(label, Integral) or (isinstance(label, str) and label.isdecimal() and label not in self.classes):
             if not 0 <= int(label) < len(self):
                 raise UserError(f"class {label} is outside {self.name}", allowed=f"0 to {len(self) - 1}")
             return int(label)
-        try:
-            return _lookup(self)[plain(label)]
-        except KeyError:
-            raise unknown(f"class in {self.name}", label, self.classes) from None
+        name = str(label)
+        table = _lookup(self)
+        index = table.get(name, table.get(plain(name)))
+        if index is None:
+            raise unknown(f"class in {self.name}", name, self.classes)
+        return index
 
     def to_json(self) -> dict[str, Any]:
         """What a card or `benchmark.json` stores: ImageNet by name, any other space in full."""
@@ -95,4 +98,6 @@ def plain(name: str) -> str:
 def _lookup(space: LabelSpace) -> dict[str, int]:
     table = {plain(name): index for index, name in enumerate(space.classes)}
     table.update({wnid: index for index, wnid in enumerate(space.wnids)})
+    # Last, names as written: ImageNet has the dog `Cardigan` and the garment `cardigan`.
+    table.update({name: index for index, name in enumerate(space.classes)})
     return table

@@ -63,13 +63,16 @@ def frame(scene: Scene, how: str = "object") -> Scene:
         return _squash(scene)
     side = min(high, wide)
     along_width = wide > high
-    if how == "centre":
-        return _window(scene, along_width, (max(high, wide) - side) // 2, side)
+    centred = (max(high, wide) - side) / 2
     inside = np.flatnonzero((scene.mask > 0.5).any(axis=0 if along_width else 1))
     first, last = int(inside[0]), int(inside[-1]) + 1
+    if how == "centre":
+        offset = int(centred)
+        if not ((inside >= offset) & (inside < offset + side)).any():
+            raise BadPicture(f"{scene.id}: nothing of the object is in the central square", allowed="--frame object")
+        return _window(scene, along_width, offset, side)
     if last - first > side:
         return _padded(scene, along_width, first, last)
-    centred = (max(high, wide) - side) / 2
     offset = int(round(min(max(centred, last - side), first)))
     return _window(scene, along_width, offset, side)
 

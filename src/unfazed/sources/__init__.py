@@ -18,6 +18,8 @@ __all__ = ["SOURCES", "Entry", "Source", "Spec", "open_source"]
 SOURCES: dict[str, str] = {
     "sample": "sample",
     "folder": "folder",
+    "images": "images",
+    "imagenet-s": "imagenet_s",
 }
 ENTRY_POINTS = "unfazed.sources"
 

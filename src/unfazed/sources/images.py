@@ -1,0 +1,71 @@
+"""`images:PATH`: a labelled folder of pictures without masks (ImageNet validation, V2, R, A …), to be classified only."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from unfazed.errors import UserError
+from unfazed.scene import Scene
+
+from .labelled import SPACES, Row, class_folder, label_space, pictures_below, read_table
+from .pictures import read_picture
+from .slugs import unique_slugs
+from .source import Entry, Source
+from .spec import Spec
+
+TABLES = ("labels.csv", "labels.txt")
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The pictures of a folder, labelled by class folders (WNID, name or index) or by a labels file.
+
+    labels=FILE: lines of a picture's name and its label, or a CSV with the columns file and label; it may name
+    pictures that are not there. space: auto, imagenet-1k or own.
+    """
+    root = spec.folder()
+    options = spec.take(labels=None, space="auto")
+    space = spec.one_of("space", options["space"], SPACES)
+    names = pictures_below(root)
+    rows = _labelled(names, _table(root, options["labels"]), root)
+    labels = label_space((row.label for row in rows), space)
+    entries = tuple(
+        Entry(scene_id, str(root / row.file), None, labels.index(row.label))
+        for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
+        if row.label is not None
+    )
+    return Source(spec.text, labels, entries, load_whole, has_masks=False)
+
+
+def load_whole(entry: Entry) -> Scene:
+    """The picture as a scene that is all object, since no mask says otherwise."""
+    image = read_picture(entry.image)
+    mask = np.ones(image.shape[:2], np.float32)
+    return Scene(entry.id, image, mask, entry.label, notes=("no mask: the whole picture counts as the object",))
+
+
+def _table(root: Path, given: str | None) -> Path | None:
+    if given is not None:
+        return root / given if (root / given).is_file() else Path(given).expanduser()
+    return next((root / name for name in TABLES if (root / name).is_file()), None)
+
+
+def _labelled(names: list[str], table: Path | None, root: Path) -> list[Row]:
+    """One row a picture that has a label; it is an error if none has."""
+    if table is None:
+        rows = [Row(name, class_folder(name)) for name in names if class_folder(name) is not None]
+        if names and not rows:
+            raise UserError(
+                f"the {len(names)} pictures in {root} have no labels",
+                allowed="class folders (WNID, name or index), a file labels.txt or labels.csv, or ?labels=FILE",
+            )
+        return rows
+    by_name = {row.file: row.label for row in read_table(table)}
+    # A labels file often names a PNG by the JPEG it was made of, so the name without its suffix counts last.
+    by_stem = {PurePosixPath(file).stem: label for file, label in by_name.items()}
+    rows = [Row(name, by_name.get(name) or by_stem.get(PurePosixPath(name).stem)) for name in names]
+    rows = [row for row in rows if row.label is not None]
+    if names and not rows:
+        raise UserError(f"{table} names none of the {len(names)} pictures in {root}, such as {names[0]}")
+    return rows
