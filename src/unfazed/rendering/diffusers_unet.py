@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unfazed.errors import UserError, missing_extra
+from unfazed.errors import UserError, unknown
 from unfazed.files import read_json, sha256, whole, write_json
 
 from .network import Network, hash_tensors
@@ -88,7 +88,7 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     """The network of a diffusers folder: a `UNet2DModel`, or a pipeline that holds one under `unet/`."""
     folder = Path(folder)
     place = folder / "unet" if (folder / "unet" / "config.json").exists() else folder
-    _known_facts(facts, FACTS)
+    known_facts(facts, FACTS)
     config = _config(place)
     stated = {**_stated(folder, place), **facts}
     missing = [name for name in ("prediction_type", "beta_schedule") if name not in stated]
@@ -190,13 +190,12 @@ def _unet_class() -> Any:
     try:
         from diffusers import UNet2DModel
     except ImportError:
-        raise missing_extra("diffusers", "models") from None
+        raise UserError("this network needs the package diffusers, which is not installed", run="pip install diffusers") from None
     return UNet2DModel
 
 
-def _known_facts(facts: dict[str, Any], allowed: tuple[str, ...]) -> None:
-    from unfazed.errors import unknown
-
+def known_facts(facts: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    """Refuse a fact that such a network does not have."""
     for name in facts:
         if name not in allowed:
             raise unknown("fact of a network", name, allowed)
