@@ -1,0 +1,170 @@
+"""Figures of factor tables for paper and page: factor profile, model types, spill-over (PNG, SVG or PDF)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.factors import FACTORS
+from unfazed.errors import UserError, unknown
+from unfazed.files import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg", ".pdf")
+# told apart with and without colour vision (Okabe and Ito), and by marker
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A00")
+_MARKERS = "osD^vPX*"
+MOST_MODELS = len(_COLOURS)
+
+
+def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Figure:
+    """Error ratio of every factor with its interval, a colour a model; factors from the easiest to the hardest.
+
+    `errors` is the table of `factor_errors` over models without metaclasses; at most eight models are readable.
+    """
+    chosen = models or errors["model"].unique(maintain_order=True).to_list()
+    if len(chosen) > MOST_MODELS:
+        raise UserError(f"a profile of {len(chosen)} models cannot be read", allowed=f"at most {MOST_MODELS} models")
+    if "metaclass" in errors.columns:
+        raise UserError("the profile shows all images together", allowed="the table without --by metaclass")
+    shown = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("model").is_in(chosen))
+    order = _easiest_first(shown)
+    figure, axes = _empty(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
+    for place, model in enumerate(chosen):
+        part = shown.filter(pl.col("model") == model)
+        values = {name: (ratio, low, high) for name, ratio, low, high in
+                  part.select("factor", "error_ratio", "low", "high").iter_rows()}  # fmt: skip
+        offset = (place - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
+        rows = [(y + offset, *values[f]) for y, f in enumerate(order) if values.get(f, (None,))[0] is not None]
+        y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+        axes.hlines(y, low, high, color=_COLOURS[place], linewidth=1.6, alpha=0.55)
+        axes.plot(ratio, y, _MARKERS[place], color=_COLOURS[place], markersize=4.5, label=model, linestyle="none")
+    counts = dict(shown.group_by("factor").agg(pl.col("n").max()).iter_rows())
+    axes.set_yticks(range(len(order)), [f"{_words(f)}  ({counts[f]:,})" for f in order])
+    axes.set_xlabel("error ratio: mistakes on images with the factor / on average (log scale)")
+    _ratio_axis(axes)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def model_type_profile(compared: pl.DataFrame) -> Figure:
+    """Mean error ratio of each group of models, a panel a grouping; pale where the groups do not differ (p ≥ 0.05)."""
+    groupings = compared["grouping"].unique(maintain_order=True).to_list()
+    order = _easiest_first(compared)
+    figure, panels = _empty(2.6 + 3.8 * len(groupings), 1.2 + 0.3 * len(order), columns=len(groupings))
+    for axes, grouping in zip(np.atleast_1d(panels), groupings, strict=True):
+        part = compared.filter(pl.col("grouping") == grouping)
+        for place, group in enumerate(part["group"].unique(maintain_order=True)):
+            rows = part.filter(pl.col("group") == group)
+            colour, marker = _COLOURS[place % MOST_MODELS], _MARKERS[place % MOST_MODELS]
+            sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
+            y = np.array([order.index(f) for f in rows["factor"]])
+            ratio = rows["error_ratio"].to_numpy()
+            axes.plot(ratio[sure], y[sure], marker, color=colour, markersize=6, linestyle="none")
+            axes.plot(ratio[~sure], y[~sure], marker, color=colour, markersize=6, linestyle="none", alpha=0.25)
+            axes.plot([], [], marker, color=colour, linestyle="none", label=f"{group} ({rows['models'].max()})")
+        axes.set_yticks(range(len(order)), [_words(f) for f in order])
+        axes.set_title(grouping, loc="left", fontsize=10)
+        axes.set_xlabel("mean error ratio (log scale); pale: p ≥ 0.05")
+        _ratio_axis(axes)
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def spill_over_map(effects: pl.DataFrame) -> Figure:
+    """Welch's t of every augmentation on every factor; blue: more of it lowers the error ratio; ○ where p_holm ≥ 0.05."""
+    augmentations = effects["augmentation"].unique(maintain_order=True).to_list()
+    present = set(effects["factor"])
+    order = [f for f in FACTORS if f in present]
+    values = np.full((len(augmentations), len(order)), np.nan)
+    sure = np.zeros(values.shape, bool)
+    for augmentation, factor, statistic, p in effects.select(
+        "augmentation", "factor", "statistic", "p_holm"
+    ).iter_rows():
+        cell = augmentations.index(augmentation), order.index(factor)
+        values[cell] = np.nan if statistic is None else statistic
+        sure[cell] = p is not None and p < 0.05
+    figure, axes = _empty(2.4 + 0.5 * len(order), 1.9 + 0.45 * len(augmentations))
+    limit = float(np.nanmax(np.abs(values))) if np.isfinite(values).any() else 1.0
+    picture = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+    for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
+        pale = abs(values[row, column]) < 0.55 * limit
+        text = f"{values[row, column]:.1f}" + ("" if sure[row, column] else "\n○")
+        axes.text(column, row, text, ha="center", va="center", fontsize=7, color="black" if pale else "white")
+    axes.set_xticks(range(len(order)), [_words(f) for f in order], rotation=40, ha="right")
+    axes.set_yticks(range(len(augmentations)), augmentations)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    figure.colorbar(picture, ax=axes, label="t (blue: helps, red: harms)", pad=0.02)
+    return figure
+
+
+FIGURES: dict[str, Callable[[pl.DataFrame], Figure]] = {
+    "errors": factor_profile,
+    "model-types": model_type_profile,
+    "spill-over": spill_over_map,
+}
+
+
+def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
+    """Write the figure of the named factor table to a .png, .svg or .pdf file."""
+    if name not in FIGURES:
+        raise unknown("figure of the factor table", name, FIGURES)
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
+    write_bytes(path, figure_bytes(FIGURES[name](table), suffix[1:]))
+
+
+def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
+    """The figure as a file's bytes; for the report, `svg` is text that goes into the page."""
+    buffer = io.BytesIO()
+    # no date in the file, so that equal tables are equal bytes
+    metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format, {})  # type: ignore[assignment]
+    figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
+    return buffer.getvalue()
+
+
+def _empty(width: float, height: float, columns: int = 1) -> tuple[Figure, Axes]:
+    # Figure, not pyplot: no global state and no window system
+    from matplotlib.figure import Figure as NewFigure
+
+    figure = NewFigure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, columns, sharey=True)
+
+
+def _ratio_axis(axes: Axes) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes.set_xscale("log", base=2)
+    low, high = axes.get_xlim()
+    ticks = [t for t in (0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8) if low <= t <= high]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.axvline(1, color="black", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    axes.grid(axis="both", linewidth=0.5, alpha=0.25)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _easiest_first(table: pl.DataFrame) -> list[str]:
+    means = table.drop_nulls("error_ratio").group_by("factor").agg(pl.col("error_ratio").mean()).sort("error_ratio")
+    if means.is_empty():
+        raise UserError("the table holds no error ratio to draw")
+    return means["factor"].to_list()
+
+
+def _words(factor: str) -> str:
+    return factor.replace("_", " ")
