@@ -72,9 +72,11 @@ class Background:
         if text in KINDS:
             return cls(kind=text, **others)  # type: ignore[arg-type]
         try:
-            return cls(kind="inversion", strength=float(text), **others)  # type: ignore[arg-type]
+            strength = float(text)
         except ValueError:
             pass
+        else:
+            return cls(**{"kind": "inversion", "strength": strength, **others})  # type: ignore[arg-type]
         if not Path(text).is_file():
             allowed = f"{', '.join(KINDS)}, a strength, or a picture file that is there"
             raise UserError(f"there is no background '{text}'", allowed=allowed, run="unfazed edits")

@@ -26,7 +26,7 @@ from unfazed.scene import Scene
 from . import EDITS, make_edit, parse_edit
 from .background import Background
 from .composition import Composition, Edit, Pool
-from .parameters import Range, allowed, as_json
+from .parameters import Allowed, Range, allowed, as_json
 
 Level = float | str
 
@@ -102,8 +102,7 @@ CONTROLS = {
 def _item(name: str, *parts: str) -> Item:
     """An item of parts `attribute=value`, its last one what is varied."""
     chain = tuple(_edit(part) for part in parts)
-    last = chain[-1]
-    return Item(name, chain, ((last.name, _level(last)),))
+    return Item(name, chain, ((chain[-1].name, _level(chain[-1])),))
 
 
 def _edit(text: str, value: str | None = None) -> Any:
@@ -112,18 +111,85 @@ def _edit(text: str, value: str | None = None) -> Any:
     if match is None:
         raise UserError(f"'{text}' is not an edit", allowed="attribute=value, attribute(parameter=value)=value")
     name, inside, own = match.groups()
-    fixed = dict(part.split("=", 1) for part in (inside or "").split(",") if "=" in part)
-    fixed = {key.strip(): given.strip() for key, given in fixed.items()}
     value = own if value is None else value
+    fixed = _fixed(inside or "")
     return make_edit(name, **fixed) if value is None else parse_edit(name, value, **fixed)
 
 
+def _fixed(inside: str) -> dict[str, str]:
+    """The parameters written `name=value, name=value`."""
+    pairs = [part.partition("=") for part in inside.split(",") if part.strip()]
+    if not all(equals for _, equals, _ in pairs):
+        raise UserError(f"'({inside})' is not a list of parameters", allowed="(parameter=value, …)")
+    return {key.strip(): given.strip() for key, _, given in pairs}
+
+
 def _level(edit: Any) -> Level:
-    """The level of an edit: the value of its axis, or its kind where that is a word."""
-    value = getattr(edit, edit.axis)
-    if isinstance(edit, Background) and edit.kind not in ("simple", "complex"):
-        return edit.kind
-    return value
+    """The level of an edit: the value of its axis; for a background its strength or kind."""
+    if isinstance(edit, Background):
+        return float(edit.strength or 0.0) if edit.kind in ("inversion", "simple", "complex") else edit.kind
+    level: Level = getattr(edit, edit.axis)
+    return level
+
+
+def _expression(text: str) -> tuple[Item, ...]:
+    """The items of a sweep or a grid."""
+    axes = [_axis(part) for part in re.split(r"\s+[x×]\s+", text)]
+    return tuple(
+        Item(
+            "-".join(item.name for item in chosen),
+            tuple(edit for item in chosen for edit in item.chain),
+            tuple(level for item in chosen for level in item.levels),
+        )
+        for chosen in itertools.product(*axes)
+    )
+
+
+def _axis(text: str) -> list[Item]:
+    """One item a level of `attribute=levels`; parameters that are fixed become part of the attribute's name."""
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(([^)]*)\))?\s*=\s*(.+?)\s*", text)
+    if match is None:
+        raise UserError(f"'{text}' is not a sweep", allowed="attribute=low:high:count or attribute=value,value,…")
+    name, inside, levels = match.groups()
+    if name not in EDITS:
+        raise unknown("edit", name, EDITS, run="unfazed edits")
+    fixed = _fixed(inside or "")
+    attribute = "-".join([name, *map(_slug, fixed.values())])
+    space = allowed(EDITS[name], EDITS[name].axis)
+    items = []
+    for value in _levels(name, levels, space):
+        edit = parse_edit(name, value, **fixed)
+        numeric = _is_number(value) and isinstance(space, Range)
+        label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
+        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else value),)))
+    return items
+
+
+def _levels(name: str, text: str, space: Allowed) -> list[str]:
+    """The levels of `low:high:count` or `value,value,…`, as they are written."""
+    parts = text.split(":")
+    if len(parts) != 3 or not all(map(_is_number, parts)):
+        return [value.strip() for value in text.split(",") if value.strip()]
+    example = f"{name}=low:high:count with {space.describe()} and a count of 2 to 1000"
+    if not isinstance(space, Range):
+        raise UserError(f"'{name}={text}' is not a sweep", allowed=space.describe())
+    first, last = (float(space.checked(name, part)) for part in parts[:2])
+    if not parts[2].strip().isdigit() or not 2 <= int(parts[2]) <= 1000 or first == last:
+        raise UserError(f"'{name}={text}' is not a sweep", allowed=example)
+    return [f"{value:g}" for value in space.levels(first, last, int(parts[2]))]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _slug(text: str) -> str:
+    """A value as part of a file's name."""
+    return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")
 
 
 _IMAGENET_E_BACKGROUND = (
@@ -160,15 +226,13 @@ RECIPES: dict[str, Recipe] = {
             "beyond",
             (
                 ORIGINAL,
-                *(_item(f"occlusion-{share}", f"occlusion={share}") for share in ("0.2", "0.4", "0.6")),
-                *(
-                    _item(f"lighting-{where}{stops}", f"lighting(where={where})={stops}")
-                    for where in ("object", "background", "both")
-                    for stops in ("-3", "-1.5", "+1.5")
-                ),
-                *(_item(f"blur-background-{pixels}", f"blur={pixels}") for pixels in ("2", "4", "8")),
-                *(_item(f"blur-object-{pixels}", f"blur(where=object)={pixels}") for pixels in ("1", "2", "4")),
-                *(_item(f"colour{hue}", f"colour={hue}") for hue in ("+60", "+120", "+180")),
+                *_expression("occlusion=0.2,0.4,0.6"),
+                *_expression("lighting(where=object)=-3,-1.5,1.5"),
+                *_expression("lighting(where=background)=-3,-1.5,1.5"),
+                *_expression("lighting(where=both)=-3,-1.5,1.5"),
+                *_expression("blur(where=background)=2,4,8"),
+                *_expression("blur(where=object)=1,2,4"),
+                *_expression("colour=60,120,180"),
                 _item("colour-grey", "colour(saturation=0)=0"),
             ),
             "attributes that ImageNet-E does not have, at a few levels",
@@ -178,10 +242,7 @@ RECIPES: dict[str, Recipe] = {
             (
                 ORIGINAL,
                 _item("background-random", "background=random"),
-                *(
-                    _item(f"background-{texture}", f"background={texture}")
-                    for texture in ("leopard", "checker", "stripes", "eight-diagrams")
-                ),
+                *_expression("background=leopard,checker,stripes,eight-diagrams"),
             ),
             "patterns drawn by code as backgrounds, beside a random one",
         ),
@@ -225,52 +286,8 @@ def _complete(name: str, items: Iterable[Item]) -> Recipe:
     return Recipe(name, (*(item for item in wanted if item.name not in present), *items))
 
 
-def _expression(text: str) -> list[Item]:
-    """The items of a sweep or a grid."""
-    axes = [_axis(part) for part in re.split(r"\s+[x×]\s+", text)]
-    items = []
-    for chosen in itertools.product(*axes):
-        items.append(
-            Item(
-                "-".join(item.name for item in chosen),
-                tuple(edit for item in chosen for edit in item.chain),
-                tuple(level for item in chosen for level in item.levels),
-            )
-        )
-    return items
-
-
-def _axis(text: str) -> list[Item]:
-    """One item a level of `attribute=levels`."""
-    match = re.fullmatch(r"\s*([\w-]+(?:\([^)]*\))?)\s*=\s*(.+?)\s*", text)
-    if match is None:
-        raise UserError(f"'{text}' is not a sweep", allowed="attribute=low:high:count or attribute=value,value,…")
-    head, levels = match.groups()
-    name = head.partition("(")[0]
-    if name not in EDITS:
-        raise unknown("edit", name, EDITS, run="unfazed edits")
-    space = allowed(EDITS[name], EDITS[name].axis)
-    values = _levels(name, levels, space)
-    items = []
-    for value in values:
-        edit = _edit(head, value)
-        inside = re.findall(r"=\s*([\w.+-]+)", head)
-        label = space.name(float(value)) if isinstance(space, Range) and _is_number(value) else f"-{_slug(value)}"
-        items.append(Item("-".join([name, *map(_slug, inside)]) + label, (edit,), ((name, _level(edit)),)))
-    return items
-
-
-def _levels(name: str, text: str, space: Any) -> list[str]:
-    parts = text.split(":")
-    if len(parts) == 1:
-        return [value.strip() for value in text.split(",") if value.strip()]
-    example = f"{name}=low:high:count with {space.describe()} and a count of 2 to 1000"
-    if len(parts) != 3 or not isinstance(space, Range) or not all(map(_is_number, parts)):
-        raise UserError(f"'{name}={text}' is not a sweep", allowed=example)
-    first, last = (float(space.checked(name, part)) for part in parts[:2])
-    if not parts[2].strip().isdigit() or not 2 <= int(parts[2]) <= 1000 or first == last:
-        raise UserError(f"'{name}={text}' is not a sweep", allowed=example)
-    return [f"{value:g}" for value in space.levels(first, last, int(parts[2]))]
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _from_file(path: Path) -> Recipe:
@@ -286,7 +303,10 @@ def _from_file(path: Path) -> Recipe:
         if key not in known:
             raise unknown(f"entry of the recipe {path.name}", key, known)
     items: list[Item] = []
-    for text in content.get("edits", []):
+    expressions = content.get("edits", [])
+    if not isinstance(expressions, list) or not all(isinstance(text, str) for text in expressions):
+        raise UserError(f"{path}: edits is {expressions!r}", allowed='a list of texts, as ["size=0.02:0.5:12"]')
+    for text in expressions:
         items += open_recipe(text).items
     for table in content.get("item", []):
         items.append(_written_out(path, table))
@@ -304,23 +324,14 @@ def _from_file(path: Path) -> Recipe:
 
 def _written_out(path: Path, table: dict[str, Any]) -> Item:
     """The item of a table: name = "low-left", chain = [{edit = "size", rate = 0.05}, {edit = "position", x = 0}]."""
+    for key in table:
+        if key not in ("name", "chain"):
+            raise unknown(f"entry of an item in {path.name}", key, ("name", "chain"))
     name, chain = str(table.get("name", "")), table.get("chain", [])
-    if not re.fullmatch(r"[\w.+-]+", name) or not isinstance(chain, list):
+    if not re.fullmatch(r"[\w.+-]+", name) or not isinstance(chain, list) or not all(map(_is_table, chain)):
         raise UserError(f"{path} has an item named '{name}'", allowed="letters, digits and . + - _, and a chain")
     edits = []
     for step in chain:
         given = dict(step)
         edits.append(make_edit(str(given.pop("edit", "")), **given))
     return Item(name, tuple(edits), tuple((edit.name, _level(edit)) for edit in edits))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix.isalpha() else text).strip("-")

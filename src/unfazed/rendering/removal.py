@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import cv2
 import numpy as np
 
 from unfazed.errors import unknown
 
 from .backgrounds import Removal
+from .patches import fill_hole
 
 # name -> "module:class" that makes it; what follows `name:` in a spec is handed to the class
 REMOVALS: dict[str, str] = {
@@ -29,11 +31,19 @@ def open_removal(spec: str = "opencv") -> Removal:
 
 
 class OpencvRemoval:
-    """Removal without a network."""
+    """Removal without a network: a generous hole, filled from patches of the rest of the picture."""
 
     name = "opencv-1"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
-        from .membrane import membrane
+        return fill_hole(image, generous(mask), seed)
 
-        return membrane(image, (mask <= 0.02).astype(np.float32))
+
+def generous(mask: np.ndarray) -> np.ndarray:
+    """The object and what betrays it, (S, S) bool: a rim for soft edges, and a longer one below for its shadow."""
+    around = max(int(round(mask.shape[0] * 0.024)), 2)
+    below = around * 2
+    kernel = np.zeros((2 * below + 1, 2 * below + 1), np.uint8)
+    # OpenCV reads a kernel at (x, y) from the pixel x right and y below; so a reach upwards grows the hole downwards.
+    cv2.ellipse(kernel, (below, below - (below - around) // 2), (around, (around + below) // 2), 0, 0, 360, 1, -1)
+    return cv2.dilate((mask > 0.02).astype(np.uint8), kernel).astype(bool)
