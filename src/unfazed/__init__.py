@@ -14,6 +14,7 @@ _PUBLIC = {
     "LabelSpace": "unfazed.labels",
     "UserError": "unfazed.errors",
     "open_source": "unfazed.sources",
+    "dropped_accuracy": "unfazed.analyses.drop",
 }
 __all__ = ["__version__", *_PUBLIC]
 

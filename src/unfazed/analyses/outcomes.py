@@ -1,0 +1,81 @@
+"""One model's answers as a matrix: photographs down, edits across, the share of runs answered right in each cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from unfazed.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """One model's answers.
+
+    images: source ids, sorted; edits: names; share: (images, edits) float64 in [0, 1], the share of runs answered
+    right, NaN where there is none; runs: (images, edits) int64, how many there were.
+    """
+
+    model: str
+    images: tuple[str, ...]
+    edits: tuple[str, ...]
+    share: np.ndarray
+    runs: np.ndarray
+
+    def of(self, edit: str) -> np.ndarray:
+        """(images,) share of runs answered right, all NaN for an edit that the model was not shown."""
+        return self.share[:, self.edits.index(edit)] if edit in self.edits else np.full(len(self.images), np.nan)
+
+    def runs_of(self, edit: str) -> np.ndarray:
+        return self.runs[:, self.edits.index(edit)] if edit in self.edits else np.zeros(len(self.images), dtype=int)
+
+
+def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = None) -> Outcomes:
+    """The model's rows (source_id, edit, run, correct) as Outcomes; the rows' order does not matter.
+
+    images: ids to use if they cover the rows (so that models share one list), else the rows' own. Refused: the same
+    picture twice, and rows without an answer.
+    """
+    _refuse_gaps(model, rows)
+    edits = tuple(sorted(rows["edit"].unique().to_list()))
+    codes = None
+    if images is not None:
+        codes = rows["source_id"].cast(pl.Enum(images), strict=False).to_physical()
+    if codes is None or codes.null_count():
+        images = tuple(sorted(rows["source_id"].unique().to_list()))
+        codes = rows["source_id"].cast(pl.Enum(images)).to_physical()
+    assert images is not None
+    edit_codes = rows["edit"].cast(pl.Enum(edits)).to_physical()
+    cells = codes.to_numpy().astype(np.int64) * len(edits) + edit_codes.to_numpy()
+    size = len(images) * len(edits)
+    runs = np.bincount(cells, minlength=size)
+    if runs.max() > 1:
+        _refuse_duplicates(model, rows, cells)
+    right = np.bincount(cells, weights=rows["correct"].to_numpy(), minlength=size)
+    share = np.divide(right, runs, out=np.full(size, np.nan), where=runs > 0)
+    shape = (len(images), len(edits))
+    return Outcomes(model, images, edits, share.reshape(shape), runs.reshape(shape))
+
+
+def _refuse_gaps(model: str, rows: pl.DataFrame) -> None:
+    for column in ("source_id", "edit", "correct"):
+        missing = rows[column].null_count()
+        if missing:
+            raise UserError(
+                f"{missing} rows of {model} have no {column}", allowed="complete rows", run="unfazed evaluate … again"
+            )
+
+
+def _refuse_duplicates(model: str, rows: pl.DataFrame, cells: np.ndarray) -> None:
+    run = rows["run"].fill_null(0).to_numpy().astype(np.int64)
+    _, first, counts = np.unique(cells * (run.max() + 1) + run, return_index=True, return_counts=True)
+    if counts.max() > 1:
+        row = rows.row(int(first[counts.argmax()]), named=True)
+        raise UserError(
+            f"{int((counts > 1).sum())} pictures of {model} occur more than once, "
+            f"as {row['source_id']}, edit {row['edit']}, run {row['run']}",
+            allowed="one row a picture",
+            run="unfazed evaluate … into a new folder",
+        )
