@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -51,7 +51,7 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
     axes.set_yticks(range(len(order)), [f"{_words(f)}  ({counts[f]:,})" for f in order])
     axes.set_xlabel("error ratio: mistakes on images with the factor / on average (log scale)")
     _ratio_axis(axes)
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(frameon=False, loc="outside upper right", ncols=min(4, len(chosen)))
     return figure
 
 
@@ -62,7 +62,7 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
     figure, panels = _empty(2.6 + 3.8 * len(groupings), 1.2 + 0.3 * len(order), columns=len(groupings))
     for axes, grouping in zip(np.atleast_1d(panels), groupings, strict=True):
         part = compared.filter(pl.col("grouping") == grouping)
-        for place, group in enumerate(part["group"].unique(maintain_order=True)):
+        for place, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
             rows = part.filter(pl.col("group") == group)
             colour, marker = _COLOURS[place % MOST_MODELS], _MARKERS[place % MOST_MODELS]
             sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
@@ -80,15 +80,14 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
 
 
 def spill_over_map(effects: pl.DataFrame) -> Figure:
-    """Welch's t of every augmentation on every factor; blue: more of it lowers the error ratio; ○ where p_holm ≥ 0.05."""
+    """Welch's t of every augmentation on every factor; blue: more of it lowers the error ratio; * marks p_holm < 0.05."""
     augmentations = effects["augmentation"].unique(maintain_order=True).to_list()
     present = set(effects["factor"])
     order = [f for f in FACTORS if f in present]
     values = np.full((len(augmentations), len(order)), np.nan)
     sure = np.zeros(values.shape, bool)
-    for augmentation, factor, statistic, p in effects.select(
-        "augmentation", "factor", "statistic", "p_holm"
-    ).iter_rows():
+    cells = effects.select("augmentation", "factor", "statistic", "p_holm")
+    for augmentation, factor, statistic, p in cells.iter_rows():
         cell = augmentations.index(augmentation), order.index(factor)
         values[cell] = np.nan if statistic is None else statistic
         sure[cell] = p is not None and p < 0.05
@@ -97,14 +96,16 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
     picture = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
         pale = abs(values[row, column]) < 0.55 * limit
-        text = f"{values[row, column]:.1f}" + ("" if sure[row, column] else "\n○")
-        axes.text(column, row, text, ha="center", va="center", fontsize=7, color="black" if pale else "white")
+        text = f"{values[row, column]:.1f}".replace("-", "−") + ("*" if sure[row, column] else "")
+        weight = "bold" if sure[row, column] else "normal"
+        colour = "black" if pale else "white"
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour, fontweight=weight)
     axes.set_xticks(range(len(order)), [_words(f) for f in order], rotation=40, ha="right")
     axes.set_yticks(range(len(augmentations)), augmentations)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    figure.colorbar(picture, ax=axes, label="t (blue: helps, red: harms)", pad=0.02)
+    figure.colorbar(picture, ax=axes, label="t (blue: helps,\nred: harms)", pad=0.02)
     return figure
 
 
@@ -134,7 +135,7 @@ def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
     return buffer.getvalue()
 
 
-def _empty(width: float, height: float, columns: int = 1) -> tuple[Figure, Axes]:
+def _empty(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]:
     # Figure, not pyplot: no global state and no window system
     from matplotlib.figure import Figure as NewFigure
 

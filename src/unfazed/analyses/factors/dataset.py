@@ -50,10 +50,9 @@ class FactorDataset(Dataset[tuple[Any, int, torch.Tensor]]):
                 f"none of the {len(names)} pictures below {self.folder} is annotated ({annotations.partition})",
                 allowed="pictures named as in ImageNet, such as ILSVRC2012_val_00000293.JPEG",
             )
-        if found["key"].is_duplicated().any():
-            raise UserError(
-                f"{self.folder} holds '{found.filter(found['key'].is_duplicated())['key'][0]}' more than once"
-            )
+        twice = found.filter(found["key"].is_duplicated())
+        if not twice.is_empty():
+            raise UserError(f"{self.folder} holds the image {twice['key'][0]} more than once")
         self.names: list[str] = found["name"].to_list()
         rows = found["row"].to_numpy()
         self.labels = annotations.labels[rows].astype(np.int64)

@@ -31,8 +31,8 @@ DIGITS = {
 # shorter column names in tables for people
 HEADINGS = {
     "error_ratio": "ratio", "adjusted_error_ratio": "adjusted", "calibration_error": "ece",
-    "ratio_difference": "ratio a-b", "error_ratio_a": "ratio a", "error_ratio_b": "ratio b", "accuracy_a": "acc. a", "accuracy_b": "acc. b",
-    "difference": "a-b", "p_value": "p", "p_holm": "p Holm", "ratio_p_holm": "ratio p Holm",
+    "ratio_difference": "ratio a-b", "error_ratio_a": "ratio a", "error_ratio_b": "ratio b",
+    "accuracy_a": "acc. a", "accuracy_b": "acc. b", "difference": "a-b", "p_value": "p", "p_holm": "p Holm", "ratio_p_holm": "ratio p Holm",
 }  # fmt: skip
 
 
