@@ -9,6 +9,7 @@ from typing import Any
 # command -> module of this room that holds the function of the same name (`import` is `import_`)
 COMMANDS: dict[str, str] = {
     "factors": "factors",
+    "masks": "masks",
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4

@@ -44,9 +44,9 @@ def open_scenes(spec: Spec) -> Source:
     space = spec.one_of("space", options["space"], SPACES)
     segmenter = options["segment"]
     if segmenter is not None:
-        from .segment import check_segmenter
+        from .segment import open_segmenter
 
-        check_segmenter(segmenter)
+        open_segmenter(segmenter)
     listing = list_folder(root, None if options["masks"] is None else _within(root, options["masks"], spec.text))
     rows = _rows(root, listing, options["labels"])
     labels = label_space((row.label for row in rows), space)

@@ -1,4 +1,4 @@
-"""`images:PATH`: a labelled folder of pictures without masks (ImageNet validation, V2, R, A …), to be classified only."""
+"""`images:PATH`: labelled pictures without masks (ImageNet validation, V2, R, A …), to be classified, not edited."""
 
 from __future__ import annotations
 

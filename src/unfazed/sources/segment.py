@@ -1,0 +1,183 @@
+"""Masks for photographs that have none: `segment(image, box=None) -> mask`, by one of the segmenters in SEGMENTERS."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfazed.errors import BadPicture, UserError, missing_extra, unknown
+from unfazed.scene import Scene
+
+Box = tuple[int, int, int, int]
+"""x, y, width, height in pixels of the photograph."""
+
+Segmenter = Callable[[np.ndarray, Box | None], np.ndarray]
+"""(H, W, 3) uint8 and a box or None -> (H, W) float32 in [0, 1]."""
+
+WORKING_SIDE = 480
+
+
+def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut") -> np.ndarray:
+    """The mask of the object in a photograph: (H, W) float32 in [0, 1].
+
+    box: x, y, width, height around the object; without it the object is taken to be in the middle.
+    segmenter: `grabcut`, or `onnx:FILE`, a salient-object network such as U²-Net.
+    """
+    mask = open_segmenter(segmenter)(image, None if box is None else inside(box, image.shape))
+    if not (mask > 0.5).any():
+        raise BadPicture(f"{segmenter} found no object in the picture", allowed="--box X,Y,W,H around it, or a mask")
+    return mask
+
+
+def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
+    """A scene whose mask a segmenter makes, with a note that it did."""
+    try:
+        mask = segment(image, box, segmenter)
+    except BadPicture as error:
+        raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
+    prompt = "the centre prior" if box is None else "the box " + ",".join(map(str, box))
+    return Scene(scene_id, image, mask, label, notes=(f"mask made by {segmenter} from {prompt}",))
+
+
+def parse_box(text: str) -> Box:
+    """A box from `X,Y,W,H`.
+
+    >>> parse_box("10,20,100,80")
+    (10, 20, 100, 80)
+    """
+    try:
+        x, y, wide, high = (int(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"the box is '{text}'", allowed="X,Y,W,H in whole pixels, such as 10,20,100,80") from None
+    if wide < 1 or high < 1:
+        raise UserError(f"the box '{text}' has no area", allowed="X,Y,W,H with W and H of at least 1")
+    return x, y, wide, high
+
+
+def inside(box: Box, shape: tuple[int, ...]) -> Box:
+    """The part of the box that lies in a picture of this shape; it is an error if there is none."""
+    x, y, wide, high = box
+    left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, shape[1]), min(y + high, shape[0])
+    if left >= right or top >= bottom:
+        raise BadPicture(f"the box {x},{y},{wide},{high} is outside the picture of {shape[1]}×{shape[0]}")
+    return left, top, right - left, bottom - top
+
+
+def open_segmenter(text: str) -> Segmenter:
+    """The segmenter that `grabcut` or `onnx:FILE` names."""
+    kind, _, argument = text.partition(":")
+    if kind not in SEGMENTERS:
+        raise unknown("segmenter", text, SEGMENTERS)
+    return SEGMENTERS[kind](argument)
+
+
+def _open_grabcut(argument: str) -> Segmenter:
+    if argument:
+        raise UserError(f"the segmenter grabcut takes no '{argument}'", allowed="grabcut")
+    return grabcut
+
+
+def _open_onnx(argument: str) -> Segmenter:
+    if not argument:
+        raise UserError("the segmenter onnx needs a file", allowed="onnx:FILE")
+    return functools.partial(salient, network=_network(str(Path(argument).expanduser())))
+
+
+SEGMENTERS: dict[str, Callable[[str], Segmenter]] = {"grabcut": _open_grabcut, "onnx": _open_onnx}
+
+
+def grabcut(image: np.ndarray, box: Box | None = None) -> np.ndarray:
+    """The object by GrabCut (Rother et al. 2004), the same for the same picture: (H, W) float32 in [0, 1].
+
+    Without a box the outer tenth of the picture is background and the middle is probably object.
+    """
+    import cv2
+
+    high, wide = image.shape[:2]
+    factor = min(1.0, WORKING_SIDE / max(high, wide))
+    size = max(1, round(wide * factor)), max(1, round(high * factor))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if factor < 1 else image
+    trimap = _trimap(size, None if box is None else tuple(round(value * factor) for value in box))
+    if not (trimap == cv2.GC_BGD).any() or not (trimap == cv2.GC_PR_FGD).any():
+        raise BadPicture("the box leaves no background to tell the object from", allowed="a box within the picture")
+    # GrabCut starts from k-means, which draws from OpenCV's own generator.
+    cv2.setRNGSeed(0)
+    models = np.zeros((1, 65)), np.zeros((1, 65))
+    cv2.grabCut(np.ascontiguousarray(small[..., ::-1]), trimap, None, *models, 5, cv2.GC_INIT_WITH_MASK)
+    found = _main_shape(np.isin(trimap, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8))
+    return cv2.resize(found.astype(np.float32), (wide, high), interpolation=cv2.INTER_LINEAR)
+
+
+def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.ndarray:
+    """The object by a salient-object network, inside the box if there is one: (H, W) float32 in [0, 1].
+
+    As U²-Net was trained: 320×320 (or the network's own size), divided by the largest value, ImageNet's mean and
+    deviation; the answer stretched to [0, 1].
+    """
+    import cv2
+
+    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
+    part = image[y : y + high, x : x + wide]
+    entry = network.get_inputs()[0]
+    side = entry.shape[-1] if isinstance(entry.shape[-1], int) else 320
+    pixels = cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA).astype(np.float32)
+    pixels = (pixels / max(float(pixels.max()), 1.0) - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+    batch = pixels.transpose(2, 0, 1)[None].astype(np.float32)
+    answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
+    if answer.ndim != 2:
+        raise UserError(
+            f"the network answers with the shape {answer.shape}", allowed="one map a picture, such as U²-Net"
+        )
+    low, top = float(answer.min()), float(answer.max())
+    answer = (answer - low) / (top - low) if top > low else np.zeros_like(answer)
+    mask = np.zeros(image.shape[:2], np.float32)
+    mask[y : y + high, x : x + wide] = cv2.resize(answer, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return mask
+
+
+@functools.cache
+def _network(path: str) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise missing_extra("onnxruntime", "models") from None
+    if not Path(path).is_file():
+        raise UserError(f"the network {path} is not there", allowed="onnx:FILE")
+    try:
+        return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise UserError(f"{path} is no ONNX network that can be run ({str(error).splitlines()[0]})") from None
+
+
+def _trimap(size: tuple[int, int], box: tuple[int, ...] | None) -> np.ndarray:
+    """(H, W) uint8: what is background for sure, what probably is, what probably is object."""
+    import cv2
+
+    wide, high = size
+    if box is not None:
+        trimap = np.full((high, wide), cv2.GC_BGD, np.uint8)
+        x, y, box_wide, box_high = box
+        trimap[y : y + max(box_high, 1), x : x + max(box_wide, 1)] = cv2.GC_PR_FGD
+        return trimap
+    trimap = np.full((high, wide), cv2.GC_BGD, np.uint8)
+    edge_y, edge_x = max(1, high // 10), max(1, wide // 10)
+    trimap[edge_y:-edge_y, edge_x:-edge_x] = cv2.GC_PR_BGD
+    cv2.ellipse(trimap, (wide // 2, high // 2), (wide // 3, high // 3), 0, 0, 360, cv2.GC_PR_FGD, -1)
+    return trimap
+
+
+def _main_shape(found: np.ndarray) -> np.ndarray:
+    """The largest connected shape with its holes filled: (H, W) uint8 of zeros and ones."""
+    import cv2
+
+    count, numbers, measures, _ = cv2.connectedComponentsWithStats(found)
+    if count < 2:
+        return found
+    largest = 1 + int(measures[1:, cv2.CC_STAT_AREA].argmax())
+    shape = (numbers == largest).astype(np.uint8)
+    outlines, _ = cv2.findContours(shape, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(shape, outlines, -1, 1, cv2.FILLED)
