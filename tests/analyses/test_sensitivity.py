@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unfazed.analyses.balanced import bootstrap_means, class_balanced_mean, percentile_interval
+from unfazed.analyses.balanced import bootstrap_balanced, class_balanced_mean, interval
 from unfazed.analyses.sensitivity import (
     instance_sensitivity,
     region_drops,
@@ -131,7 +131,7 @@ def test_pictures_that_one_model_lacks_are_left_out_for_all():
 def test_drops_are_paired_with_the_clean_picture():
     table = region_drops(rows([(0.2, 0.8)], levels=(30.0,)), draws=200)
     foreground = table.row(by_predicate=pl.col("region") == "foreground", named=True)
-    assert (foreground["clean_accuracy"], foreground["accuracy"]) == (1.0, pytest.approx(0.2))
+    assert (foreground["clean_accuracy"], foreground["accuracy"]) == (1, pytest.approx(0.2))
     assert foreground["drop"] == pytest.approx(0.8)
     assert foreground["low"] < 0.8 < foreground["high"]
     assert foreground["probability_drop"] == pytest.approx(0.9 - (0.2 * 0.8 + 0.8 * 0.1))
@@ -144,11 +144,18 @@ def test_balanced_mean_weighs_classes_equally_and_skips_nan():
     assert np.isnan(class_balanced_mean(np.full(4, np.nan), labels)).all()
 
 
-def test_bootstrap_covers_the_truth_about_as_often_as_it_says():
+@pytest.mark.parametrize("a_class", [1, 20], ids=["one picture a class", "twenty pictures a class"])
+def test_bootstrap_covers_the_truth_about_as_often_as_it_says(a_class):
     rng, hits = np.random.default_rng(1), 0
-    labels = np.zeros(60, int)
-    for trial in range(200):
+    labels = np.arange(60) // a_class
+    for trial in range(300):
         sample = (rng.random(60) < 0.3).astype(float)
-        low, high = percentile_interval(bootstrap_means(sample, labels, draws=200, seed=trial))
+        low, high = interval(bootstrap_balanced(sample, labels, [str(i) for i in range(60)], draws=200, seed=trial), 60)
         hits += low <= 0.3 <= high
-    assert 0.88 <= hits / 200 <= 0.99
+    assert 0.90 <= hits / 300 <= 0.98
+
+
+def test_one_picture_has_no_interval():
+    alone = rows([(0.0, 1.0)], levels=(30.0,), pictures=1)
+    row = sensitivity(alone, draws=20).row(0, named=True)
+    assert (row["rfs"], row["rfs_low"], row["irfs_high"]) == (1.0, None, None)

@@ -9,7 +9,8 @@ import polars as pl
 
 from unfazed.errors import BadPicture, UserError
 
-from .balanced import bootstrap_means, percentile_interval
+from .balanced import interval
+from .statistics import bootstrap_means, resample_weights
 
 MASSES = (25, 50, 75)
 MEASURES = (
@@ -80,8 +81,15 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
     """
     records = []
     for key, group in rows.group_by("model", "method", "edit", maintain_order=True):
-        right, wrong = (_measures(group.filter(pl.col("correct") == side)) for side in (True, False))
-        means, bounds = (_column_means(right), _column_means(wrong)), _difference_interval(right, wrong, draws, seed)
+        group = group.sort("source_id")
+        weights = resample_weights(group["source_id"].to_list(), draws, seed)
+        is_right = group["correct"].to_numpy()
+        values = _measures(group)
+        right, wrong = values[is_right], values[~is_right]
+        # Right and wrong are different pictures, but may be edits of one photograph: these are drawn together.
+        resampled = [bootstrap_means(weights[:, side], values[side]) for side in (is_right, ~is_right)]
+        bounds = interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
+        means = _column_means(right), _column_means(wrong)
         for index, measure in enumerate(MEASURES):
             pair = (means[0][index], means[1][index])
             numbers = (*pair, pair[0] - pair[1], bounds[0][index], bounds[1][index])
@@ -107,8 +115,8 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
         original = group.select(f"{name}_original" for name in MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy()
         missing = np.isnan(edited) | np.isnan(original)
         change = np.where(missing, np.nan, edited - original)
-        draws_of_change = bootstrap_means(change, np.zeros(len(change), int), draws, seed)
-        low, high = percentile_interval(draws_of_change)
+        weights = resample_weights(group["source_id"].to_list(), draws, seed)
+        low, high = interval(bootstrap_means(weights, change), len(group))
         sides = [_column_means(np.where(missing, np.nan, side)) for side in (original, edited, change)]
         for index, measure in enumerate(MEASURES):
             numbers = (*(side[index] for side in sides), low[index], high[index])
@@ -143,16 +151,6 @@ def _column_means(values: np.ndarray) -> np.ndarray:
     defined = np.isfinite(values).sum(0)
     total = np.nansum(values, axis=0)
     return np.divide(total, defined, out=np.full(values.shape[1], np.nan), where=defined > 0)
-
-
-def _difference_interval(right: np.ndarray, wrong: np.ndarray, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Both sides are resampled by themselves: they are different pictures."""
-    if not len(right) or not len(wrong):
-        nothing = np.full(len(MEASURES), np.nan)
-        return nothing, nothing
-    of_right = bootstrap_means(right, np.zeros(len(right), int), draws, seed)
-    of_wrong = bootstrap_means(wrong, np.zeros(len(wrong), int), draws, seed + 1)
-    return percentile_interval(of_right - of_wrong)
 
 
 def _null(value: float) -> float | None:

@@ -2,70 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
-# A chunk of this many draws at a time keeps 50,000 pictures within some tens of megabytes.
-_CHUNK = 128
+from .statistics import percentiles, resample_weights
 
 
-def class_balanced_mean(values: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """The mean over classes of each class's mean: (n, ...) values -> (draws, ...), one draw of weight 1 by default.
+def class_balanced_mean(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The mean over classes of each class's mean: (n, ...) values -> (...).
 
-    values: nan = missing, left out of its class; labels: (n,) int; weights: (draws, n), how often each row counts.
-    A class that has no weight in a draw is left out of that draw; a draw without any class gives nan.
+    values: nan = missing, left out of its class; labels: (n,) int. Nothing but missing values gives nan.
 
-    >>> class_balanced_mean(np.array([1.0, 1.0, 1.0, 0.0]), np.array([7, 7, 7, 2]))
-    array([0.5])
+    >>> class_balanced_mean(np.array([1.0, 1.0, 1.0, 0.0]), np.array([7, 7, 7, 2])).item()
+    0.5
     """
-    weights = np.ones((1, len(values))) if weights is None else weights
+    filled, weights = _weighted(values, labels)
+    total = weights.sum(0)
+    mean = np.divide((weights * filled).sum(0), total, out=np.full(total.shape, np.nan), where=total > 0)
+    return mean.reshape(np.shape(values)[1:])
+
+
+def bootstrap_balanced(
+    values: np.ndarray, labels: np.ndarray, ids: Sequence[str], draws: int = 1000, seed: int = 0
+) -> np.ndarray:
+    """Class-balanced means of `draws` resamples of the pictures: (n, ...) -> (draws, ...).
+
+    A picture keeps the weight it has in the class-balanced mean, and the weights of a draw are normalised. Pictures
+    are drawn from the whole set: with one picture a class, a draw within classes would never vary.
+    """
+    filled, weights = _weighted(values, labels)
+    counts = resample_weights(ids, draws, seed).astype(np.float64)
+    total = counts @ weights
+    means = np.divide(counts @ (weights * filled), total, out=np.full(total.shape, np.nan), where=total > 0)
+    return means.reshape(draws, *np.shape(values)[1:])
+
+
+def interval(draws: np.ndarray, pictures: int) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % percentile interval over the first axis, undefined draws left out; nan where there is none to be had.
+
+    One picture has no interval: its resamples are all alike.
+    """
+    if pictures < 2:
+        nothing = np.full(draws.shape[1:], np.nan)
+        return nothing, nothing
+    with warnings.catch_warnings():
+        # A column that is undefined in every draw is a result, not an accident.
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        return percentiles(draws)
+
+
+def _weighted(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values (n, k) with 0 for nan, and weights (n, k): 1 / pictures of the class, of defined values."""
     flat = np.asarray(values, float).reshape(len(values), -1)
     present = np.isfinite(flat)
-    filled = np.where(present, flat, 0.0)
-    total = np.zeros((len(weights), flat.shape[1]))
-    classes = np.zeros_like(total)
-    for rows in _rows_of_classes(labels):
-        seen = weights[:, rows] @ present[rows]
-        defined = seen > 0
-        total += np.divide(weights[:, rows] @ filled[rows], seen, out=np.zeros_like(seen), where=defined)
-        classes += defined
-    mean = np.divide(total, classes, out=np.full_like(total, np.nan), where=classes > 0)
-    return mean.reshape(len(weights), *np.shape(values)[1:])
-
-
-def bootstrap_means(values: np.ndarray, labels: np.ndarray, draws: int = 1000, seed: int = 0) -> np.ndarray:
-    """Class-balanced means of `draws` resamples of the rows: (n, ...) -> (draws, ...).
-
-    Rows are drawn from the whole set, not within each class: with one picture a class a draw within classes
-    would never vary and its interval would be a lie. Equal n and seed give equal resamples, so two tables over
-    the same pictures are compared in pairs.
-    """
-    return np.concatenate(
-        [class_balanced_mean(values, labels, weights) for weights in resamples(len(values), draws, seed)]
-    )
-
-
-def resamples(n: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each of n rows is drawn, (some draws, n) float64 at a time, `draws` in all."""
-    rng = np.random.default_rng(seed)
-    for start in range(0, draws, _CHUNK):
-        yield rng.multinomial(n, np.full(n, 1 / n), size=min(_CHUNK, draws - start)).astype(float)
-
-
-def percentile_interval(draws: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """The percentile interval over the first axis, undefined (nan) draws left out; nan where none is defined."""
-    tail = (1 - confidence) / 2
-    flat = draws.reshape(len(draws), -1)
-    bounds = np.full((2, flat.shape[1]), np.nan)
-    for column in range(flat.shape[1]):
-        defined = flat[np.isfinite(flat[:, column]), column]
-        if len(defined):
-            bounds[:, column] = np.quantile(defined, [tail, 1 - tail])
-    low, high = bounds.reshape(2, *draws.shape[1:])
-    return low, high
-
-
-def _rows_of_classes(labels: np.ndarray) -> list[np.ndarray]:
-    order = np.argsort(labels, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(np.asarray(labels)[order])) + 1)
+    _, classes = np.unique(labels, return_inverse=True)
+    pictures = np.zeros((classes.max(initial=-1) + 1, flat.shape[1]))
+    np.add.at(pictures, classes, present)
+    weights = np.divide(present, pictures[classes], out=np.zeros(flat.shape), where=present)
+    return np.where(present, flat, 0.0), weights

@@ -14,7 +14,7 @@ import polars as pl
 
 from unfazed.errors import UserError
 
-from .balanced import bootstrap_means, class_balanced_mean, percentile_interval
+from .balanced import bootstrap_balanced, class_balanced_mean, interval
 
 NOISES = ("linf", "l2")
 _TINY = 1e-9
@@ -124,8 +124,9 @@ def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.Dat
             (pl.col("clean_correct") - pl.col("correct")).alias("drop"),
             (pl.col("clean_probability") - pl.col("true_probability")).alias("probability_drop"),
         ).to_numpy()
-        mean = class_balanced_mean(values, labels)[0]
-        low, high = percentile_interval(bootstrap_means(values[:, 2:], labels, draws, seed))
+        mean = class_balanced_mean(values, labels)
+        resampled = bootstrap_balanced(values[:, 2:], labels, group["source_id"].to_list(), draws, seed)
+        low, high = interval(resampled, len(group))
         numbers = (len(group), *mean[:3], low[0], high[0], mean[3], low[1], high[1])
         records.append((*key, *map(_plain, numbers)))
     names = [*keys, "n", "clean_accuracy", "accuracy", "drop", "low", "high"]
@@ -139,6 +140,7 @@ class _Cube:
     """Accuracy and probability (models, pictures, levels, 2 = foreground and background) of the pictures all share."""
 
     models: list[str]
+    ids: list[str]
     labels: np.ndarray
     levels: list[tuple[str, float | None]]
     correct: np.ndarray
@@ -165,13 +167,14 @@ def _cube(rows: pl.DataFrame) -> _Cube:
     shape = (len(models), len(whole), len(levels), 2)
     correct = pairs.select("foreground_correct", "background_correct").to_numpy().reshape(shape)
     probability = pairs.select("foreground_probability", "background_probability").to_numpy().reshape(shape)
-    labels = pairs["label"].to_numpy()[: len(whole) * len(levels) : len(levels)]
+    once = slice(0, len(whole) * len(levels), len(levels))
+    labels, ids = pairs["label"].to_numpy()[once], pairs["source_id"][once].to_list()
     for norm in sorted({norm for norm, _ in levels}):
         chosen = [index for index, (name, level) in enumerate(levels) if name == norm and level is not None]
         correct = np.concatenate([correct, correct[:, :, chosen].mean(2, keepdims=True)], axis=2)
         probability = np.concatenate([probability, probability[:, :, chosen].mean(2, keepdims=True)], axis=2)
         levels.append((norm, None))
-    return _Cube(models, labels, levels, correct, probability)
+    return _Cube(models, ids, labels, levels, correct, probability)
 
 
 def _pairs(rows: pl.DataFrame) -> pl.DataFrame:
@@ -196,20 +199,21 @@ def _table(cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, se
         correct = cube.correct[indices].mean(0)
         instance = relative_foreground_sensitivity(cube.probability[indices, ..., 0], cube.probability[indices, ..., 1])
         instance = _mean_of_defined(instance)
-        accuracy = class_balanced_mean(correct, cube.labels)[0]
-        resampled = bootstrap_means(correct, cube.labels, draws, seed)
+        accuracy = class_balanced_mean(correct, cube.labels)
+        resampled = bootstrap_balanced(correct, cube.labels, cube.ids, draws, seed)
         rfs = relative_foreground_sensitivity(accuracy[:, 0], accuracy[:, 1])
         rfs_draws = relative_foreground_sensitivity(resampled[..., 0], resampled[..., 1])
-        rfs_low, rfs_high = percentile_interval(rfs_draws)
-        irfs_low, irfs_high = percentile_interval(bootstrap_means(instance, cube.labels, draws, seed))
-        own = class_balanced_mean(np.moveaxis(cube.correct[indices], 0, -1), cube.labels)[0]
+        rfs_low, rfs_high = interval(rfs_draws, len(cube.ids))
+        irfs_draws = bootstrap_balanced(instance, cube.labels, cube.ids, draws, seed)
+        irfs_low, irfs_high = interval(irfs_draws, len(cube.ids))
+        own = class_balanced_mean(np.moveaxis(cube.correct[indices], 0, -1), cube.labels)
         columns = {
             "accuracy_foreground": accuracy[:, 0],
             "accuracy_background": accuracy[:, 1],
             "rfs": rfs,
             "rfs_low": rfs_low,
             "rfs_high": rfs_high,
-            "irfs": class_balanced_mean(instance, cube.labels)[0],
+            "irfs": class_balanced_mean(instance, cube.labels),
             "irfs_low": irfs_low,
             "irfs_high": irfs_high,
             "undefined": np.isnan(rfs_draws).mean(0),

@@ -7,7 +7,7 @@ Noise is added before the model's own normalisation and the sum is clipped to [0
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ GREY = 0.5
 
 @dataclass(frozen=True)
 class Variant:
-    """One changed picture: norm `linf`, `l2` or `grey` (level None), the region's name, the seed's number."""
+    """One changed picture: norm `linf`, `l2`, `grey` or `clean` (no level), the region's name, the seed's number."""
 
     norm: str
     level: float | None
@@ -40,7 +40,7 @@ class Variant:
 
 
 def at_input(scene: Scene, size: int, how: str = "object") -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The framed scene at the model's input size, whole: (size, size, 3) uint8, and every region's mask (size, size) bool.
+    """The framed scene at the model's input size, (size, size, 3) uint8, and its regions' masks, (size, size) bool.
 
     The picture is resized and not cropped, as RIVAL10's 224×224 pictures go into a model: a centre crop would cut
     objects. Regions: foreground, background, everything, and each part that still covers a pixel.
@@ -109,7 +109,7 @@ def ablate(picture: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
 def plan_variants(
     regions: Sequence[str], levels: Mapping[str, Sequence[float]], seeds: int, ablation: bool
 ) -> list[Variant]:
-    """Every variant of one picture, norm by norm and seed by seed; grey of everything has no meaning and is left out."""
+    """Every variant of one picture, norm by norm and seed by seed; grey of everything means nothing and is left out."""
     variants = [
         Variant(norm, level, region, seed)
         for norm, chosen in levels.items()
@@ -121,19 +121,26 @@ def plan_variants(
 
 
 def changed(
-    picture: torch.Tensor, masks: Mapping[str, torch.Tensor], scene_id: str, variants: Sequence[Variant]
+    picture: torch.Tensor,
+    masks: Mapping[str, torch.Tensor],
+    noise: Callable[[int], torch.Tensor],
+    variants: Sequence[Variant],
 ) -> torch.Tensor:
-    """The variants of one picture, (3, S, S) in [0, 1] in, (V, 3, S, S) out; all of one norm and seed."""
+    """The variants of one picture, (3, S, S) in [0, 1] in, (V, 3, S, S) out; all of one norm and seed.
+
+    noise: a seed's number -> standard normal noise (3, S, S). Norm `clean` gives the picture as it is.
+    """
     import torch
 
-    first = variants[0]
+    norm = variants[0].norm
+    if norm == "clean":
+        return picture[None]
     stacked = torch.stack([masks[one.region] for one in variants])
-    if first.norm == "grey":
+    if norm == "grey":
         return ablate(picture, stacked)
-    scale = 255.0 if first.norm == "linf" else 1.0
+    scale = 255.0 if norm == "linf" else 1.0
     levels = torch.tensor([(one.level or 0.0) / scale for one in variants], device=picture.device)
-    noise = torch.from_numpy(draw_noise(scene_id, picture.shape[-1], first.seed)).to(picture.device)
-    return add_noise(picture, noise, stacked, first.norm, levels)
+    return add_noise(picture, noise(variants[0].seed), stacked, norm, levels)
 
 
 def parse_levels(text: str, norm: str) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from unfazed.models import Classifier
 
-# our name -> (the class in pytorch_grad_cam, most pictures it can take at once: these methods keep every channel's pass)
+# our name -> (the class in pytorch_grad_cam, most pictures at once: scorecam makes a pass for every channel)
 METHODS: dict[str, tuple[str, int | None]] = {
     "gradcam": ("GradCAM", None),
     "layercam": ("LayerCAM", None),
@@ -116,7 +116,7 @@ def unit_peak(maps: np.ndarray) -> np.ndarray:
 
 
 def on_picture(heat: np.ndarray, geometry: Geometry, high: int, wide: int) -> np.ndarray:
-    """A map of the model's crop put back where the crop was: (crop, crop) -> (high, wide), 0 where the model saw nothing."""
+    """A map of the crop put back where the crop was: (crop, crop) -> (high, wide), 0 where the model saw nothing."""
     import cv2
 
     tall, broad = geometry.size(high, wide)

@@ -1,0 +1,169 @@
+"""A probe over many pictures that can be stopped and resumed: one Parquet file and one JSON card a model.
+
+FOLDER/<kind>/<model>.parquet       the rows, whole or not there
+FOLDER/<kind>/<model>.json          the card: what was measured with what, and which pictures could not be used
+FOLDER/<kind>/parts/<model>/…       rows of a run that has not ended yet
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unfazed.errors import BadPicture, UserError
+from unfazed.files import canonical, read_json, whole, write_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_PART_SECONDS = 20.0
+_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a probe of one model left: its file, pictures measured now and before, and what failed and why."""
+
+    path: Path
+    measured: int
+    resumed: int
+    failures: dict[str, str]
+
+
+def run_probe(
+    path: Path,
+    settings: dict[str, Any],
+    ids: Sequence[str],
+    load: Callable[[str], Any],
+    measure: Callable[[str, Any], list[dict[str, Any]]],
+    schema: pa.Schema,
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """The rows of every id, in the order of `ids`, in `path`; what an earlier run with equal settings has is kept.
+
+    load: decodes one picture, in a thread that runs ahead; measure: its rows, each with a `source_id`. A picture that
+    `load` cannot give, or that `measure` refuses as a BadPicture, becomes a failure with its reason and is tried
+    again by the next run.
+    """
+    key = hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
+    parts = path.parent / "parts" / path.stem
+    kept = _kept(path, parts, key, schema)
+    done = set(kept["source_id"].to_pylist())
+    todo = [one for one in ids if one not in done]
+    resumed = len(ids) - len(todo)
+    failures: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    tables, since = [kept], time.monotonic()
+    if progress and resumed:
+        progress(resumed)
+    for one, loaded in _ahead(load, todo):
+        try:
+            if isinstance(loaded, Exception):
+                raise loaded
+            rows += measure(one, loaded)
+        except BadPicture as problem:
+            failures[one] = str(problem)
+        except Exception as problem:
+            if not isinstance(loaded, Exception):
+                raise
+            failures[one] = f"{type(problem).__name__}: {problem}"
+        if progress:
+            progress(1)
+        if rows and time.monotonic() - since > _PART_SECONDS:
+            tables.append(_write(parts / f"{key}-{rows[0]['source_id']}.parquet", rows, schema))
+            rows, since = [], time.monotonic()
+    tables.append(pa.Table.from_pylist(rows, schema))
+    table = _in_order(pa.concat_tables(tables), ids)
+    if not len(table):
+        reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
+        raise UserError(f"no picture could be measured: {reasons[:500]}")
+    with whole(path) as file:
+        pq.write_table(table, file, compression="zstd")
+    card = {
+        "settings": settings,
+        "key": key,
+        "pictures": len(set(table["source_id"].to_pylist())),
+        "failures": failures,
+    }
+    write_json(path.with_suffix(".json"), {**card, "versions": _versions()})
+    shutil.rmtree(parts, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        parts.parent.rmdir()
+    return Outcome(path, len(todo) - len(failures), resumed, failures)
+
+
+def read_probe(folder: str | Path, kind: str) -> pl.DataFrame:
+    """The rows of every model in FOLDER/<kind>, one below the other, models in the order of their names."""
+    import polars as pl
+
+    files = sorted((Path(folder) / kind).glob("*.parquet"))
+    if not files:
+        raise UserError(
+            f"{folder} holds no results of the kind '{kind}'", run="unfazed sensitivity SOURCE -m MODEL -o DIR"
+        )
+    return pl.concat([pl.read_parquet(file) for file in files])
+
+
+def _ahead(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Every id with what `load` gave or the exception it raised, a few pictures loaded ahead of their use."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        waiting: list[tuple[str, Future[Any]]] = []
+        for one in ids:
+            waiting.append((one, pool.submit(load, one)))
+            if len(waiting) > _AHEAD:
+                yield _result(*waiting.pop(0))
+        for pair in waiting:
+            yield _result(*pair)
+
+
+def _result(one: str, future: Future[Any]) -> tuple[str, Any]:
+    error = future.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return one, error if error is not None else future.result()
+
+
+def _kept(path: Path, parts: Path, key: str, schema: pa.Schema) -> pa.Table:
+    """Rows of earlier runs with equal settings; those of other settings or other columns are not read."""
+    files = sorted(parts.glob(f"{key}-*.parquet"))
+    card = path.with_suffix(".json")
+    if path.is_file() and card.is_file() and read_json(card).get("key") == key:
+        files.append(path)
+    tables, seen = [schema.empty_table()], set[str]()
+    for file in files:
+        table = pq.read_table(file)
+        names = set(table["source_id"].to_pylist())
+        if table.schema.equals(schema) and not names & seen:
+            tables.append(table)
+            seen |= names
+    return pa.concat_tables(tables)
+
+
+def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    table = pa.Table.from_pylist(rows, schema)
+    with whole(path) as file:
+        pq.write_table(table, file, compression="zstd")
+    return table
+
+
+def _in_order(table: pa.Table, ids: Sequence[str]) -> pa.Table:
+    """Only the rows of `ids`, in their order: a smaller --limit gives the smaller table."""
+    position = {one: index for index, one in enumerate(ids)}
+    order = [(position[one], row) for row, one in enumerate(table["source_id"].to_pylist()) if one in position]
+    return table.take(pa.array([row for _, row in sorted(order)], pa.int64()))
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("torch", "timm", "grad-cam", "numpy")}
