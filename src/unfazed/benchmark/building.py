@@ -1,0 +1,210 @@
+"""Building a benchmark: a source and a recipe in, pictures, masks, rows and a manifest out; resumed where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unfazed.edits.recipes import Recipe, open_recipe
+from unfazed.engine import ahead, run_tasks
+from unfazed.errors import UserError
+from unfazed.files import explained
+from unfazed.sources import Source, open_source
+
+from .card import settle_card
+from .layout import CACHE, LOCK
+from .plan import Plan
+from .prepare import Preparation, Prepared
+from .render import SourceBuilder, Summary, render_stream
+from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
+from .settle import sweep
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build is: sources done of all, rows by status; `summary` is the source that was just finished."""
+
+    done: int
+    total: int
+    counts: dict[str, int]
+    summary: Summary | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build came to: rows by status over the whole benchmark, and for this run alone the sources that were
+    made, the seconds it took and the seconds of each stage, summed over workers."""
+
+    root: Path
+    counts: dict[str, int]
+    sources: int
+    made: int
+    seconds: float
+    stages: dict[str, float]
+    failures: dict[str, str]
+
+
+def build(
+    source: str | Source,
+    out: str | Path,
+    recipe: str | Recipe = "imagenet-e",
+    *,
+    renderer: str = "diffusion",
+    network: str | None = None,
+    steps: int | None = None,
+    sampler: str | None = None,
+    guide: str | None = None,
+    device: str | None = None,
+    feather: float | None = None,
+    removal: str = "opencv",
+    frame: str = "object",
+    size: int = 256,
+    seed: int = 0,
+    runs: int = 1,
+    whole_objects: bool = False,
+    limit: int | None = None,
+    classes: str | Sequence[int | str] | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    report: Callable[[Progress], None] | None = None,
+) -> Built:
+    """A benchmark of `source` under `recipe` in the folder `out`.
+
+    The same call again goes on where the last one stopped: what is finished stays, what failed is tried again, and
+    the bytes that come out depend on neither the interruption nor `batch_size`, `workers` and `engine`. A folder
+    that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
+    sources; with one it runs in this process, and `workers` processes prepare pictures for it.
+    """
+    scenes = source if isinstance(source, Source) else open_source(source)
+    plan = Plan(
+        root=Path(out).expanduser(),
+        source=scenes.select(limit, classes),
+        recipe=recipe if isinstance(recipe, Recipe) else open_recipe(recipe),
+        renderer=renderer,
+        options={
+            "network": network,
+            "steps": steps,
+            "sampler": sampler,
+            "guide": guide,
+            "device": device,
+            "feather": feather,
+        },
+        removal=removal,
+        frame=frame,
+        size=size,
+        seed=seed,
+        runs=runs,
+        whole_objects=whole_objects,
+    )
+    if batch_size is not None and batch_size < 1:
+        raise UserError(f"the batch size is {batch_size}", allowed="1 or more")
+    with explained(plan.root):
+        plan.root.mkdir(parents=True, exist_ok=True)
+    with _alone(plan.root):
+        return _build(plan, batch_size, workers, engine, report or (lambda progress: None))
+
+
+def _build(
+    plan: Plan, batch_size: int | None, workers: int | None, engine: str, report: Callable[[Progress], None]
+) -> Built:
+    started = time.monotonic()
+    renderer = plan.open_renderer(batch_size)
+    settle_card(plan.root, plan.card(renderer))
+    sweep(plan.root)
+    rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root) if one in plan.source}
+    done = {one for one, its in rows.items() if not any(row.status == FAILED for row in its)}
+    waiting = [one for one in plan.source.ids if one not in done]
+    totals = Counter(counts(row for one in done for row in rows[one]))
+    report(Progress(len(done), len(plan.source), dict(totals)))
+    stages: Counter[str] = Counter()
+    if plan.has_network:
+        summaries = _through_network(plan, renderer, waiting, batch_size or 16, workers, engine)
+    else:
+        summaries = _by_source(plan, waiting, batch_size or 16, workers or 1, engine)
+    with contextlib.closing(summaries):
+        for number, summary in enumerate(summaries, start=len(done) + 1):
+            totals.update(summary.counts)
+            stages.update(summary.seconds)  # type: ignore[arg-type]
+            report(Progress(number, len(plan.source), dict(totals), summary))
+    everything = [row for one in plan.source.ids for row in read_rows(plan.root, one)]
+    write_manifest(plan.root, everything)
+    shutil.rmtree(plan.root / CACHE, ignore_errors=True)
+    return Built(
+        root=plan.root,
+        counts=counts(everything),
+        sources=len(plan.source),
+        made=len(waiting),
+        seconds=time.monotonic() - started,
+        stages={name: float(value) for name, value in stages.items()},
+        failures=_failures(everything),
+    )
+
+
+def _by_source(
+    plan: Plan, waiting: list[str], batch_size: int, workers: int, engine: str
+) -> Generator[Summary, None, None]:
+    """Whole sources, each by one worker."""
+    for outcome in run_tasks(SourceBuilder(plan, batch_size), waiting, workers, engine):
+        yield outcome.result or _given_up(plan, outcome.task, str(outcome.failure))
+
+
+def _through_network(
+    plan: Plan, renderer: object, waiting: list[str], batch_size: int, workers: int | None, engine: str
+) -> Generator[Summary, None, None]:
+    """Sources prepared by workers, ahead of a renderer that mixes them in its batches."""
+    given_up: list[Summary] = []
+
+    def prepared() -> Iterator[Prepared]:
+        for outcome in run_tasks(Preparation(plan), waiting, workers or _preparers(), engine):
+            if outcome.result is not None:
+                yield outcome.result
+            else:
+                given_up.append(_given_up(plan, outcome.task, str(outcome.failure)))
+
+    # Removal by diffusion runs on the renderer's device, so there is nothing to gain from working ahead of it.
+    sources = prepared() if plan.removal.startswith("diffusion") else ahead(prepared(), count=8)
+    for summary in render_stream(plan.root, renderer, batch_size, sources):  # type: ignore[arg-type]
+        yield summary
+        while given_up:
+            yield given_up.pop()
+    yield from given_up
+
+
+def _given_up(plan: Plan, source_id: str, reason: str) -> Summary:
+    """The rows of a source whose worker died, all failed with that reason."""
+    rows = Preparation(plan).all_rows(source_id, FAILED, reason)
+    write_rows(plan.root, source_id, rows)
+    return Summary(source_id, counts(rows), {})
+
+
+def _preparers() -> int:
+    """How many processes keep a network fed: none of its own on a small machine, a few on a large one."""
+    return max(1, min(4, (os.cpu_count() or 1) - 2))
+
+
+def _failures(rows: list[Row]) -> dict[str, str]:
+    """The sources with failed rows, each with its first reason."""
+    found: dict[str, str] = {}
+    for row in rows:
+        if row.status == FAILED:
+            found.setdefault(row.source_id, str(row.reason))
+    return found
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """The folder held by this run alone."""
+    with explained(root), open(root / LOCK, "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another run is building in {root}", run=f"unfazed status {root}") from None
+        yield

@@ -1,0 +1,112 @@
+"""`benchmark.json`: what a benchmark was made of and how; two runs may share a folder only where it is the same."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import UserError
+from unfazed.files import canonical, read_json, write_json
+
+from .layout import CARD
+
+# What decides about the pictures' bytes, and so must agree when a run is taken up again.
+DECISIVE = (
+    "kind",
+    "source",
+    "recipe",
+    "frame",
+    "size",
+    "seed",
+    "runs",
+    "whole_objects",
+    "removal",
+    "renderer",
+    "labels",
+)
+
+_LIBRARIES = ("numpy", "opencv-python-headless", "pillow", "torch", "diffusers")
+
+
+def read_card(root: Path) -> dict[str, Any]:
+    """The card of the benchmark in `root`; raises UserError where there is none."""
+    if not (root / CARD).is_file():
+        found = "is not there" if not root.exists() else f"holds no {CARD}"
+        raise UserError(f"{root} is no benchmark: it {found}", run="unfazed build SOURCE -o BENCH")
+    card = read_json(root / CARD)
+    if not isinstance(card, dict) or "labels" not in card:
+        raise UserError(f"{root / CARD} is no benchmark's card", run="unfazed build SOURCE -o BENCH")
+    return card
+
+
+def settle_card(root: Path, card: Mapping[str, Any]) -> None:
+    """The card in its folder: written where the folder is empty, compared where a benchmark lies there already."""
+    if (root / CARD).is_file():
+        there = differences(decisive(read_card(root)), decisive(card))
+        if there:
+            raise UserError(
+                f"{root} holds another benchmark; there and now differ:\n  " + "\n  ".join(there),
+                allowed="the same settings, which go on where it stopped, or another folder",
+                run="unfazed build … -o ANOTHER",
+            )
+        return
+    if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
+        raise UserError(
+            f"{root} holds files but no benchmark", allowed="a new or empty folder, or one that holds this benchmark"
+        )
+    write_json(root / CARD, card)
+
+
+def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: card.get(name) for name in DECISIVE}
+
+
+def differences(there: Any, now: Any, where: str = "") -> list[str]:
+    """The leaves in which two JSON values differ, as lines for a person.
+
+    >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
+    ['seed: 1 there, 2 now']
+    """
+    if isinstance(there, dict) and isinstance(now, dict):
+        names = [*there, *(name for name in now if name not in there)]
+        return [
+            line
+            for name in names
+            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name)
+        ]
+    if canonical(there) == canonical(now):
+        return []
+    if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
+        return [
+            line
+            for index, (one, other) in enumerate(zip(there, now, strict=True))
+            for line in differences(one, other, f"{where}[{index}]")
+        ]
+    return [f"{where}: {_short(there)} there, {_short(now)} now"]
+
+
+def ids_hash(ids: tuple[str, ...]) -> str:
+    """One number for the scenes and their order: a random background is drawn from all of them."""
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """The versions of what took part, this package first."""
+    from unfazed import __version__
+
+    found = {"unfazed": __version__, "python": platform.python_version()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _short(value: Any) -> str:
+    text = canonical(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

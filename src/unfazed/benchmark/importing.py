@@ -1,0 +1,229 @@
+"""A published set as a benchmark: the official ImageNet-E release, or any folder-an-edit with a labels file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from unfazed.edits.recipes import named_items
+from unfazed.errors import BadPicture, UserError
+from unfazed.files import explained, write_bytes
+from unfazed.labels import LabelSpace, imagenet, own
+from unfazed.sources.slugs import unique_slugs
+
+from .card import ids_hash, settle_card, versions
+from .layout import ORIGINAL_EDIT, picture_path
+from .official import LABEL_FILES, OFFICIAL, Piece, Release, open_release, read_labels
+from .rows import FAILED, OK, SKIPPED, Row, counts, write_manifest
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import came to: rows by status, photographs, and the edits in their order."""
+
+    root: Path
+    counts: dict[str, int]
+    sources: int
+    edits: tuple[str, ...]
+    failures: dict[str, str]
+
+
+def import_benchmark(
+    path: str | Path,
+    out: str | Path,
+    *,
+    labels: str | Path | None = None,
+    classes: str | Path | None = None,
+    original: str | None = None,
+    copy: bool = False,
+    workers: int = 4,
+    report: Callable[[int, int], None] | None = None,
+) -> Imported:
+    """A benchmark in `out` that holds the pictures of the set in `path`, by links unless `copy`.
+
+    labels: the labels file (default: `labels.txt` in the set, or what its shards say); classes: a text file with one
+    class name a line, where they are not ImageNet's; original: the folder of the unedited pictures (default: `ori` or
+    `original`). Pictures in shards are always copied out.
+    """
+    root = Path(out).expanduser()
+    release = open_release(Path(path).expanduser())
+    space = imagenet() if classes is None else own(_lines(Path(classes)), name=Path(classes).stem)
+    by_name = _labels(release, labels, space)
+    edits = _edits(release, original)
+    stems = sorted({piece.stem for piece in release.pieces})
+    ids = dict(zip(stems, unique_slugs(stems), strict=True))
+    with explained(root):
+        root.mkdir(parents=True, exist_ok=True)
+    card = _card(release, edits, ids, space, copy)
+    settle_card(root, card)
+    shelf = _shelf(release, edits)
+    tasks = [(stem, edit) for stem in stems for edit in edits]
+    controls = _controls(edits)
+
+    def one(task: tuple[str, str]) -> Row:
+        stem, edit = task
+        row = replace(controls[edit], source_id=ids[stem], label=_label(by_name, stem))
+        return _placed(root, row, shelf.get((edit, stem)), edits[edit], stem, copy)
+
+    rows: list[Row] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for row in pool.map(one, tasks):
+            rows.append(row)
+            if report is not None:
+                report(len(rows), len(tasks))
+    write_manifest(root, rows)
+    failures = {row.sample_id: str(row.reason) for row in rows if row.status == FAILED}
+    return Imported(root, counts(rows), len(stems), tuple(edits), failures)
+
+
+def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, copy: bool) -> Row:
+    """The picture in the benchmark and its row; what is missing or no picture gets its reason."""
+    if piece is None:
+        return replace(row, status=SKIPPED, reason=f"the set has no picture of it in {folder}")
+    if row.label is None:
+        return replace(row, status=FAILED, reason=f"the labels have no line for {stem}")
+    data = piece.read()
+    try:
+        _looked_at(data, f"{folder}/{stem}{piece.suffix}")
+    except BadPicture as error:
+        return replace(row, status=FAILED, reason=error.given)
+    where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
+    if copy or piece.in_shard:
+        write_bytes(root / where, data)
+    else:
+        _link(piece.path.resolve(), root / where)
+    return replace(row, status=OK, path=where, sha256=hashlib.sha256(data).hexdigest())
+
+
+def _looked_at(data: bytes, name: str) -> None:
+    """Raises BadPicture where the file does not begin like a picture; its pixels are decoded when it is used."""
+    import io
+
+    from PIL import Image
+
+    try:
+        Image.open(io.BytesIO(data)).close()
+    except Exception as error:
+        raise BadPicture(f"{name} is no picture ({type(error).__name__})") from None
+
+
+def _link(target: Path, place: Path) -> None:
+    """A symbolic link that appears whole, in the place of an older one."""
+    with explained(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = place.with_name(f".{place.name}.{os.getpid()}.part")
+        part.unlink(missing_ok=True)
+        try:
+            part.symlink_to(target)
+        except (OSError, NotImplementedError) as error:
+            raise UserError(f"no link can be made in {place.parent}: {error}", run="unfazed import … --copy") from None
+        os.replace(part, place)
+
+
+def _edits(release: Release, original: str | None) -> dict[str, str]:
+    """Edit -> folder: the original first, the official folders under our names, the others under their own."""
+    folders = list(dict.fromkeys(piece.folder for piece in release.pieces))
+    first = original or next((name for name in ("ori", "original") if name in folders), None)
+    if first is None or first not in folders:
+        raise UserError(
+            f"{release.root} has no folder of unedited pictures{f' named {original!r}' if original else ''}",
+            allowed=f"ori, original, or --original with one of: {', '.join(folders)}",
+        )
+    edits = {ORIGINAL_EDIT: first}
+    for folder in sorted((one for one in folders if one != first), key=_official_order):
+        name = OFFICIAL.get(folder, folder)
+        if not re.fullmatch(r"\w[\w.+-]*", name):
+            raise UserError(f"the folder '{folder}' cannot name an edit", allowed="letters, digits and . + - _")
+        if name in edits:
+            raise UserError(f"the folders '{edits[name]}' and '{folder}' are both the edit '{name}'")
+        edits[name] = folder
+    return edits
+
+
+def _official_order(folder: str) -> tuple[int, str]:
+    return (list(OFFICIAL).index(folder) if folder in OFFICIAL else len(OFFICIAL)), folder
+
+
+def _shelf(release: Release, edits: dict[str, str]) -> dict[tuple[str, str], Piece]:
+    """The pieces by edit and stem."""
+    names = {folder: edit for edit, folder in edits.items()}
+    shelf: dict[tuple[str, str], Piece] = {}
+    for piece in release.pieces:
+        key = names[piece.folder], piece.stem
+        if key in shelf:
+            raise UserError(f"{release.root} has more than one picture {piece.folder}/{piece.stem}")
+        shelf[key] = piece
+    return shelf
+
+
+def _labels(release: Release, given: str | Path | None, space: LabelSpace) -> dict[str, int]:
+    """Class indices by stem, from the file given, the set's own, or its shards."""
+    if given is not None:
+        return read_labels(Path(given).expanduser(), space)
+    for name in LABEL_FILES:
+        if (release.root / name).is_file():
+            return read_labels(release.root / name, space)
+    if release.labels:
+        return {stem: space.index(label) for stem, label in release.labels.items()}
+    raise UserError(f"{release.root} has no {LABEL_FILES[0]}", run="unfazed import PATH -o BENCH --labels FILE")
+
+
+def _label(labels: dict[str, int], stem: str) -> int | None:
+    return labels.get(stem, labels.get(stem.rpartition("/")[2]))
+
+
+def _controls(edits: dict[str, str]) -> dict[str, Row]:
+    """For every edit the row that its pictures share: what it changes, and its control where the set has it."""
+    known = named_items()
+    rows = {}
+    for edit, folder in edits.items():
+        item = known.get(edit)
+        row = Row("", edit, parameters={"folder": folder})
+        if item is not None:
+            level = f"{item.level:g}" if isinstance(item.level, float) else item.level
+            control = item.control if item.control in edits else None
+            row = replace(row, attribute=item.attribute, level=level, control=control)
+        rows[edit] = row
+    return rows
+
+
+def _card(
+    release: Release, edits: dict[str, str], ids: dict[str, str], space: LabelSpace, copy: bool
+) -> dict[str, Any]:
+    shared = _controls(edits)
+    names: Sequence[dict[str, Any]] = [
+        {
+            "name": edit,
+            "parameters": row.parameters,
+            "attribute": row.attribute,
+            "level": row.level,
+            "control": row.control,
+        }
+        for edit, row in shared.items()
+    ]
+    return {
+        "format": 1,
+        "kind": "import",
+        "source": {
+            "spec": str(release.root.resolve()),
+            "scenes": len(ids),
+            "ids_sha256": ids_hash(tuple(ids.values())),
+        },
+        "recipe": {"name": "imported", "edits": names},
+        "renderer": {"renderer": "imported", "copied": copy},
+        "labels": space.to_json(),
+        "versions": versions(),
+    }
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the classes file {path} cannot be read: {error}") from None

@@ -1,0 +1,130 @@
+"""A plan: everything that decides what a benchmark will hold; small, picklable, handed to every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unfazed.edits.recipes import Item, Recipe
+from unfazed.errors import UserError, unknown
+from unfazed.rendering.backgrounds import Removal
+from unfazed.rendering.layers import Renderer
+from unfazed.scene import FRAMES
+from unfazed.sources import Source
+
+from .card import ids_hash, versions
+from .layout import ORIGINAL_EDIT, SOURCE_EDIT
+from .seeds import picture_seed
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One picture of one source: an item of the recipe, a run, and the seed that belongs to it."""
+
+    item: Item
+    run: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is built.
+
+    root: the benchmark's folder; frame: see `unfazed.scene.frame`; size: of the pictures' side, in pixels;
+    runs: draws of what is drawn; renderer and options: as `unfazed.rendering.open_renderer` takes them;
+    removal: as `open_removal` takes it; whole_objects: leave out scenes whose object the photograph's border cuts.
+    """
+
+    root: Path
+    source: Source
+    recipe: Recipe
+    renderer: str = "diffusion"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    removal: str = "opencv"
+    frame: str = "object"
+    size: int = 256
+    seed: int = 0
+    runs: int = 1
+    whole_objects: bool = False
+
+    def __post_init__(self) -> None:
+        if self.frame not in FRAMES:
+            raise unknown("framing", self.frame, FRAMES)
+        for name, value, least, most in (("size", self.size, 16, 4096), ("runs", self.runs, 1, 1000)):
+            if not least <= value <= most:
+                raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
+        if not self.source.has_masks:
+            raise UserError(
+                f"'{self.source.spec}' has no masks, so its objects cannot be edited",
+                run=f"unfazed masks {self.source.spec.partition(':')[2]} -o MASKS",
+            )
+        if any(item.name == SOURCE_EDIT for item in self.recipe.items):
+            raise UserError(f"an edit of the recipe is named '{SOURCE_EDIT}', the name of the file as found")
+        if not any(item.name == ORIGINAL_EDIT for item in self.recipe.items):
+            raise UserError(f"the recipe has no edit '{ORIGINAL_EDIT}', against which every drop is measured")
+
+    @property
+    def has_network(self) -> bool:
+        """Whether pictures come out of noise, so that two runs of any edit differ."""
+        return self.renderer != "paste"
+
+    def pictures(self, source_id: str) -> Iterator[Planned]:
+        """Every picture that is to be made of one source."""
+        for item in self.recipe.items:
+            for run in range(self.runs):
+                yield Planned(item, run, picture_seed(self.seed, source_id, item.name, item.parameters, run))
+
+    def open_renderer(self, batch_size: int | None = None) -> Renderer:
+        """The renderer, loaded; what is left to its own choice is not named."""
+        if self.renderer == "paste":
+            from unfazed.rendering.paste import Paste
+
+            given = self.options.get("feather")
+            return Paste() if given is None else Paste(feather=given)
+        from unfazed.rendering import open_renderer
+
+        options = {name: value for name, value in self.options.items() if value is not None}
+        if batch_size is not None:
+            options["batch_size"] = batch_size
+        renderer: Renderer = open_renderer(self.renderer, **options)
+        return renderer
+
+    def open_removal(self) -> Removal:
+        from unfazed.rendering.removal import open_removal
+
+        return open_removal(self.removal)
+
+    def card(self, renderer: Renderer) -> dict[str, Any]:
+        """`benchmark.json`; nothing in it depends on the hour, the batch size or the number of workers."""
+        described = renderer.describe()
+        return {
+            "format": 1,
+            "kind": "build",
+            "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
+            "recipe": {"name": self.recipe.name, "edits": [_described(item) for item in self.recipe.items]},
+            "frame": self.frame,
+            "size": self.size,
+            "seed": self.seed,
+            "runs": self.runs,
+            "whole_objects": self.whole_objects,
+            "removal": self.removal,
+            "renderer": {name: value for name, value in described.items() if name != "batch_size"},
+            "device": described.get("device"),
+            "guide": self.options.get("guide") if self.has_network else None,
+            "labels": self.source.labels.to_json(),
+            "versions": versions(),
+        }
+
+
+def _described(item: Item) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "parameters": item.parameters,
+        "attribute": item.attribute,
+        "level": item.level,
+        "control": item.control,
+    }

@@ -1,0 +1,190 @@
+"""One source made ready for the renderer: decoded, framed, composed; what cannot be made gets its reason."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from unfazed.edits.composition import Impossible, Pool
+from unfazed.edits.geometry import border_contact
+from unfazed.errors import UserError
+from unfazed.rendering.backgrounds import Backgrounds
+from unfazed.rendering.layers import Layers
+from unfazed.rendering.realise import realise
+from unfazed.scene import Scene, frame
+from unfazed.sources import Spec
+
+from .layout import CACHE, SOURCE_EDIT, picture_path
+from .pictures import png
+from .plan import Plan, Planned
+from .rows import FAILED, SKIPPED, Row
+from .seeds import picture_seed
+
+# Sources whose scenes are put together from several files: none of these shows the scene as it is.
+PUT_TOGETHER = {"cutouts"}
+# An object counts as cut by the border when more than this share of its outline lies there.
+WHOLE = 0.01
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A source's rows, and for those still to be made either layers to render or a file to keep as it is."""
+
+    source_id: str
+    rows: list[Row]
+    layers: dict[int, Layers] = field(default_factory=dict)
+    files: dict[int, bytes] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Preparation:
+    """A worker for the engine: the id of a source in, `Prepared` out; never raises for a bad source."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.seconds = {"decode": 0.0, "compose": 0.0}
+        self._framed: OrderedDict[str, Scene] = OrderedDict()
+
+    def __call__(self, source_id: str) -> Prepared:
+        self.seconds = dict.fromkeys(self.seconds, 0.0)
+        try:
+            with self._timed("decode"):
+                scene = self.plan.source[source_id]
+                framed = self._keep(frame(scene, self.plan.frame))
+        except Exception as error:
+            return self._all(source_id, FAILED, reason_of(error))
+        # Framing by the object cuts nothing off, so there the photograph's own border is what counts.
+        contact = border_contact(framed.mask if self.plan.frame == "centre" else scene.mask)
+        if self.plan.whole_objects and contact > WHOLE:
+            return self._all(
+                source_id, SKIPPED, f"the photograph's border cuts the object ({contact:.0%} of its outline)"
+            )
+        rows: list[Row] = []
+        layers: dict[int, Layers] = {}
+        files: dict[int, bytes] = {}
+        try:
+            row, files[0] = self._as_found(scene)
+            rows.append(replace(row, border_contact=contact))
+        except Exception as error:
+            files.clear()
+            rows.append(replace(self._row(source_id, None), status=FAILED, reason=reason_of(error)))
+        first: Layers | None = None
+        for planned in self.plan.pictures(source_id):
+            row, made = self._compose(framed, planned)
+            if planned.run == 0:
+                first = made
+            elif row.status != FAILED and (made is None or first is None or self._same(first, made)):
+                continue
+            if made is not None:
+                layers[len(rows)] = made
+            rows.append(replace(row, border_contact=contact, notes=list(scene.notes)))
+        self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
+        return Prepared(source_id, rows, layers, files, dict(self.seconds))
+
+    def _compose(self, framed: Scene, planned: Planned) -> tuple[Row, Layers | None]:
+        row = self._row(framed.id, planned)
+        try:
+            with self._timed("compose"):
+                composition = planned.item.compose(framed, np.random.default_rng(planned.seed), self.pool)
+                made = realise(composition, self.backgrounds, planned.seed)
+        except Impossible as impossible:
+            return replace(row, status=SKIPPED, reason=str(impossible)), None
+        except Exception as error:
+            return replace(row, status=FAILED, reason=reason_of(error)), None
+        adversarial = composition.guidance is not None and composition.guidance.kind == "adversarial"
+        rate = composition.requested.get("pixel_rate")
+        return replace(
+            row,
+            requested=None if rate is None else float(rate),
+            values=dict(composition.requested),
+            guide=self.plan.options.get("guide") if adversarial else None,
+        ), made
+
+    def _same(self, first: Layers, further: Layers) -> bool:
+        """Whether a further run would be the first run's picture again: nothing drawn, and no noise."""
+        if self.plan.has_network and further.start > 0:
+            return False
+        pairs = ((first.object, further.object), (first.alpha, further.alpha), (first.background, further.background))
+        return all(np.array_equal(one, other) for one, other in pairs)
+
+    def _as_found(self, scene: Scene) -> tuple[Row, bytes]:
+        """The row and the bytes of the file as found, or of a PNG where no file shows the scene."""
+        row = self._row(scene.id, None)
+        path = Path(self.plan.source.entry(scene.id).image)
+        if Spec.parse(self.plan.source.spec).kind in PUT_TOGETHER or not path.is_file():
+            data, suffix = png(scene.image), ".png"
+        else:
+            data, suffix = path.read_bytes(), path.suffix.lower()
+        where = picture_path(SOURCE_EDIT, scene.id, suffix=suffix)
+        return replace(row, path=where, pixel_rate=scene.pixel_rate, notes=list(scene.notes)), data
+
+    def _row(self, source_id: str, planned: Planned | None) -> Row:
+        label = self.plan.source.label_of(source_id)
+        if planned is None:
+            seed = picture_seed(self.plan.seed, source_id, SOURCE_EDIT, {}, 0)
+            return Row(source_id, SOURCE_EDIT, label=label, seed=seed)
+        item = planned.item
+        level = item.level
+        return Row(
+            source_id,
+            item.name,
+            run=planned.run,
+            parameters=item.parameters,
+            seed=planned.seed,
+            label=label,
+            attribute=item.attribute,
+            level=f"{level:g}" if isinstance(level, float) else level,
+            control=item.control,
+        )
+
+    def all_rows(self, source_id: str, status: str, reason: str) -> list[Row]:
+        """Every row of a source with the same status and reason."""
+        firsts = [None, *(planned for planned in self.plan.pictures(source_id) if planned.run == 0)]
+        return [replace(self._row(source_id, planned), status=status, reason=reason) for planned in firsts]
+
+    def _all(self, source_id: str, status: str, reason: str) -> Prepared:
+        return Prepared(source_id, self.all_rows(source_id, status, reason), seconds=dict(self.seconds))
+
+    @functools.cached_property
+    def pool(self) -> Pool:
+        return Pool(self.plan.source.ids, self._load, self.plan.size)
+
+    @functools.cached_property
+    def backgrounds(self) -> Backgrounds:
+        cache = self.plan.root / CACHE / "removed"
+        return Backgrounds(self.pool, self.plan.open_removal(), size=self.plan.size, cache=cache)
+
+    def _load(self, scene_id: str) -> Scene:
+        """A framed scene; a few are kept, because an edit that picks one soon asks for it again."""
+        if scene_id not in self._framed:
+            with self._timed("decode"), self._timed("pool"):
+                self._keep(frame(self.plan.source[scene_id], self.plan.frame))
+        return self._framed[scene_id]
+
+    def _keep(self, framed: Scene) -> Scene:
+        self._framed[framed.id] = framed
+        while len(self._framed) > 4:
+            self._framed.popitem(last=False)
+        return framed
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+def reason_of(error: Exception) -> str:
+    """An error as the manifest says it: a person's mistake in its own words, anything else with its kind."""
+    if isinstance(error, UserError):
+        return f"{error.given} (allowed: {error.allowed})" if error.allowed else error.given
+    return f"{type(error).__name__}: {error}"

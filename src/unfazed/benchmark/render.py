@@ -1,0 +1,167 @@
+"""From prepared sources to finished rows, source by source (no network) or in batches that mix sources (network)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from unfazed.errors import UserError
+from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
+
+from .pictures import Written, finish, write_file, write_picture
+from .plan import Plan
+from .prepare import Preparation, Prepared, reason_of
+from .rows import FAILED, counts
+from .settle import forget
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of one source: how many rows of each status, and the seconds of each stage."""
+
+    source_id: str
+    counts: dict[str, int]
+    seconds: dict[str, float]
+
+
+class SourceBuilder:
+    """A worker for the engine that does the whole of one source: its id in, its files on the disk, a summary out."""
+
+    def __init__(self, plan: Plan, batch_size: int) -> None:
+        self.plan, self.batch_size = plan, batch_size
+
+    def __call__(self, source_id: str) -> Summary:
+        prepared = self.preparation(source_id)
+        started = time.perf_counter()
+        numbers = list(prepared.layers)
+        answers: dict[int, Rendered | Refused] = {}
+        for first in range(0, len(numbers), self.batch_size):
+            batch = numbers[first : first + self.batch_size]
+            made = render_safely(self.renderer, [prepared.layers[number] for number in batch])
+            answers.update(zip(batch, made, strict=True))
+        rendered = time.perf_counter() - started
+        written = write_all(self.plan.root, prepared, answers)
+        return finished(self.plan.root, prepared, written, rendered)
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        return Preparation(self.plan)
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return self.plan.open_renderer(self.batch_size)
+
+
+@dataclass
+class _Open:
+    """A source on its way through the renderer."""
+
+    prepared: Prepared
+    written: dict[int, Future[Written]] = field(default_factory=dict)
+    rendered: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return len(self.written) == len(self.prepared.layers) + len(self.prepared.files)
+
+
+def render_stream(
+    root: Path, renderer: Renderer, batch_size: int, sources: Iterable[Prepared], writers: int = 2
+) -> Iterator[Summary]:
+    """Summaries as sources are finished; batches are filled across sources, and files are written meanwhile.
+
+    The renderer runs in this thread and waits for nobody but `sources`; PNGs are encoded and written by `writers`
+    threads. At most a few batches of pictures are held.
+    """
+    queue: deque[tuple[_Open, int, Layers]] = deque()
+    finishing: deque[Future[Summary]] = deque()
+    with ThreadPoolExecutor(writers, thread_name_prefix="write") as pool:
+
+        def advance(source: _Open) -> None:
+            """Hand a source whose pictures are all on their way to a writer that waits for them and seals it."""
+            if source.complete:
+                # Its pictures were handed in before this, and a pool starts what comes first first: no deadlock.
+                finishing.append(pool.submit(_seal, root, source))
+
+        def render(count: int) -> None:
+            batch = [queue.popleft() for _ in range(min(count, len(queue)))]
+            started = time.perf_counter()
+            answers = render_safely(renderer, [layers for _, _, layers in batch])
+            share = (time.perf_counter() - started) / len(batch)
+            for (source, number, layers), answer in zip(batch, answers, strict=True):
+                row = source.prepared.rows[number]
+                source.written[number] = pool.submit(write_picture, root, row, layers, answer)
+                source.rendered += share
+            for source in {id(source): source for source, _, _ in batch}.values():
+                advance(source)
+
+        try:
+            for prepared in sources:
+                source = _Open(prepared)
+                for number, data in prepared.files.items():
+                    source.written[number] = pool.submit(write_file, root, prepared.rows[number], data)
+                queue.extend((source, number, layers) for number, layers in prepared.layers.items())
+                advance(source)
+                while len(queue) >= batch_size:
+                    render(batch_size)
+                while finishing and (finishing[0].done() or len(finishing) > 4 * batch_size):
+                    yield finishing.popleft().result()
+            while queue:
+                render(batch_size)
+            while finishing:
+                yield finishing.popleft().result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    """The renderer's answers; where a batch fails, its pictures are tried alone and the bad ones are marked failed.
+
+    A user's mistake (no memory for a single picture, a broken network) ends the run instead.
+    """
+    try:
+        return renderer.render(batch)
+    except UserError:
+        raise
+    except Exception as error:
+        if len(batch) > 1:
+            return [answer for layers in batch for answer in render_safely(renderer, [layers])]
+        return [Refused(reason_of(error), status=FAILED)]
+
+
+def write_all(root: Path, prepared: Prepared, answers: dict[int, Rendered | Refused]) -> dict[int, Written]:
+    """Every file of a source written beside its place, by row number."""
+    written: dict[int, Written] = {}
+    try:
+        for number, data in prepared.files.items():
+            written[number] = write_file(root, prepared.rows[number], data)
+        for number, answer in answers.items():
+            written[number] = write_picture(root, prepared.rows[number], prepared.layers[number], answer)
+    except BaseException:
+        forget(file for one in written.values() for file in one.files)
+        raise
+    return written
+
+
+def finished(root: Path, prepared: Prepared, written: dict[int, Written], rendered: float) -> Summary:
+    """The source's files in their places and its row file written; what it came to."""
+    rows = [written[number].row if number in written else row for number, row in enumerate(prepared.rows)]
+    settled = finish(root, prepared.source_id, rows, [file for one in written.values() for file in one.files])
+    seconds = {
+        **prepared.seconds,
+        "render": rendered,
+        "encode": sum(one.encode for one in written.values()),
+        "write": settled + sum(one.write for one in written.values()),
+    }
+    return Summary(prepared.source_id, counts(rows), seconds)
+
+
+def _seal(root: Path, source: _Open) -> Summary:
+    written = {number: future.result() for number, future in source.written.items()}
+    return finished(root, source.prepared, written, source.rendered)

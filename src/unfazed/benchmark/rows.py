@@ -1,0 +1,140 @@
+"""A row a picture: how it is written, a file a source, and how the files become `manifest.parquet`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unfazed.errors import UserError
+from unfazed.files import canonical, read_json, whole, write_json
+
+from .layout import MANIFEST, ROWS, row_path, sample_id
+
+if TYPE_CHECKING:
+    import pyarrow
+
+OK, SKIPPED, FAILED = "ok", "skipped", "failed"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the manifest says of one picture.
+
+    parameters: the edit's, by name; requested: the pixel rate asked for, or None; pixel_rate: the one achieved,
+    measured on the mask as written; values: all that was asked for or drawn (position, degrees, the scene a
+    background came from); measures: what the renderer says of the picture; level, attribute, control: the edit's
+    place in a sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that
+    an adversarial background was made against; notes: how the scene came to be (a mask made by GrabCut, padding).
+    """
+
+    source_id: str
+    edit: str
+    run: int = 0
+    status: str = OK
+    reason: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    label: int | None = None
+    path: str | None = None
+    sha256: str | None = None
+    mask_path: str | None = None
+    mask_sha256: str | None = None
+    pixel_rate: float | None = None
+    requested: float | None = None
+    border_contact: float | None = None
+    attribute: str | None = None
+    level: str | None = None
+    control: str | None = None
+    guide: str | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sample_id(self) -> str:
+        return sample_id(self.source_id, self.edit, self.run)
+
+
+def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
+    """The source's row file: its being there says that every picture named in it is."""
+    write_json(root / row_path(source_id), {"source_id": source_id, "rows": [asdict(row) for row in rows]})
+
+
+def read_rows(root: Path, source_id: str) -> list[Row]:
+    record = read_json(root / row_path(source_id))
+    names = {one.name for one in fields(Row)}
+    try:
+        return [Row(**{name: value for name, value in row.items() if name in names}) for row in record["rows"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{root / row_path(source_id)} is no row file: {error}", run="delete it and build again"
+        ) from None
+
+
+def finished_sources(root: Path) -> set[str]:
+    """The ids of the sources that have a row file."""
+    folder = root / ROWS
+    return {path.stem for path in folder.glob("*.json")} if folder.is_dir() else set()
+
+
+def counts(rows: Iterable[Row]) -> dict[str, int]:
+    """How many rows have which status: {"ok": …, "skipped": …, "failed": …}."""
+    found = Counter(row.status for row in rows)
+    return {status: found.get(status, 0) for status in (OK, SKIPPED, FAILED)}
+
+
+def write_manifest(root: Path, rows: Iterable[Row]) -> None:
+    """`manifest.parquet`, in the order of `rows`; equal rows give equal bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    records = [record(row) for row in rows]
+    table = pa.Table.from_pylist(records, schema=schema())
+    with whole(root / MANIFEST) as file:
+        parquet.write_table(table, file, compression="zstd")
+
+
+def schema() -> pyarrow.Schema:
+    """The manifest's columns; mappings and lists are JSON text, so that every reader can read them."""
+    import pyarrow as pa
+
+    text, whole_number, number = pa.string(), pa.int64(), pa.float64()
+    return pa.schema(
+        [
+            ("sample_id", text),
+            ("source_id", text),
+            ("edit", text),
+            ("run", whole_number),
+            ("parameters", text),
+            ("seed", pa.uint64()),
+            ("label", whole_number),
+            ("path", text),
+            ("sha256", text),
+            ("mask_path", text),
+            ("mask_sha256", text),
+            ("pixel_rate", number),
+            ("requested", number),
+            ("border_contact", number),
+            ("status", text),
+            ("reason", text),
+            ("attribute", text),
+            ("level", text),
+            ("control", text),
+            ("guide", text),
+            ("values", text),
+            ("measures", text),
+            ("notes", text),
+        ]
+    )
+
+
+def record(row: Row) -> dict[str, Any]:
+    """A row as the manifest holds it, in the order of its columns."""
+    everything = {**asdict(row), "sample_id": row.sample_id}
+    return {
+        name: canonical(everything[name]) if isinstance(everything[name], dict | list) else everything[name]
+        for name in schema().names
+    }

@@ -1,0 +1,167 @@
+"""Is a benchmark what its manifest says: every file there, every hash right, every requested value met?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import UserError
+
+from .folder import Benchmark
+from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
+from .pictures import written_rate
+from .rows import FAILED, OK, SKIPPED, finished_sources, read_rows, record, schema
+
+RATE_TOLERANCE = 0.002
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is not as it should be: the file or sample it concerns, and what is wrong."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `verify` found: rows and files looked at, rows by status, and the problems, none where all is well."""
+
+    root: Path
+    rows: int
+    files: int
+    counts: dict[str, int]
+    problems: tuple[Problem, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "benchmark": str(self.root),
+            "passed": self.passed,
+            "rows": self.rows,
+            "files": self.files,
+            **self.counts,
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+
+def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None] | None = None) -> Verdict:
+    """The verdict on the benchmark in `path`; `report(done, rows)` is called as it goes.
+
+    A skipped row is planned and needs a reason and no file; a failed row is a problem. The pixel rate is measured on
+    the written mask and must lie within 0.002 of the one requested.
+    """
+    benchmark = Benchmark(path)
+    table = benchmark.manifest
+    missing = [name for name in schema().names if name not in table.column_names]
+    if missing:
+        raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")
+    rows = table.to_pylist()
+    problems = _whole_plan(benchmark, rows)
+    files = 0
+    with ThreadPoolExecutor(workers) as pool:
+        for number, (looked_at, found) in enumerate(pool.map(lambda row: _row(benchmark.root, row), rows), start=1):
+            files += looked_at
+            problems += found
+            if report is not None:
+                report(number, len(rows))
+    statuses = [row["status"] for row in rows]
+    by_status = {status: statuses.count(status) for status in (OK, SKIPPED, FAILED)}
+    return Verdict(benchmark.root, len(rows), files, by_status, tuple(problems))
+
+
+def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:
+    """What the manifest lacks or has twice, against the card and the row files."""
+    seen = Counter(row["sample_id"] for row in rows)
+    problems = [Problem(one, f"is {count} times in the manifest") for one, count in seen.items() if count > 1]
+    by_source: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_source.setdefault(row["source_id"], []).append(row)
+    if benchmark.card.get("kind") != "build":
+        return problems
+    wanted = {SOURCE_EDIT, *(edit["name"] for edit in benchmark.card["recipe"]["edits"])}
+    for source_id, its in by_source.items():
+        for edit in sorted(wanted - {row["edit"] for row in its}):
+            problems.append(Problem(f"{source_id}/{edit}", "the recipe has it, the manifest does not"))
+    scenes = benchmark.card["source"]["scenes"]
+    if len(by_source) != scenes:
+        problems.append(Problem(MANIFEST, f"{len(by_source)} sources, the benchmark was made of {scenes}"))
+    for source_id in sorted(finished_sources(benchmark.root) & set(by_source)):
+        there = [record(row) for row in read_rows(benchmark.root, source_id)]
+        if there != by_source[source_id]:
+            problems.append(Problem(f"rows/{source_id}.json", "does not say what the manifest says"))
+    return problems
+
+
+def _row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
+    """How many files of a row were looked at, and what is wrong with it."""
+    name = row["sample_id"]
+    if row["status"] == SKIPPED:
+        return 0, [] if row["reason"] else [Problem(name, "skipped without a reason")]
+    if row["status"] == FAILED:
+        return 0, [Problem(name, f"failed: {row['reason']}")]
+    if row["status"] != OK:
+        return 0, [Problem(name, f"has the status '{row['status']}'")]
+    if not row["path"]:
+        return 0, [Problem(name, "has no file")]
+    problems = []
+    _, problem = _read(root, row["path"], row["sha256"])
+    if problem is not None:
+        problems.append(problem)
+    if row["mask_path"] is None:
+        return 1, problems
+    mask, problem = _read(root, row["mask_path"], row["mask_sha256"])
+    if problem is not None:
+        problems.append(problem)
+    elif mask is not None:
+        problems += _rate(row, mask)
+    return 2, problems
+
+
+def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
+    """A file's bytes, or what is wrong with it."""
+    if not _inside(root, path):
+        return None, Problem(path, "lies outside the benchmark")
+    try:
+        data = (root / path).read_bytes()
+    except FileNotFoundError:
+        return None, Problem(path, "is missing")
+    except OSError as error:
+        return None, Problem(path, f"cannot be read ({error.strerror})")
+    if hashlib.sha256(data).hexdigest() != expected:
+        return data, Problem(path, "is not the file that was written (its SHA-256 differs)")
+    return data, None
+
+
+def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
+    import cv2
+    import numpy as np
+
+    levels = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
+    if levels is None:
+        return [Problem(row["mask_path"], "is no picture")]
+    achieved = written_rate(levels)
+    problems = []
+    if row["pixel_rate"] is None or abs(achieved - row["pixel_rate"]) > 1e-9:
+        problems.append(Problem(row["mask_path"], f"covers {achieved:.4f}, the manifest says {row['pixel_rate']}"))
+    if row["requested"] is not None and abs(achieved - row["requested"]) > RATE_TOLERANCE:
+        problems.append(Problem(row["mask_path"], f"covers {achieved:.4f}, {row['requested']:g} was requested"))
+    if achieved == 0 and row["edit"] == ORIGINAL_EDIT:
+        problems.append(Problem(row["mask_path"], "is empty"))
+    return problems
+
+
+def _inside(root: Path, path: str) -> bool:
+    """Whether a path of the manifest stays in the benchmark's folder (what a link there points to may lie outside)."""
+    return not Path(path).is_absolute() and ".." not in Path(path).parts
