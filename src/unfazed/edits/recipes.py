@@ -10,196 +10,29 @@ FILE.toml                                  any of these, and chains written out
 
 from __future__ import annotations
 
-import itertools
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from unfazed.errors import UserError, unknown
-from unfazed.scene import Scene
 
-from . import EDITS, make_edit, parse_edit
-from .background import Background
-from .composition import Composition, Edit, Pool
-from .parameters import Allowed, Range, allowed, as_json
+from . import make_edit
+from .expressions import expression, level_of, single
+from .items import CONTROLS, ORIGINAL, Item, Recipe
 
-Level = float | str
-
-
-@dataclass(frozen=True)
-class Item:
-    """One edit of a recipe: a chain under a name that is also its folder's.
-
-    control: the item whose drop is not this attribute's doing (`inversion`, `reinsertion`), or None;
-    levels: (attribute, level) of what is varied.
-    """
-
-    name: str
-    chain: tuple[Edit, ...] = ()
-    levels: tuple[tuple[str, Level], ...] = ()
-
-    @property
-    def control(self) -> str | None:
-        kinds = [type(edit).name for edit in self.chain]  # type: ignore[attr-defined]
-        if self.chain in (CONTROLS["inversion"].chain, CONTROLS["reinsertion"].chain):
-            return None
-        if "background" in kinds:
-            return "inversion"
-        return "reinsertion" if {"size", "position", "direction", "reinsertion"} & set(kinds) else None
-
-    @property
-    def attribute(self) -> str | None:
-        """What is varied: `size`, or `size x direction` in a grid."""
-        return " x ".join(name for name, _ in self.levels) or None
-
-    @property
-    def level(self) -> Level | None:
-        """Its level: a number or word, or `0.05 x 20` in a grid."""
-        if len(self.levels) == 1:
-            return self.levels[0][1]
-        return " x ".join(f"{level:g}" if isinstance(level, float) else level for _, level in self.levels) or None
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """All that the edit depends on, as JSON: part of every picture's seed."""
-        return {"chain": [as_json(edit) for edit in self.chain]}
-
-    def compose(self, framed: Scene, rng: np.random.Generator, pool: Pool) -> Composition:
-        """The framed scene under the whole chain; raises Impossible with the reason where it cannot be made."""
-        composition = Composition.of(framed)
-        for edit in self.chain:
-            composition = edit.apply(composition, rng, pool)
-        return composition
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Items under distinct names, the `original` first."""
-
-    name: str
-    items: tuple[Item, ...]
-    explains: str = ""
-
-    def __post_init__(self) -> None:
-        names = [item.name for item in self.items]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise UserError(f"recipe {self.name} has the edit {', '.join(twice)} more than once")
-
-
-ORIGINAL = Item("original")
-CONTROLS = {
-    "inversion": Item("inversion", (Background("inversion"),), (("background", "inversion"),)),
-    "reinsertion": Item("reinsertion", (make_edit("reinsertion"),), (("reinsertion", "reinsertion"),)),
-}
-
-
-def _item(name: str, *parts: str) -> Item:
-    """An item of parts `attribute=value`, its last one what is varied."""
-    chain = tuple(_edit(part) for part in parts)
-    return Item(name, chain, ((chain[-1].name, _level(chain[-1])),))
-
-
-def _edit(text: str, value: str | None = None) -> Any:
-    """The edit of `attribute(parameter=value, …)=value`."""
-    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(([^)]*)\))?\s*(?:=(.*))?", text)
-    if match is None:
-        raise UserError(f"'{text}' is not an edit", allowed="attribute=value, attribute(parameter=value)=value")
-    name, inside, own = match.groups()
-    value = own if value is None else value
-    fixed = _fixed(inside or "")
-    return make_edit(name, **fixed) if value is None else parse_edit(name, value, **fixed)
-
-
-def _fixed(inside: str) -> dict[str, str]:
-    """The parameters written `name=value, name=value`."""
-    pairs = [part.partition("=") for part in inside.split(",") if part.strip()]
-    if not all(equals for _, equals, _ in pairs):
-        raise UserError(f"'({inside})' is not a list of parameters", allowed="(parameter=value, …)")
-    return {key.strip(): given.strip() for key, _, given in pairs}
-
-
-def _level(edit: Any) -> Level:
-    """The level of an edit: the value of its axis; for a background its strength or kind."""
-    if isinstance(edit, Background):
-        return float(edit.strength or 0.0) if edit.kind in ("inversion", "simple", "complex") else edit.kind
-    level: Level = getattr(edit, edit.axis)
-    return level
-
-
-def _expression(text: str) -> tuple[Item, ...]:
-    """The items of a sweep or a grid."""
-    axes = [_axis(part) for part in re.split(r"\s+[x×]\s+", text)]
-    return tuple(
-        Item(
-            "-".join(item.name for item in chosen),
-            tuple(edit for item in chosen for edit in item.chain),
-            tuple(level for item in chosen for level in item.levels),
-        )
-        for chosen in itertools.product(*axes)
-    )
-
-
-def _axis(text: str) -> list[Item]:
-    """One item a level of `attribute=levels`; parameters that are fixed become part of the attribute's name."""
-    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(([^)]*)\))?\s*=\s*(.+?)\s*", text)
-    if match is None:
-        raise UserError(f"'{text}' is not a sweep", allowed="attribute=low:high:count or attribute=value,value,…")
-    name, inside, levels = match.groups()
-    if name not in EDITS:
-        raise unknown("edit", name, EDITS, run="unfazed edits")
-    fixed = _fixed(inside or "")
-    attribute = "-".join([name, *map(_slug, fixed.values())])
-    space = allowed(EDITS[name], EDITS[name].axis)
-    items = []
-    for value in _levels(name, levels, space):
-        edit = parse_edit(name, value, **fixed)
-        numeric = _is_number(value) and isinstance(space, Range)
-        label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
-        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else value),)))
-    return items
-
-
-def _levels(name: str, text: str, space: Allowed) -> list[str]:
-    """The levels of `low:high:count` or `value,value,…`, as they are written."""
-    parts = text.split(":")
-    if len(parts) != 3 or not all(map(_is_number, parts)):
-        return [value.strip() for value in text.split(",") if value.strip()]
-    example = f"{name}=low:high:count with {space.describe()} and a count of 2 to 1000"
-    if not isinstance(space, Range):
-        raise UserError(f"'{name}={text}' is not a sweep", allowed=space.describe())
-    first, last = (float(space.checked(name, part)) for part in parts[:2])
-    if not parts[2].strip().isdigit() or not 2 <= int(parts[2]) <= 1000 or first == last:
-        raise UserError(f"'{name}={text}' is not a sweep", allowed=example)
-    return [f"{value:g}" for value in space.levels(first, last, int(parts[2]))]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _slug(text: str) -> str:
-    """A value as part of a file's name."""
-    return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")
-
+__all__ = ["RECIPES", "Item", "Recipe", "named_items", "open_recipe"]
 
 _IMAGENET_E_BACKGROUND = (
     CONTROLS["inversion"],
-    _item("background-simple", "background=simple"),
-    _item("background-complex", "background=complex"),
-    _item("background-adversarial", "background=adversarial"),
-    _item("background-random", "background=random"),
+    single("background-simple", "background=simple"),
+    single("background-complex", "background=complex"),
+    single("background-adversarial", "background=adversarial"),
+    single("background-random", "background=random"),
 )
-_IMAGENET_E_SIZE = tuple(_item(f"size-{rate}", f"size={rate}") for rate in ("full", "0.1", "0.08", "0.05"))
+_IMAGENET_E_SIZE = tuple(single(f"size-{rate}", f"size={rate}") for rate in ("full", "0.1", "0.08", "0.05"))
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -210,9 +43,9 @@ RECIPES: dict[str, Recipe] = {
                 ORIGINAL,
                 *_IMAGENET_E_BACKGROUND,
                 *_IMAGENET_E_SIZE,
-                _item("position", "size=0.05", "position=random"),
-                _item("direction", "direction=random"),
-                _item("direction-small", "size=0.05", "direction=random"),
+                single("position", "size=0.05 x position=random"),
+                single("direction", "direction=random"),
+                single("direction-small", "size=0.05 x direction=random"),
                 CONTROLS["reinsertion"],
             ),
             "the eleven edits of ImageNet-E, the original, and the controls",
@@ -226,14 +59,14 @@ RECIPES: dict[str, Recipe] = {
             "beyond",
             (
                 ORIGINAL,
-                *_expression("occlusion=0.2,0.4,0.6"),
-                *_expression("lighting(where=object)=-3,-1.5,1.5"),
-                *_expression("lighting(where=background)=-3,-1.5,1.5"),
-                *_expression("lighting(where=both)=-3,-1.5,1.5"),
-                *_expression("blur(where=background)=2,4,8"),
-                *_expression("blur(where=object)=1,2,4"),
-                *_expression("colour=60,120,180"),
-                _item("colour-grey", "colour(saturation=0)=0"),
+                *expression("occlusion=0.2,0.4,0.6"),
+                *expression("lighting(where=object)=-3,-1.5,1.5"),
+                *expression("lighting(where=background)=-3,-1.5,1.5"),
+                *expression("lighting(where=both)=-3,-1.5,1.5"),
+                *expression("blur(where=background)=2,4,8"),
+                *expression("blur(where=object)=1,2,4"),
+                *expression("colour=60,120,180"),
+                single("colour-grey", "colour(saturation=0)=0"),
             ),
             "attributes that ImageNet-E does not have, at a few levels",
         ),
@@ -241,8 +74,9 @@ RECIPES: dict[str, Recipe] = {
             "textures",
             (
                 ORIGINAL,
-                _item("background-random", "background=random"),
-                *_expression("background=leopard,checker,stripes,eight-diagrams"),
+                CONTROLS["inversion"],
+                single("background-random", "background=random"),
+                *expression("background=leopard,checker,stripes,eight-diagrams"),
             ),
             "patterns drawn by code as backgrounds, beside a random one",
         ),
@@ -267,7 +101,7 @@ def open_recipe(spec: str) -> Recipe:
     if spec.endswith(".toml"):
         return _from_file(Path(spec))
     if "=" in spec:
-        return _complete(spec, _expression(spec))
+        return _complete(spec, expression(spec))
     items = named_items()
     names = [name.strip() for name in spec.split(",") if name.strip()]
     for name in names:
@@ -281,9 +115,9 @@ def open_recipe(spec: str) -> Recipe:
 def _complete(name: str, items: Iterable[Item]) -> Recipe:
     """A recipe with the original first and the controls that its items are measured against."""
     items = list(items)
-    present = {item.name for item in items}
     wanted = [ORIGINAL, *(CONTROLS[c] for c in dict.fromkeys(item.control for item in items) if c is not None)]
-    return Recipe(name, (*(item for item in wanted if item.name not in present), *items))
+    first = {item.name for item in wanted}
+    return Recipe(name, (*wanted, *(item for item in items if item.name not in first)))
 
 
 def _is_table(value: object) -> bool:
@@ -334,4 +168,4 @@ def _written_out(path: Path, table: dict[str, Any]) -> Item:
     for step in chain:
         given = dict(step)
         edits.append(make_edit(str(given.pop("edit", "")), **given))
-    return Item(name, tuple(edits), tuple((edit.name, _level(edit)) for edit in edits))
+    return Item(name, tuple(edits), tuple((edit.name, level_of(edit)) for edit in edits))

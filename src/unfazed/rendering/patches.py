@@ -203,4 +203,5 @@ def _mirrored(places: np.ndarray, size: int) -> np.ndarray:
 
 
 def _itself(shape: tuple[int, ...]) -> np.ndarray:
-    return np.stack(np.mgrid[: shape[0], : shape[1]], axis=2)
+    """Every place of a picture, (H, W, 2)."""
+    return np.moveaxis(np.indices(shape[:2]), 0, 2)

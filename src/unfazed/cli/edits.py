@@ -1,0 +1,45 @@
+"""`unfazed edits`: every edit with its parameters, and every recipe."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def edits(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Print every edit with its parameters and what they may be, and every recipe.
+
+    A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
+
+        unfazed edits
+
+        unfazed edits --json
+
+        unfazed build sample --recipe imagenet-e -o BENCH
+
+        unfazed build sample --recipe size=0.02:0.5:12 -o BENCH
+
+        unfazed build sample --recipe "size=0.05,0.1 x direction=0,20,40" -o BENCH
+
+        unfazed build sample --recipe original,size-0.05,direction -o BENCH
+    """
+    import json
+
+    from unfazed.edits.catalogue import catalogue
+
+    content = catalogue()
+    if as_json:
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+        return
+    for name, edit in content["edits"].items():
+        print(f"{name}: {edit['explains']}")
+        for parameter, declared in edit["parameters"].items():
+            default = "" if declared["default"] is None else f" [{declared['default']}]"
+            print(f"    {parameter}{default}: {declared['explains']}\n        {declared['allowed']}")
+    print()
+    for name, recipe in content["recipes"].items():
+        print(f"recipe {name}: {recipe['explains']}\n    {' '.join(recipe['edits'])}")
+    print("\nsweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2   grids: size=0.05,0.1 x direction=0,20,40")
