@@ -63,12 +63,17 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
         return known[name]
     if not layers:
         raise UserError("no layer of this model keeps the places of the picture, so it has no heat map")
-    grids = [layer for layer, _ in layers if layer.reshape != "tokens"]
-    norms = [layer for layer, kind in layers if layer.reshape == "tokens" and "Norm" in kind and _block(layer.name)]
-    if norms and (not grids or _block(norms[-1].name)):
-        last = _block(norms[-1].name)
-        return next(layer for layer in norms if _block(layer.name) == last)
-    return (grids or [layer for layer, _ in layers])[-1]
+    grids = [place for place, (layer, _) in enumerate(layers) if layer.reshape != "tokens"]
+    norms = [
+        place
+        for place, (layer, kind) in enumerate(layers)
+        if layer.reshape == "tokens" and "Norm" in kind and _block(layer.name)
+    ]
+    # A grid that comes after the last block's tokens (Swin, EdgeNeXt) is nearer to the answer than they are.
+    if norms and (not grids or norms[-1] > grids[-1]):
+        last = _block(layers[norms[-1]][0].name)
+        return next(layers[place][0] for place in norms if _block(layers[place][0].name) == last)
+    return layers[grids[-1] if grids else -1][0]
 
 
 def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, str]]:

@@ -16,6 +16,13 @@ from .specs import Spec
 # source -> (module of this room, function, what its names look like)
 SOURCES: dict[str, tuple[str, str, str]] = {
     "lite": ("lite", "open_lite", "lite:0, lite:1, lite:2"),
+    "timm": ("from_timm", "open_timm", "timm:resnet50.a1_in1k, timm:NAME?checkpoint=FILE"),
+    "torchvision": ("from_torchvision", "open_torchvision", "torchvision:resnet50/IMAGENET1K_V2"),
+    "open_clip": ("from_open_clip", "open_open_clip", "open_clip:ViT-B-32/openai, …?head=FILE"),
+    "transformers": ("from_transformers", "open_transformers", "transformers:google/vit-base-patch16-224"),
+    "onnx": ("from_onnx", "open_onnx", "onnx:FILE with FILE.json beside it"),
+    "python": ("from_python", "open_python", "python:FILE.py:function"),
+    "head": ("heads", "open_head", "head:FOLDER, a linear head on frozen features"),
 }
 ENTRY_POINTS = "unfazed.models"
 
@@ -32,11 +39,15 @@ def open_model(
     """
     spec = Spec.parse(name)
     model = opener(spec.source)(spec.without_wrappers(), labels, device=device, precision=precision)
-    for wrapper in spec.wrappers:
-        from .wrappers import WRAPPERS
+    if not spec.wrappers:
+        return model
+    from .wrappers import WRAPPERS
 
+    # A wrapped model is known by the weights it wraps: as the guide of an attack it would be the same model.
+    weights = model.weights_hash
+    for wrapper in spec.wrappers:
         model = WRAPPERS[wrapper](model)
-    return replace(model, name=str(spec), fixed_hash=model.weights_hash if spec.wrappers else model.fixed_hash)
+    return replace(model, name=str(spec), fixed_hash=weights)
 
 
 def opener(source: str) -> Callable[..., Classifier]:

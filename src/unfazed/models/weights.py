@@ -102,6 +102,15 @@ def classes_in(state: Mapping[str, torch.Tensor]) -> int | None:
     return None if tensor is None else int(tensor.shape[0])
 
 
+def unavailable(spec: str, error: Exception, instead: str) -> UserError:
+    """The error for weights that a library could not fetch or read, with its own first line as the reason."""
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else type(error).__name__
+    return UserError(
+        f"the weights of {spec} could not be had: {reason}", run=f"it once with a connection, or {instead}"
+    )
+
+
 def weights_hash(module: nn.Module) -> str:
     """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same weights give it on any device."""
     import torch

@@ -1,0 +1,132 @@
+"""`onnx:FILE`: any classifier exported to ONNX, with a small JSON beside it (FILE.json) that says what it wants.
+
+    {"transform": {"resize": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
+     "labels": "imagenet-1k", "label_offset": 0, "layout": "NCHW"}
+
+The same as options: `onnx:FILE?crop=224&resize=256&mean=0.5&std=0.5&labels=FILE&label_offset=1&layout=NHWC`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unfazed.errors import UserError, missing_extra, unknown
+from unfazed.files import read_json, sha256
+from unfazed.labels import LabelSpace
+
+from .classifier import Classifier
+from .foreign_transforms import as_transform
+from .options import COMMON, read_labels, transform_from
+from .specs import Spec
+from .transforms import Transform
+
+SETTINGS = ("transform", "labels", "label_offset", "layout", "output")
+
+
+def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """An ONNX file as a classifier; it knows no gradients and no heat layer."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise missing_extra("onnxruntime", "models") from None
+    spec.check_options("label_offset", "layout", "output", *COMMON)
+    path = Path(spec.name).expanduser()
+    if not path.is_file():
+        raise UserError(f"there is no ONNX file {path}")
+    settings = _settings(path, spec)
+    device = where.get("device") or "cpu"
+    if torch.device(device).type != "cpu":
+        raise UserError(f"onnx: models run on the CPU, not on {device!r}", allowed="--device cpu")
+    try:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise UserError(f"{path} is not a readable ONNX model: {str(error).splitlines()[0]}") from None
+    space = read_labels(settings.get("labels", "imagenet-1k"))
+    module = _Session(session, settings, len(space), str(spec))
+    return Classifier(
+        module,
+        transform_from(spec.options, as_transform(settings.get("transform", {}))),
+        space,
+        str(spec),
+        device="cpu",
+        precision="fp32",
+        origin={"library": f"onnxruntime {onnxruntime.__version__}", "file": str(path)},
+        fixed_hash=sha256(path),
+    )
+
+
+def _settings(path: Path, spec: Spec) -> dict[str, Any]:
+    """What FILE.json says, the options over it; a model whose transform nobody states is refused."""
+    beside = path.with_name(path.name + ".json")
+    if not beside.is_file():
+        beside = path.with_suffix(".json")
+    settings = dict(read_json(beside)) if beside.is_file() else {}
+    for name in settings:
+        if name not in SETTINGS:
+            raise unknown(f"setting in {beside.name}", name, SETTINGS)
+    settings |= {name: spec.options[name] for name in SETTINGS if name in spec.options}
+    stated = set(spec.options) | set(settings.get("transform", {}))
+    if not {"crop", "mean", "std"} <= stated:
+        example = {"transform": Transform().to_json(), "labels": "imagenet-1k", "label_offset": 0}
+        raise UserError(
+            f"nothing says how pictures are prepared for {path.name}: "
+            f"{', '.join(sorted({'crop', 'mean', 'std'} - stated))} are not stated",
+            allowed=f"a file {path.name}.json like {example}, or onnx:{path}?resize=256&crop=224&mean=…&std=…",
+        )
+    return settings
+
+
+class _Session(nn.Module):
+    """An ONNX session as a module: (N, 3, h, w) float32 in, (N, classes) float32 out."""
+
+    def __init__(self, session: Any, settings: dict[str, Any], classes: int, name: str) -> None:
+        super().__init__()
+        self.session, self.classes, self.name = session, classes, name
+        self.input = session.get_inputs()[0]
+        outputs = [one.name for one in session.get_outputs()]
+        self.output = settings.get("output", outputs[0])
+        if self.output not in outputs:
+            raise unknown("output", self.output, outputs)
+        self.layout = str(settings.get("layout", "NCHW")).upper()
+        if self.layout not in ("NCHW", "NHWC"):
+            raise unknown("layout", self.layout, ("NCHW", "NHWC"))
+        try:
+            self.offset = int(settings.get("label_offset", 0))
+        except ValueError:
+            raise UserError(f"label_offset is {settings['label_offset']!r}", allowed="0, or 1 …") from None
+        batch = self.input.shape[0] if self.input.shape else None
+        self.fixed = batch if isinstance(batch, int) else None
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        if self.layout == "NHWC":
+            pixels = pixels.permute(0, 2, 3, 1)
+        size = self.fixed or len(pixels)
+        answers = []
+        for start in range(0, len(pixels), size):
+            part = pixels[start : start + size]
+            # A model exported for one batch size gets its last batch filled up with its first picture.
+            filled = torch.cat([part, part[:1].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
+            answers.append(self._run(filled.contiguous().numpy())[: len(part)])
+        logits = torch.cat(answers)
+        if logits.shape[1] - self.offset < self.classes:
+            raise UserError(
+                f"{self.name} has {logits.shape[1]} outputs: too few for {self.classes} classes from {self.offset} on",
+                allowed="labels that the outputs cover; label_offset=1 skips a leading background class",
+            )
+        return logits[:, self.offset : self.offset + self.classes] if self.offset else logits
+
+    def _run(self, pixels: Any) -> torch.Tensor:
+        try:
+            (answer,) = self.session.run([self.output], {self.input.name: pixels})
+        except Exception as error:
+            raise UserError(
+                f"{self.name} does not take {pixels.shape}: {str(error).splitlines()[0]}",
+                allowed=f"{self.input.shape} as the file says; mend crop or layout",
+            ) from None
+        return torch.from_numpy(answer).float().reshape(len(pixels), -1)

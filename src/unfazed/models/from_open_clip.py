@@ -1,0 +1,83 @@
+"""`open_clip:MODEL/PRETRAINED`: zero-shot over the benchmark's classes; `?head=FILE` a fine-tuned linear head.
+
+`open_clip:hf-hub:ORGANISATION/NAME` and `open_clip:local-dir:PATH` open what open_clip itself opens by those names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import missing_extra, unknown
+from unfazed.labels import LabelSpace, imagenet
+
+from .classifier import Classifier
+from .foreign_transforms import interpolation_name
+from .options import COMMON, labels_from, transform_from
+from .specs import Spec
+from .transforms import Transform
+from .weights import load_foreign, read_state, unavailable
+from .zero_shot import WithHead, ZeroShot, class_embeddings, head_of, templates_of
+
+SCHEMAS = ("hf-hub:", "local-dir:")
+
+
+def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """An open_clip model as a classifier of `labels`, ImageNet-1k without."""
+    try:
+        import open_clip
+    except ImportError:
+        raise missing_extra("open_clip_torch", "models") from None
+    spec.check_options("checkpoint", "head", "normalised", "prompt", "templates", *COMMON)
+    name, pretrained = _names(spec)
+    try:
+        network = open_clip.create_model(name, pretrained=pretrained, weights_only=True, require_pretrained=True)
+    except Exception as error:
+        raise unavailable(str(spec), error, "give its folder as open_clip:local-dir:PATH") from error
+    network.eval()
+    if "checkpoint" in spec.options:
+        load_foreign(network, read_state(spec.options["checkpoint"]), spec.options["checkpoint"])
+    space = labels_from(spec.options, labels) or imagenet()
+    if "head" in spec.options:
+        weight, bias = head_of(read_state(spec.options["head"]), spec.options["head"])
+        module: Any = WithHead(network.visual, weight, bias, spec.options.get("normalised", "yes") == "yes")
+    else:
+        tokenizer = open_clip.get_tokenizer(name)
+        texts = class_embeddings(
+            space.classes, templates_of(spec), lambda prompts: network.encode_text(tokenizer(prompts))
+        )
+        shift = getattr(network, "logit_bias", None)
+        module = ZeroShot(
+            network.visual, texts, float(network.logit_scale.exp()), 0.0 if shift is None else float(shift)
+        )
+    config = network.visual.preprocess_cfg
+    side = config["size"] if isinstance(config["size"], int) else config["size"][0]
+    fit = {"shortest": "short", "longest": "long", "squash": "squash"}[config.get("resize_mode") or "shortest"]
+    transform = Transform(
+        side, side, interpolation_name(config["interpolation"]), tuple(config["mean"]), tuple(config["std"]), fit
+    )
+    kind = "fine-tuned head" if "head" in spec.options else "zero-shot"
+    return Classifier(
+        module,
+        transform_from(spec.options, transform),
+        space,
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={"library": f"open_clip {open_clip.__version__}", "kind": kind, "templates": list(templates_of(spec))},
+        **where,
+    )
+
+
+def _names(spec: Spec) -> tuple[str, str | None]:
+    """open_clip's model name and its weights' tag (or file)."""
+    import open_clip
+
+    if spec.name.startswith(SCHEMAS):
+        return spec.name, None
+    name, _, pretrained = spec.name.partition("/")
+    if name not in open_clip.list_models():
+        raise unknown("model in open_clip", name, open_clip.list_models())
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if not pretrained or (pretrained not in tags and not Path(pretrained).is_file()):
+        raise unknown(f"pretrained weight of {name}", pretrained or "(none)", [f"{name}/{tag}" for tag in tags])
+    return name, pretrained

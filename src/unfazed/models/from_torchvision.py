@@ -1,0 +1,72 @@
+"""`torchvision:NAME` (its default weights), `torchvision:NAME/WEIGHTS` as in `torchvision:resnet50/IMAGENET1K_V2`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unfazed.errors import unknown
+from unfazed.labels import LabelSpace, imagenet, plain
+
+from .classifier import Classifier
+from .foreign_transforms import from_preset
+from .options import COMMON, labels_from, transform_from
+from .specs import Spec
+from .transforms import Transform
+from .weights import classes_in, load_foreign, read_state, unavailable
+
+
+def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """A torchvision classifier under the transform that its weights state."""
+    import torchvision
+
+    spec.check_options("checkpoint", *COMMON)
+    name, _, tag = spec.name.partition("/")
+    names = torchvision.models.list_models(module=torchvision.models)
+    if name not in names:
+        raise unknown("model in torchvision", name, names)
+    checkpoint = spec.options.get("checkpoint")
+    space, transform, state = imagenet(), Transform(), None
+    if checkpoint:
+        state = read_state(checkpoint)
+    else:
+        weights = _weights(name, tag)
+        try:
+            # The library's own loader would unpickle; the files hold tensors alone, so it need not.
+            state = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
+        except Exception as error:
+            raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+        space, transform = _space(weights.meta["categories"]), from_preset(weights.transforms())
+    classes = classes_in(state) if checkpoint else len(space)
+    extra = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    module = torchvision.models.get_model(name, weights=None, num_classes=classes or 1000, **extra)
+    load_foreign(module, state, checkpoint or str(spec))
+    named = labels_from(spec.options) or (space if classes == len(space) else None)
+    if named is None:
+        named = LabelSpace(f"{classes} unnamed classes", tuple(f"class {index}" for index in range(classes or 0)))
+    return Classifier(
+        module,
+        transform_from(spec.options, transform),
+        named,
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={"library": f"torchvision {torchvision.__version__}", "architecture": name},
+        **where,
+    )
+
+
+def _weights(name: str, tag: str) -> Any:
+    """The member of the model's weight enum that `tag` names; its default without a tag."""
+    import torchvision
+
+    enum = torchvision.models.get_model_weights(name)
+    tags = [one.name for one in enum]
+    if tag and tag.upper() not in tags:
+        raise unknown(f"weight of {name}", tag, tags)
+    return enum[tag.upper()] if tag else enum.DEFAULT
+
+
+def _space(categories: list[str]) -> LabelSpace:
+    space = imagenet()
+    # The order is ImageNet's; a few of torchvision's names differ in spelling, most do not.
+    same = sum(plain(ours) == plain(theirs) for ours, theirs in zip(space.classes, categories, strict=False))
+    return space if len(categories) == len(space) and same > 500 else LabelSpace("torchvision", tuple(categories))

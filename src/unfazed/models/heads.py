@@ -1,0 +1,234 @@
+"""Linear heads on frozen features: trained with a validation split and an early stop, kept as safetensors and a card.
+
+head = fit_head(open_model("lite:0"), images, targets, ["cat", "dog"])
+head.save("my-head")                    # then: unfazed evaluate BENCH -m head:my-head
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from unfazed.errors import UserError
+from unfazed.files import read_json, whole, write_json
+from unfazed.labels import LabelSpace, own
+
+from .classifier import Classifier
+from .specs import Spec
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a head is trained: AdamW on cross-entropy; stopped when the validation loss has not fallen for `patience`."""
+
+    epochs: int = 200
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-4
+    batch_size: int = 256
+    validation: float = 0.2
+    patience: int = 10
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A trained head: weight (classes, D), bias (classes,), the model under it, and what training saw."""
+
+    base: Classifier
+    labels: LabelSpace
+    weight: torch.Tensor
+    bias: torch.Tensor
+    card: dict[str, Any]
+
+    def classifier(self, name: str | None = None) -> Classifier:
+        """The base model with this head in place of its own last layer."""
+        module = feature_network(self.base)
+        head = nn.Linear(self.weight.shape[1], self.weight.shape[0])
+        with torch.no_grad():
+            head.weight.copy_(self.weight)
+            head.bias.copy_(self.bias)
+        return replace(
+            self.base,
+            module=nn.Sequential(module, head),
+            labels=self.labels,
+            name=name or f"{self.base.name} with a head for {self.labels.name}",
+            layer=f"0.{self.base.layer}" if self.base.layer else None,
+            origin={"head": self.card, **self.base.origin},
+            fixed_hash=None,
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """`head.safetensors` and `head.json` in `folder`; opened again as `head:FOLDER`."""
+        from safetensors.torch import save
+
+        tensors = {"weight": self.weight.contiguous().cpu(), "bias": self.bias.contiguous().cpu()}
+        with whole(Path(folder) / "head.safetensors") as file:
+            file.write(save(tensors))
+        write_json(Path(folder) / "head.json", self.card)
+
+
+def fit_head(
+    base: Classifier,
+    images: Iterable[np.ndarray],
+    targets: Sequence[int],
+    labels: LabelSpace | Sequence[str],
+    training: Training = Training(),
+) -> Head:
+    """A linear head on the frozen features of `base` for any label space.
+
+    images: (H, W, 3) uint8 pictures, read once; targets: an index into `labels` for each. The epoch is chosen on a
+    validation split of the pictures (by class), never on what the head will be measured with.
+    """
+    space = labels if isinstance(labels, LabelSpace) else own(labels)
+    features = extract_features(base, images)
+    answers = torch.as_tensor(list(targets))
+    if len(features) != len(answers):
+        raise UserError(f"there are {len(features)} pictures and {len(answers)} targets")
+    if len(answers) and (int(answers.min()) < 0 or int(answers.max()) >= len(space)):
+        raise UserError(f"a target lies outside the {len(space)} classes", allowed=f"0 to {len(space) - 1}")
+    train, held_out = split(answers, training)
+    weight, bias, history = train_linear(features, answers, train, held_out, len(space), training)
+    card = {
+        "base": base.name,
+        "base_weights_sha256": base.weights_hash,
+        "labels": {"name": space.name, "classes": list(space.classes)},
+        "training": asdict(training),
+        "pictures": {"train": len(train), "validation": len(held_out)},
+        **history,
+    }
+    return Head(base, space, weight, bias, card)
+
+
+def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """`head:FOLDER`: the saved head on the model it was trained on; refused if that model's weights have changed."""
+    from safetensors.torch import load_file
+
+    from .registry import open_model
+
+    spec.check_options()
+    folder = Path(spec.name).expanduser()
+    card = read_json(folder / "head.json")
+    base = open_model(card["base"], **where)
+    if base.weights_hash != card["base_weights_sha256"]:
+        raise UserError(
+            f"{spec} was trained on other weights of {card['base']} than those found now", run="train it again"
+        )
+    tensors = load_file(str(folder / "head.safetensors"))
+    space = LabelSpace.from_json(card["labels"])
+    return Head(base, space, tensors["weight"], tensors["bias"], card).classifier(str(spec))
+
+
+def feature_network(model: Classifier) -> nn.Module:
+    """A copy of the model's network without its last linear layer: (N, 3, crop, crop) in, (N, D) features out."""
+    name = classification_layer(model)
+    module = copy.deepcopy(model.module)
+    parent, _, last = name.rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Identity())
+    return module
+
+
+def classification_layer(model: Classifier) -> str:
+    """The dotted name of the last linear layer that runs and gives the model's answers."""
+    found: list[str] = []
+
+    def watch(name: str) -> Callable[..., None]:
+        def hook(layer: nn.Module, _: Any, output: torch.Tensor) -> None:
+            if output.shape == (1, len(model.labels)):
+                found.append(name)
+
+        return hook
+
+    hooks = [
+        layer.register_forward_hook(watch(name))
+        for name, layer in model.module.named_modules()
+        if isinstance(layer, nn.Linear) and name
+    ]
+    try:
+        model.logits(torch.zeros(1, 3, model.transform.crop, model.transform.crop))
+    finally:
+        for one in hooks:
+            one.remove()
+    if not found:
+        raise UserError(f"{model.name} does not end in a linear layer, so no head can take its place")
+    return found[-1]
+
+
+def extract_features(model: Classifier, images: Iterable[np.ndarray], batch_size: int = 32) -> torch.Tensor:
+    """(N, D) float32 features of the pictures on the CPU."""
+    network = feature_network(model)
+    rows, batch = [], []
+    with torch.inference_mode():
+        for image in images:
+            batch.append(model.prepare(image))
+            if len(batch) == batch_size:
+                rows.append(network(torch.stack(batch).to(model.device)).float().cpu())
+                batch = []
+        if batch:
+            rows.append(network(torch.stack(batch).to(model.device)).float().cpu())
+    if not rows:
+        raise UserError("there are no pictures to train a head on")
+    return torch.cat(rows).clone()
+
+
+def split(targets: torch.Tensor, training: Training) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices for training and validation: of every class with two pictures or more, the same share is held out."""
+    generator = torch.Generator().manual_seed(training.seed)
+    held_out = []
+    for label in targets.unique():
+        of_class = (targets == label).nonzero().flatten()
+        if len(of_class) > 1:
+            count = min(len(of_class) - 1, max(1, round(training.validation * len(of_class))))
+            held_out.append(of_class[torch.randperm(len(of_class), generator=generator)[:count]])
+    if not held_out:
+        raise UserError("no class has two pictures, so none can be held out", allowed="two or more pictures of a class")
+    chosen = torch.cat(held_out).sort().values
+    rest = torch.ones(len(targets), dtype=torch.bool)
+    rest[chosen] = False
+    return rest.nonzero().flatten(), chosen
+
+
+def train_linear(
+    features: torch.Tensor,
+    targets: torch.Tensor,
+    train: torch.Tensor,
+    held_out: torch.Tensor,
+    classes: int,
+    training: Training,
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """Weight (classes, D), bias (classes,) of the best validation epoch, and the history for the card."""
+    # Features are standardised while training, so one learning rate fits every network; the head takes it back in.
+    centre, spread = features[train].mean(0), features[train].std(0, correction=0).clamp_min(1e-6)
+    scaled = (features - centre) / spread
+    torch.manual_seed(training.seed)
+    head = nn.Linear(features.shape[1], classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    optimizer = torch.optim.AdamW(head.parameters(), training.learning_rate, weight_decay=training.weight_decay)
+    generator = torch.Generator().manual_seed(training.seed)
+    best_loss, best, best_epoch, losses = float("inf"), copy.deepcopy(head.state_dict()), 0, []
+    for epoch in range(1, training.epochs + 1):
+        for part in train[torch.randperm(len(train), generator=generator)].split(training.batch_size):
+            optimizer.zero_grad()
+            functional.cross_entropy(head(scaled[part]), targets[part]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            losses.append(float(functional.cross_entropy(head(scaled[held_out]), targets[held_out])))
+        if losses[-1] < best_loss:
+            best_loss, best, best_epoch = losses[-1], copy.deepcopy(head.state_dict()), epoch
+        elif epoch - best_epoch >= training.patience:
+            break
+    head.load_state_dict(best)
+    with torch.no_grad():
+        right = (head(scaled[held_out]).argmax(1) == targets[held_out]).float().mean()
+        weight = head.weight / spread
+        bias = head.bias - weight @ centre
+    history = {"epoch": best_epoch, "validation_loss": best_loss, "validation_accuracy": float(right), "losses": losses}
+    return weight.detach().clone(), bias.detach().clone(), history

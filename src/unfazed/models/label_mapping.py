@@ -1,0 +1,153 @@
+"""How a model's classes answer a benchmark's: by identity, by WNID or name, as a subset, or many to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unfazed.errors import UserError
+from unfazed.files import read_json
+from unfazed.labels import LabelSpace, imagenet, plain
+
+if TYPE_CHECKING:
+    import torch
+
+# RIVAL10's ten classes as the pairs of ImageNet-1k classes (by WNID) they are made of.
+RIVAL10: dict[str, tuple[str, ...]] = {
+    "truck": ("n03796401", "n04467665"),
+    "car": ("n02814533", "n03100240"),
+    "plane": ("n02690373", "n04552348"),
+    "ship": ("n03673027", "n03095699"),
+    "cat": ("n02123394", "n02124075"),
+    "dog": ("n02099712", "n02099601"),
+    "equine": ("n02389026", "n02391049"),
+    "deer": ("n02423022", "n02422699"),
+    "frog": ("n01644900", "n01644373"),
+    "bird": ("n01531178", "n01532829"),
+}
+GROUPINGS: dict[str, dict[str, tuple[str, ...]]] = {"rival10": RIVAL10}
+
+
+@dataclass(frozen=True)
+class LabelMapping:
+    """The model's classes that stand for each of the benchmark's: `members[b]` are indices into the model's space.
+
+    A class without members is one that the model cannot answer. kind: identity, names, subset or groups.
+    """
+
+    target: LabelSpace
+    members: tuple[tuple[int, ...], ...]
+    classes: int
+    kind: str
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """(N, model's classes) logits in, (N, benchmark's classes) out; a group's is the log of its summed exponents.
+
+        Softmax over the result then is the probability among the benchmark's classes; those that the model cannot
+        answer get minus infinity.
+        """
+        import torch
+
+        if self.kind == "identity":
+            return logits
+        if all(len(group) == 1 for group in self.members):
+            return logits[:, [group[0] for group in self.members]]
+        columns = [
+            torch.logsumexp(logits[:, list(group)], 1) if group else torch.full_like(logits[:, 0], float("-inf"))
+            for group in self.members
+        ]
+        return torch.stack(columns, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        used = sum(len(group) for group in self.members)
+        described = {"kind": self.kind, "model_classes": self.classes, "used": used, "answers": len(self.target)}
+        return described if self.kind == "identity" else {**described, "members": [list(one) for one in self.members]}
+
+
+def map_labels(
+    model: LabelSpace,
+    target: LabelSpace,
+    needed: Iterable[int],
+    groups: Mapping[str, Sequence[str | int]] | None = None,
+) -> LabelMapping:
+    """How `model` answers for `target`; refused where a class in `needed` (those that occur) has no counterpart.
+
+    Classes are matched by WNID, then by name; `groups` (or a published grouping of that name, such as rival10)
+    makes several of the model's classes stand for one.
+    """
+    if model == target:
+        return LabelMapping(target, tuple((index,) for index in range(len(model))), len(model), "identity")
+    groups = groups if groups is not None else GROUPINGS.get(target.name)
+    members = _by_groups(model, target, groups) if groups else _by_names(model, target)
+    missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
+    if missing:
+        raise UserError(
+            f"the model's label space {model.name!r} ({len(model)} classes, as {_some(model.classes)}) has no "
+            f"counterpart for {len(missing)} of the benchmark's classes: {_some(missing)}",
+            allowed="a model whose classes have the benchmark's names or WNIDs; or ?labels=FILE with the names in the "
+            "order of the model's outputs; or --groups FILE with {class: [the model's classes]}",
+        )
+    used = {one for group in members for one in group}
+    kind = "groups" if any(len(group) > 1 for group in members) else "subset" if len(used) < len(model) else "names"
+    return LabelMapping(target, tuple(members), len(model), kind)
+
+
+def read_groups(path: str | Path) -> dict[str, list[str | int]]:
+    """A many-to-one grouping from JSON: {benchmark's class: [the model's classes by name, WNID or index]}."""
+    value = read_json(path)
+    if not isinstance(value, dict) or not all(isinstance(one, list) for one in value.values()):
+        raise UserError(f"{path} is no grouping", allowed='{"dog": ["Labrador Retriever", "n02099601", 207], …}')
+    return value
+
+
+def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
+    by_wnid = {wnid: index for index, wnid in enumerate(model.wnids)}
+    by_name: dict[str, int] = {}
+    for index, name in enumerate(model.classes):
+        by_name.setdefault(plain(name), index)
+    for index, name in enumerate(model.classes):
+        for synonym in name.split(","):
+            by_name.setdefault(plain(synonym), index)
+    # A folder named by WNID is a class named by WNID; what it means is known from ImageNet's list.
+    wnid_of = dict(zip(map(plain, imagenet().classes), imagenet().wnids, strict=True)) if not target.wnids else {}
+    name_of = dict(zip(imagenet().wnids, imagenet().classes, strict=True))
+    members: list[tuple[int, ...]] = []
+    for index, name in enumerate(target.classes):
+        wnid = target.wnids[index] if target.wnids else (name if name in name_of else "")
+        names = [plain(name), *(plain(synonym) for synonym in name.split(",")), plain(name_of.get(wnid, ""))]
+        found = by_wnid.get(wnid, by_wnid.get(name))
+        if found is None:
+            found = next((by_name[one] for one in names if one and one in by_name), None)
+        if found is None:
+            found = by_name.get(plain(wnid_of.get(plain(name), "") or "-"))
+        members.append(() if found is None else (found,))
+    return members
+
+
+def _by_groups(
+    model: LabelSpace, target: LabelSpace, groups: Mapping[str, Sequence[str | int]]
+) -> list[tuple[int, ...]]:
+    named = {plain(name): [model.index(one) for one in group] for name, group in _present(model, groups).items()}
+    direct = _by_names(model, target)
+    members = [tuple(named.get(plain(name), direct[index])) for index, name in enumerate(target.classes)]
+    claimed = [one for group in members for one in group]
+    twice = {one for one in claimed if claimed.count(one) > 1}
+    if twice:
+        raise UserError(f"the grouping uses {model.classes[min(twice)]!r} for more than one class")
+    return members
+
+
+def _present(model: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> dict[str, list[str | int]]:
+    """The groups whose classes the model has; a model with the groups' own names needs none of them."""
+    known = {plain(name) for name in model.classes} | set(model.wnids)
+    return {
+        name: list(group)
+        for name, group in groups.items()
+        if all(isinstance(one, int) or plain(one) in known or one in known for one in group)
+    }
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")

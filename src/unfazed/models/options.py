@@ -1,0 +1,57 @@
+"""What may follow a model's name after `?`: the transform's settings, the classes, the layer to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import UserError
+from unfazed.files import read_json
+from unfazed.labels import LabelSpace, imagenet, own
+
+from .transforms import Transform
+
+TRANSFORM = tuple(field.name for field in fields(Transform))
+COMMON = (*TRANSFORM, "labels", "layer")
+
+
+def transform_from(options: Mapping[str, str], base: Transform) -> Transform:
+    """`base` with the settings that the options name: `?crop=240&mean=0.5&interpolation=bicubic`."""
+    return replace(base, **{name: _value(name, options[name]) for name in TRANSFORM if name in options})
+
+
+def labels_from(options: Mapping[str, str], default: LabelSpace | None = None) -> LabelSpace | None:
+    """The label space that `?labels=` names: `imagenet-1k`, or a file of class names in the order of the outputs."""
+    return read_labels(options["labels"]) if "labels" in options else default
+
+
+def read_labels(value: Any) -> LabelSpace:
+    """A label space from `imagenet-1k`, a list of names, a JSON list or label space, or a text file, a name a line."""
+    if value in ("imagenet-1k", "imagenet"):
+        return imagenet()
+    if isinstance(value, Mapping):
+        return LabelSpace.from_json(dict(value))
+    if isinstance(value, list):
+        return own(str(one) for one in value)
+    path = Path(str(value)).expanduser()
+    if not path.is_file():
+        raise UserError(f"there is no file of labels {value}", allowed="imagenet-1k, a .json list, or a name a line")
+    if path.suffix == ".json":
+        return read_labels(read_json(path))
+    return own(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        if name in ("resize", "crop"):
+            return int(text)
+        if name == "scale":
+            return float(text)
+        if name in ("mean", "std"):
+            numbers = [float(one) for one in text.split(",")]
+            return numbers[0] if len(numbers) == 1 else tuple(numbers)
+    except ValueError:
+        raise UserError(f"{name}={text} is not a number", allowed=f"{name}=256, {name}=0.5,0.5,0.5 …") from None
+    return text

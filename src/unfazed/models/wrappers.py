@@ -1,0 +1,82 @@
+"""Wrappers that compose: `lite:0+tencrop`, `timm:resnet50+bn-adapt`; each is a classifier like any other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from unfazed.errors import UserError
+
+from .classifier import Classifier
+
+
+class TenCrop(nn.Module):
+    """Mean logits over centre and corner crops and their mirror images: (N, 3, s, s) in, (N, classes) out."""
+
+    def __init__(self, inner: nn.Module, crop: int) -> None:
+        super().__init__()
+        self.inner, self.crop = inner, crop
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        high, wide = pixels.shape[-2] - self.crop, pixels.shape[-1] - self.crop
+        corners = [(0, 0), (0, wide), (high, 0), (high, wide), (round(high / 2), round(wide / 2))]
+        total = None
+        for top, left in corners:
+            cut = pixels[..., top : top + self.crop, left : left + self.crop]
+            # A crop at a time: ten at once would need ten times the memory and gain nothing.
+            for view in (cut, cut.flip(-1)):
+                logits = self.inner(view)
+                total = logits if total is None else total + logits
+        assert total is not None
+        return total / 10
+
+
+def tencrop(model: Classifier) -> Classifier:
+    """The model's mean answer over ten crops of its resized picture (its central square)."""
+    own = model.transform
+    resize = own.resize if own.resize > own.crop else round(own.crop / 0.875)
+    wide = replace(own, resize=resize, crop=resize)
+    return replace(
+        model,
+        module=TenCrop(model.module, own.crop),
+        transform=wide,
+        layer=f"inner.{model.layer}" if model.layer else None,
+    )
+
+
+def bn_adapt(model: Classifier) -> Classifier:
+    """The model with batch-norm statistics estimated anew from the pictures it is about to be scored on.
+
+    Each set of pictures (an edit of a benchmark, a folder) gets its own: mean and variance are averaged over
+    batches of it, from scratch. A model without batch norm is refused.
+    """
+    module = copy.deepcopy(model.module)
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    if not layers:
+        raise UserError(f"{model.name} has no batch norm, so +bn-adapt changes nothing", allowed=model.name)
+
+    def adapt(batches: Iterable[torch.Tensor]) -> None:
+        momenta = [layer.momentum for layer in layers]
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # a plain average over the batches
+            layer.train()
+        try:
+            with torch.no_grad():
+                for batch in batches:
+                    if len(batch) > 1:
+                        module(batch.to(model.device))
+        finally:
+            for layer, momentum in zip(layers, momenta, strict=True):
+                layer.momentum = momentum
+                layer.eval()
+
+    return replace(model, module=module, adapt=adapt)
+
+
+WRAPPERS: dict[str, Callable[[Classifier], Classifier]] = {"tencrop": tencrop, "bn-adapt": bn_adapt}
