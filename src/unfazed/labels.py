@@ -67,8 +67,8 @@ def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
 @functools.cache
 def imagenet() -> LabelSpace:
     """ImageNet-1k: the 1,000 classes in the order that every published model uses."""
-    with resources.files("unfazed.data").joinpath("imagenet_classes.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    lines = resources.files("unfazed.data").joinpath("imagenet_classes.csv").read_text(encoding="utf-8").splitlines()
+    rows = list(csv.DictReader(lines))
     return LabelSpace("imagenet-1k", tuple(r["name"] for r in rows), tuple(r["wnid"] for r in rows))
 
 

@@ -52,7 +52,7 @@ def masks(
         if as_json:
             print(json.dumps(asdict(made), ensure_ascii=False))
         elif made.status == "failed":
-            console.print(f"{made.picture}: {made.reason}", style="red", markup=False, highlight=False)
+            console.print(made.reason, style="red", markup=False, highlight=False)
     if not as_json:
         print(f"{counts['made']} made, {counts['kept']} kept, {counts['failed']} failed: {output}")
     if counts["failed"]:

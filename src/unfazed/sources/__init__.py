@@ -20,6 +20,9 @@ SOURCES: dict[str, str] = {
     "folder": "folder",
     "images": "images",
     "imagenet-s": "imagenet_s",
+    "cutouts": "cutouts",
+    "coco": "coco",
+    "rival10": "rival10",
 }
 ENTRY_POINTS = "unfazed.sources"
 

@@ -20,7 +20,7 @@ from .segment import Box, open_segmenter, segment
 
 @dataclass(frozen=True)
 class Made:
-    """What became of one photograph. status: made, kept (its mask was there already) or failed; reason: why it failed."""
+    """What became of one photograph. status: made, kept (its mask was there already) or failed; reason: why."""
 
     picture: str
     mask: str

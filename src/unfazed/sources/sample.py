@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from unfazed.errors import UserError
 from unfazed.labels import imagenet
 
 from .pictures import load_scene
@@ -44,6 +45,8 @@ def credits() -> tuple[Credit, ...]:
 def open_scenes(spec: Spec) -> Source:
     """The embedded sample."""
     spec.take()
+    if spec.path:
+        raise UserError(f"the source 'sample' takes no path, '{spec.path}' was given", allowed="sample")
     folder = _folder()
     entries = tuple(
         Entry(one.id, str(folder.joinpath(f"{one.id}.jpg")), str(folder.joinpath(f"{one.id}.png")), one.label)

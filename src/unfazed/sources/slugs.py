@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from unfazed.errors import UserError
+
 _LONGEST = 100
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
 
@@ -32,7 +34,8 @@ def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
     ('cat--001-8faa9ab8', 'Cat--001-bf5a5bc2', 'dog--001')
     """
     if len(set(names)) != len(names):
-        raise ValueError("the names themselves are not distinct")
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise UserError(f"two scenes have the same name, {twice}", allowed="distinct names")
     slugs = [slug(name) for name in names]
     counts = Counter(one.lower() for one in slugs)
     taken = {one for one, count in counts.items() if count == 1}

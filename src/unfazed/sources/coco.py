@@ -1,0 +1,105 @@
+"""`coco:ANNOTATIONS`: the objects of a COCO annotation file, all of them or the largest of each picture."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from unfazed.errors import BadPicture, UserError
+from unfazed.files import read_json
+from unfazed.labels import LabelSpace, own
+from unfazed.scene import Scene
+
+from .coco_masks import annotated_mask
+from .pictures import read_picture, shrunk
+from .slugs import unique_slugs
+from .source import Entry, Source
+from .spec import Spec, existing_folder
+
+OBJECTS = ("largest", "all")
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The annotated objects, labelled by category; crowds are left out.
+
+    images=DIR: where the pictures lie (else they are looked for around the annotations);
+    objects: `largest`, one scene a picture, or `all`, one an object.
+    """
+    path = spec.file()
+    options = spec.take(images=None, objects="largest")
+    objects = spec.one_of("objects", options["objects"], OBJECTS)
+    content = read_json(path)
+    pictures, annotations, categories = _parts(content, path)
+    folder = _pictures_folder(path, options["images"], pictures, spec.text)
+    labels, index_of = _label_space(categories)
+    chosen = [one for one in annotations if not one.get("iscrowd") and one["image_id"] in pictures]
+    if objects == "largest":
+        chosen = _largest(chosen)
+    names = [_name(pictures[one["image_id"]], one if objects == "all" else None) for one in chosen]
+    entries = tuple(
+        _entry(scene_id, pictures[one["image_id"]], one, index_of.get(one["category_id"]), folder)
+        for scene_id, one in zip(unique_slugs(names), chosen, strict=True)
+    )
+    return Source(spec.text, labels, entries, load_annotated)
+
+
+def load_annotated(entry: Entry) -> Scene:
+    """The picture of an entry with the mask of its annotation."""
+    number, segmentation, high, wide = entry.detail
+    image = read_picture(entry.image)
+    try:
+        mask = annotated_mask(segmentation, high, wide)
+    except (ValueError, TypeError) as error:
+        raise BadPicture(f"{entry.image}: annotation {number} cannot be used: {error}") from None
+    return shrunk(Scene(entry.id, image, mask, entry.label))
+
+
+def _parts(content: Any, path: Path) -> tuple[dict[int, Any], list[Any], list[Any]]:
+    """The pictures by id, the annotations in order of picture and id, the categories."""
+    try:
+        pictures = {one["id"]: one for one in content["images"]}
+        annotations = sorted(content["annotations"], key=lambda one: (one["image_id"], one["id"]))
+        return pictures, [one for one in annotations if one.get("segmentation")], content["categories"]
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{path} is no COCO annotation file of objects", allowed="JSON with images, annotations and categories"
+        ) from None
+
+
+def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], text: str) -> Path:
+    """Where the pictures lie: as given, else the first likely folder that holds one of the first pictures."""
+    if given is not None:
+        return existing_folder(Path(given).expanduser(), text)
+    split = path.stem.rpartition("_")[2]
+    around = (path.parent, path.parent.parent)
+    likely = [root / inner for root in around for inner in (split, f"images/{split}", "images", "")]
+    first = [one["file_name"] for one in list(pictures.values())[:20]]
+    for folder in likely:
+        if any((folder / name).is_file() for name in first):
+            return folder
+    raise UserError(f"the pictures of {path} are not beside it, such as {first[:1]}", allowed=f"coco:{path}?images=DIR")
+
+
+def _label_space(categories: list[Any]) -> tuple[LabelSpace, dict[int, int]]:
+    """The categories in order of their ids, and the index that each id has in that order."""
+    ordered = sorted(categories, key=lambda one: one["id"])
+    return own([one["name"] for one in ordered], "coco"), {one["id"]: index for index, one in enumerate(ordered)}
+
+
+def _largest(annotations: list[Any]) -> list[Any]:
+    """The annotation of the largest area of each picture; of equals the first."""
+    of_picture: dict[int, list[Any]] = defaultdict(list)
+    for one in annotations:
+        of_picture[one["image_id"]].append(one)
+    return [max(group, key=lambda one: one.get("area", 0)) for group in of_picture.values()]
+
+
+def _name(picture: Any, annotation: Any | None) -> str:
+    name = PurePosixPath(picture["file_name"])
+    return str(name if annotation is None else name.with_stem(f"{name.stem}-{annotation['id']}"))
+
+
+def _entry(scene_id: str, picture: Any, annotation: Any, label: int | None, folder: Path) -> Entry:
+    detail = annotation["id"], annotation["segmentation"], picture["height"], picture["width"]
+    return Entry(scene_id, str(folder / picture["file_name"]), None, label, detail=detail)

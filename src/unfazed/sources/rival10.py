@@ -1,0 +1,139 @@
+"""`rival10:PATH`: RIVAL10 as published: ten classes, the object's mask and the masks of its visual attributes.
+
+`PATH/{train,test}/ordinary/<wnid>_<number>.JPEG` with `…_attr_labels.npy`, `…_attr_dict.pkl` beside it and
+`PATH/{train,test}/entire_object_masks/<wnid>_<number>.JPEG`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfazed.errors import BadPicture, UserError
+from unfazed.labels import LabelSpace, imagenet
+from unfazed.scene import Scene
+
+from .pickles import read_pickle
+from .pictures import SUFFIXES, read_mask, read_picture, shrunk
+from .slugs import unique_slugs
+from .source import Entry, Source
+from .spec import Spec
+
+SPLITS = ("test", "train")
+SPACES = ("rival10", "imagenet-1k")
+# class -> the two ImageNet classes that make it
+CLASSES = {
+    "truck": ("n03796401", "n04467665"),
+    "car": ("n02814533", "n03100240"),
+    "plane": ("n02690373", "n04552348"),
+    "ship": ("n03673027", "n03095699"),
+    "cat": ("n02123394", "n02124075"),
+    "dog": ("n02099712", "n02099601"),
+    "equine": ("n02389026", "n02391049"),
+    "deer": ("n02423022", "n02422699"),
+    "frog": ("n01644900", "n01644373"),
+    "bird": ("n01531178", "n01532829"),
+}
+ATTRIBUTES = (
+    *("long-snout", "wings", "wheels", "text", "horns", "floppy-ears", "ears", "colored-eyes", "tail"),
+    *("mane", "beak", "hairy", "metallic", "rectangular", "wet", "long", "tall", "patterned"),
+)
+OBJECT = "entire-object"
+_CLASS_OF = {wnid: index for index, wnids in enumerate(CLASSES.values()) for wnid in wnids}
+
+
+def label_space() -> LabelSpace:
+    """RIVAL10's ten classes in their published order."""
+    return LabelSpace("rival10", tuple(CLASSES))
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The scenes of a split, with the masks of the attributes that are present in `Scene.parts`.
+
+    split: test or train; space: `rival10`, its ten classes, or `imagenet-1k`, the class that each picture came from.
+    """
+    root = spec.folder()
+    root = root / "RIVAL10" if (root / "RIVAL10").is_dir() else root
+    options = spec.take(split="test", space="rival10")
+    folder = root / spec.one_of("split", options["split"], SPLITS)
+    labels = label_space() if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
+    pictures = folder / "ordinary"
+    if not pictures.is_dir():
+        raise UserError(f"{pictures} is not there", allowed="RIVAL10/test/ordinary and RIVAL10/train/ordinary")
+    names = sorted(
+        path.name
+        for path in pictures.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.stem.endswith("_merged_mask") and not path.name.startswith(".")
+    )
+    masks = {path.stem: path for path in _files(folder / "entire_object_masks")}
+    entries = []
+    for scene_id, name in zip(unique_slugs(names), names, strict=True):
+        wnid, stem = name.partition("_")[0], Path(name).stem
+        mask = str(masks[stem]) if stem in masks else None
+        beside = str(pictures / stem)
+        if wnid not in _CLASS_OF:
+            entries.append(Entry(scene_id, str(pictures / name), mask, None, f"{wnid} is no class of RIVAL10", beside))
+            continue
+        label = _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
+        entries.append(Entry(scene_id, str(pictures / name), mask, label, detail=beside))
+    return Source(spec.text, labels, tuple(entries), load_attributed)
+
+
+def load_attributed(entry: Entry) -> Scene:
+    """The scene with its object's mask, and the mask of each attribute that is there by name."""
+    masks = attribute_masks(f"{entry.detail}_attr_dict.pkl")
+    whole = masks.pop(OBJECT, None)
+    if entry.mask is not None:
+        whole = _sharp(read_mask(entry.mask))
+    if whole is None:
+        raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks nor in its attributes")
+    image = read_picture(entry.image)
+    for name, mask in masks.items():
+        if mask.shape != whole.shape:
+            raise BadPicture(f"{entry.image}: the mask of '{name}' is of another size than that of the object")
+    present = {name: mask for name, mask in masks.items() if mask.any()}
+    return shrunk(Scene(entry.id, image, whole, entry.label, parts=present))
+
+
+def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
+    """The masks of a picture's attribute file by name: (H, W) float32 of zeros and ones; none if it is not there."""
+    if not Path(path).is_file():
+        return {}
+    content = read_pickle(path)
+    if not isinstance(content, dict):
+        raise BadPicture(f"{path}: it holds a {type(content).__name__}", allowed="a dict of attribute to picture")
+    return {str(name): _sharp(read_mask(_picture_bytes(value, str(name), path))) for name, value in content.items()}
+
+
+def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
+    """Which of the 18 attributes the picture has, as annotated (row 0 of its labels file)."""
+    path = Path(f"{source.entry(key).detail}_attr_labels.npy")
+    try:
+        rows = np.atleast_2d(np.load(path, allow_pickle=False))
+    except FileNotFoundError:
+        raise BadPicture(f"{path}: the file is not there") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise BadPicture(f"{path}: the file is no array of numbers ({error})") from None
+    if rows.shape[1] != len(ATTRIBUTES):
+        raise BadPicture(f"{path}: it has {rows.shape[1]} attributes", allowed=f"{len(ATTRIBUTES)}")
+    return dict(zip(ATTRIBUTES, (bool(value) for value in rows[0]), strict=True))
+
+
+def _picture_bytes(value: Any, name: str, path: str | Path) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise BadPicture(f"{path}: the mask of '{name}' is no base64 picture") from None
+
+
+def _sharp(mask: np.ndarray) -> np.ndarray:
+    """Zeros and ones: JPEG leaves a haze around a mask, which is no part of the object."""
+    return (mask > 0.5).astype(np.float32)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
