@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -48,17 +49,18 @@ def run_probe(
     measure: Callable[[str, Any], list[dict[str, Any]]],
     schema: pa.Schema,
     progress: Callable[[int], None] | None = None,
+    id_column: str = "source_id",
 ) -> Outcome:
     """The rows of every id, in the order of `ids`, in `path`; what an earlier run with equal settings has is kept.
 
-    load: decodes one picture, in a thread that runs ahead; measure: its rows, each with a `source_id`. A picture that
-    `load` cannot give, or that `measure` refuses as a BadPicture, becomes a failure with its reason and is tried
-    again by the next run.
+    load: decodes one picture, in a thread that runs ahead; measure: its rows, each with its id in `id_column`.
+    A picture that `load` cannot give, or that `measure` refuses as a BadPicture, becomes a failure with its reason
+    and is tried again by the next run.
     """
     key = hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
     parts = path.parent / "parts" / path.stem
-    kept = _kept(path, parts, key, schema)
-    done = set(kept["source_id"].to_pylist())
+    kept = _kept(path, parts, key, schema, id_column)
+    done = set(kept[id_column].to_pylist())
     todo = [one for one in ids if one not in done]
     resumed = len(ids) - len(todo)
     failures: dict[str, str] = {}
@@ -80,10 +82,10 @@ def run_probe(
         if progress:
             progress(1)
         if rows and time.monotonic() - since > _PART_SECONDS:
-            tables.append(_write(parts / f"{key}-{rows[0]['source_id']}.parquet", rows, schema))
+            tables.append(_write(parts / f"{key}-{len(tables):05}-{os.getpid()}.parquet", rows, schema))
             rows, since = [], time.monotonic()
     tables.append(pa.Table.from_pylist(rows, schema))
-    table = _in_order(pa.concat_tables(tables), ids)
+    table = _in_order(pa.concat_tables(tables), ids, id_column)
     if not len(table):
         reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
         raise UserError(f"no picture could be measured: {reasons[:500]}")
@@ -92,7 +94,7 @@ def run_probe(
     card = {
         "settings": settings,
         "key": key,
-        "pictures": len(set(table["source_id"].to_pylist())),
+        "pictures": len(set(table[id_column].to_pylist())),
         "failures": failures,
     }
     write_json(path.with_suffix(".json"), {**card, "versions": _versions()})
@@ -133,7 +135,7 @@ def _result(one: str, future: Future[Any]) -> tuple[str, Any]:
     return one, error if error is not None else future.result()
 
 
-def _kept(path: Path, parts: Path, key: str, schema: pa.Schema) -> pa.Table:
+def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) -> pa.Table:
     """Rows of earlier runs with equal settings; those of other settings or other columns are not read."""
     files = sorted(parts.glob(f"{key}-*.parquet"))
     card = path.with_suffix(".json")
@@ -142,8 +144,10 @@ def _kept(path: Path, parts: Path, key: str, schema: pa.Schema) -> pa.Table:
     tables, seen = [schema.empty_table()], set[str]()
     for file in files:
         table = pq.read_table(file)
-        names = set(table["source_id"].to_pylist())
-        if table.schema.equals(schema) and not names & seen:
+        if not table.schema.equals(schema):
+            continue
+        names = set(table[id_column].to_pylist())
+        if not names & seen:
             tables.append(table)
             seen |= names
     return pa.concat_tables(tables)
@@ -156,10 +160,10 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Tabl
     return table
 
 
-def _in_order(table: pa.Table, ids: Sequence[str]) -> pa.Table:
+def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:
     """Only the rows of `ids`, in their order: a smaller --limit gives the smaller table."""
     position = {one: index for index, one in enumerate(ids)}
-    order = [(position[one], row) for row, one in enumerate(table["source_id"].to_pylist()) if one in position]
+    order = [(position[one], row) for row, one in enumerate(table[id_column].to_pylist()) if one in position]
     return table.take(pa.array([row for _, row in sorted(order)], pa.int64()))
 
 

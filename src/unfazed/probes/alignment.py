@@ -1,0 +1,177 @@
+"""Where classifiers look, measured against the object: heat maps over a source or a benchmark, a row a picture.
+
+outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "results", "layercam")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from unfazed.analyses.alignment import MEASURES, alignment
+from unfazed.errors import BadPicture, UserError
+
+from .labels import ClassMap, map_classes
+from .noise import at_input
+from .run import Outcome, run_probe
+from .saliency import explainer, on_picture
+from .sensitivity import labelled
+
+if TYPE_CHECKING:
+    from unfazed.benchmark import Benchmark
+    from unfazed.models import Classifier
+    from unfazed.sources import Source
+
+KIND = "saliency"
+SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("model", "method", "sample_id", "source_id", "edit")]
+    + [("label", pa.int64()), ("predicted", pa.int64()), ("correct", pa.bool_())]
+    + [(name, pa.float64()) for name in ("probability", "true_probability", *MEASURES)]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """One picture, its object and its label, at the size at which its heat map is compared with the mask.
+
+    image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and is not to be cropped.
+    """
+
+    source_id: str
+    edit: str
+    label: int
+    image: np.ndarray
+    mask: np.ndarray
+    whole: bool
+
+
+def measure_alignment(
+    model: Classifier,
+    pictures: Source | Benchmark,
+    folder: str | Path,
+    method: str = "layercam",
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object; resumes.
+
+    A source's pictures go into the model whole, as for noise; a benchmark's pictures, edits included, by the
+    model's own transform, as they were evaluated.
+    """
+    classes = map_classes(pictures.labels, model.labels)
+    load, ids, spec = _opened(pictures, model)
+    with explainer(model, method) as explain:
+
+        def measure(sample_id: str, picture: Looked) -> list[dict[str, Any]]:
+            answer, heat = look(model, picture, classes, explain)
+            try:
+                measures = alignment(heat, picture.mask)
+            except BadPicture as problem:
+                raise BadPicture(f"{sample_id}: {problem}") from None
+            named = {"sample_id": sample_id, "source_id": picture.source_id, "edit": picture.edit}
+            return [{"model": model.name, "method": method, **named, "label": picture.label, **answer, **measures}]
+
+        described = {"probe": KIND, "source": spec, "method": method, **model.card()}
+        described["heat_layer"] = model.heat_layer.to_json()
+        path = Path(folder) / KIND / f"{model.slug}.parquet"
+        return run_probe(path, described, list(ids), load, measure, SCHEMA, progress, id_column="sample_id")
+
+
+def look(
+    model: Classifier, picture: Looked, classes: ClassMap, explain: Callable[..., np.ndarray]
+) -> tuple[dict[str, Any], np.ndarray]:
+    """The model's answer to the picture, and the predicted class's heat map over it, (H, W) in [0, 1]."""
+    import torch
+
+    if picture.whole:
+        inputs = model.from_pixels(torch.from_numpy(picture.image)[None])
+    else:
+        inputs = model.prepare(picture.image)[None]
+    answer = classes.answers(model.logits(inputs), picture.label)[0]
+    heat = explain(inputs, [answer["predicted"]])[0]
+    if not picture.whole:
+        heat = on_picture(heat, model.transform.geometry, *picture.mask.shape)
+    return answer, heat
+
+
+@dataclass(frozen=True, eq=False)
+class Triple:
+    """One photograph and its edit, each with its heat map and the model's answer, for a page to show side by side."""
+
+    source_id: str
+    edit: str
+    label: int
+    original: np.ndarray
+    original_heat: np.ndarray
+    original_answer: dict[str, Any]
+    edited: np.ndarray
+    edited_heat: np.ndarray
+    edited_answer: dict[str, Any]
+
+
+def triples(
+    model: Classifier, benchmark: Benchmark, edit: str, limit: int = 6, method: str = "layercam", fooled: bool = True
+) -> Iterator[Triple]:
+    """Up to `limit` photographs with their edit; with `fooled`, only those right before the edit and wrong after it."""
+    classes = map_classes(benchmark.labels, model.labels)
+    load, ids, _ = _opened(benchmark, model)
+    edits = sorted({one.split("/")[-2] for one in ids})
+    if edit not in edits:
+        raise UserError(f"the benchmark has no pictures of '{edit}'", allowed=", ".join(edits))
+    found = 0
+    with explainer(model, method) as explain:
+        for sample_id in (one for one in ids if one.split("/")[-2] == edit):
+            before = f"{sample_id.rsplit('/', 2)[0]}/original/0"
+            if found == limit:
+                return
+            if before not in ids:
+                continue
+            try:
+                original, edited = load(before), load(sample_id)
+            except BadPicture:
+                continue
+            first, first_heat = look(model, original, classes, explain)
+            second, second_heat = look(model, edited, classes, explain)
+            if fooled and not (first["correct"] and not second["correct"]):
+                continue
+            found += 1
+            before_edit = (original.image, first_heat, first)
+            yield Triple(original.source_id, edit, original.label, *before_edit, edited.image, second_heat, second)
+
+
+def _opened(pictures: Source | Benchmark, model: Classifier) -> tuple[Callable[[str], Looked], dict[str, None], str]:
+    """A loader by sample id, the sample ids in order, and what to call the whole."""
+    from unfazed.sources import Source
+
+    if isinstance(pictures, Source):
+        source: Source = pictures
+        if not source.has_masks:
+            raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unfazed masks FOLDER")
+
+        def load_scene(sample_id: str) -> Looked:
+            scene = source[sample_id.rsplit("/", 2)[0]]
+            image, masks = at_input(scene, model.transform.crop)
+            return Looked(scene.id, "original", labelled(scene), image, masks["foreground"], True)
+
+        return load_scene, {f"{one}/original/0": None for one in source.ids}, source.spec
+
+    from unfazed.sources.pictures import read_mask, read_picture
+
+    benchmark: Benchmark = pictures
+    columns = ["sample_id", "source_id", "edit", "label", "path", "mask_path", "status"]
+    rows = {
+        row["sample_id"]: row
+        for row in benchmark.manifest.select(columns).to_pylist()
+        if row["status"] == "ok" and row["mask_path"] and row["label"] is not None
+    }
+
+    def load_row(sample_id: str) -> Looked:
+        row = rows[sample_id]
+        image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
+        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False)
+
+    return load_row, dict.fromkeys(rows), str(benchmark.root)
