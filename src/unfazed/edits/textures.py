@@ -49,7 +49,7 @@ def eight_diagrams(size: int, rng: np.random.Generator) -> np.ndarray:
     picture[:] = light
     turn = rng.uniform(0, 45)
     middle = side / 2
-    for place, trigram in enumerate((7, 3, 5, 1, 0, 4, 2, 6)):
+    for place, trigram in enumerate((7, 6, 2, 4, 0, 1, 5, 3)):
         angle = np.radians(place * 45 + turn)
         outward = np.array([np.sin(angle), -np.cos(angle)])
         along = np.array([np.cos(angle), np.sin(angle)])

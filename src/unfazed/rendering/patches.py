@@ -190,11 +190,18 @@ def _detailed(smooth: np.ndarray, hole: np.ndarray, filled: np.ndarray, likes: n
         weight = np.abs(1 - down - share[:, :1]) * np.abs(1 - across - share[:, 1:])
         texture += weight * fine[source[:, 0], source[:, 1]]
         power += weight * weight
-    result = smooth.astype(np.float32)
-    result[hole] = base[hole] + texture / np.sqrt(power)
-    # A narrow seam of both, so that the filling's rim does not show as a line.
-    share = np.clip(cv2.distanceTransform(hole.astype(np.uint8), cv2.DIST_L2, 3) / 3, 0, 1)[..., None]
-    return np.clip(np.round(result * share + smooth * (1 - share)), 0, 255).astype(np.uint8)
+    # Towards the rim the filling turns into what lies just outside, or the hole's outline would show.
+    depth = cv2.distanceTransform(hole.astype(np.uint8), cv2.DIST_L2, 3)[hole][:, None]
+    deep = np.clip(depth / (0.025 * size), 0, 1)
+    known = (~hole[..., None]).astype(np.float32)
+    around = cv2.GaussianBlur(np.concatenate([smooth * known, known], axis=2), (0, 0), 0.01 * size)[hole]
+    outside = around[:, :3] / np.maximum(around[:, 3:], 1e-6)
+    tone = np.where(around[:, 3:] > 1e-4, outside + deep * (base[hole] - outside), base[hole])
+    result = smooth.copy()
+    result[hole] = np.clip(np.round(tone + texture / np.sqrt(power) * np.clip(depth / 3, 0, 1)), 0, 255).astype(
+        np.uint8
+    )
+    return result
 
 
 def _mirrored(places: np.ndarray, size: int) -> np.ndarray:

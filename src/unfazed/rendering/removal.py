@@ -46,4 +46,10 @@ def generous(mask: np.ndarray) -> np.ndarray:
     kernel = np.zeros((2 * below + 1, 2 * below + 1), np.uint8)
     # OpenCV reads a kernel at (x, y) from the pixel x right and y below; so a reach upwards grows the hole downwards.
     cv2.ellipse(kernel, (below, below - (below - around) // 2), (around, (around + below) // 2), 0, 0, 360, 1, -1)
-    return cv2.dilate((mask > 0.02).astype(np.uint8), kernel).astype(bool)
+    hole = cv2.dilate((mask > 0.02).astype(np.uint8), kernel)
+    # Necks and islands between an object's parts are mostly pieces that the mask missed.
+    neck = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (around + 1, around + 1))
+    rest = cv2.morphologyEx(1 - hole, cv2.MORPH_OPEN, neck)
+    _, pieces, facts, _ = cv2.connectedComponentsWithStats(rest, connectivity=4)
+    small = facts[:, cv2.CC_STAT_AREA] < 0.005 * mask.size
+    return (rest == 0) | small[pieces]
