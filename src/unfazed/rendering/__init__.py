@@ -26,7 +26,7 @@ _LAZY = {"load_network": "network", "Network": "network", "Schedule": "schedule"
 def _paste(**options: Any) -> Renderer:
     from .paste import Paste
 
-    return Paste(feather=options.get("feather") or 0.0)
+    return Paste(**{key: options[key] for key in ("feather",) if key in options})
 
 
 def _diffusion(**options: Any) -> Renderer:

@@ -75,7 +75,9 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
             run="unfazed weights",
         )
     if tensors["input_blocks.0.0.weight"].shape[1] != 3:
-        raise UserError(f"{name} takes {tensors['input_blocks.0.0.weight'].shape[1]} channels: an upsampler", allowed="3")
+        raise UserError(
+            f"{name} takes {tensors['input_blocks.0.0.weight'].shape[1]} channels: an upsampler", allowed="3"
+        )
     up = _count(tensors, "output_blocks")
     ends = [i for i in range(up) if _resampler(tensors, i) is not None]
     levels = len(ends) + 1
@@ -104,7 +106,9 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any]) -> dict[str, Any]:
     if "num_heads" in facts and "num_head_channels" not in facts:
         stated.pop("num_head_channels", None)
     doubts = []
-    widths = {c for c, attends in zip(layout.channels, layout.attention, strict=True) if attends} | {layout.channels[-1]}
+    widths = {c for c, attends in zip(layout.channels, layout.attention, strict=True) if attends} | {
+        layout.channels[-1]
+    }
     order = stated.get("qkv_order", "legacy")
     if order not in QKV_ORDERS:
         doubts.append(f"qkv_order '{order}': legacy or new")
@@ -125,7 +129,7 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any]) -> dict[str, Any]:
     if doubts:
         raise UserError(
             f"{path.name} does not tell everything about itself:\n  " + "\n  ".join(doubts),
-            allowed=f"a sidecar {sidecar_of(path).name} with these under \"config\", or the same as arguments",
+            allowed=f'a sidecar {sidecar_of(path).name} with these under "config", or the same as arguments',
         )
     by_width = width not in (None, -1)
     return {
@@ -158,7 +162,11 @@ def read_sidecar(path: Path) -> dict[str, Any]:
 
 def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `UNet2DModel` for that layout."""
-    plain = ("ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D") if layout.residual_resampling else ("DownBlock2D", "UpBlock2D")
+    plain = (
+        ("ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D")
+        if layout.residual_resampling
+        else ("DownBlock2D", "UpBlock2D")
+    )
     down = ["AttnDownBlock2D" if attends else plain[0] for attends in layout.attention]
     up = ["AttnUpBlock2D" if attends else plain[1] for attends in reversed(layout.attention)]
     kind = "resnet" if layout.residual_resampling else "conv"
@@ -180,7 +188,9 @@ def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def convert(tensors: dict[str, Tensor], layout: Layout, settled: dict[str, Any], name: str = "the file") -> dict[str, Tensor]:
+def convert(
+    tensors: dict[str, Tensor], layout: Layout, settled: dict[str, Any], name: str = "the file"
+) -> dict[str, Tensor]:
     """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused."""
     left = dict(tensors)
     made: dict[str, Tensor] = {}
@@ -206,7 +216,12 @@ _BLOCK = {
     ".out_layers.3": ".conv2",
     ".skip_connection?": ".conv_shortcut",
 }
-_PARTS: dict[str, dict[str, str]] = {"layer": {"": ""}, "block": _BLOCK, "down": {".op": ".conv"}, "up": {".conv": ".conv"}}
+_PARTS: dict[str, dict[str, str]] = {
+    "layer": {"": ""},
+    "block": _BLOCK,
+    "down": {".op": ".conv"},
+    "up": {".conv": ".conv"},
+}
 
 
 def _renamed(layout: Layout) -> Iterator[tuple[str, str, str]]:

@@ -36,7 +36,8 @@ class PixelUNet(nn.Module):
 
     def prepare(self, dtype: torch.dtype) -> PixelUNet:
         """In another precision: everything but the embedding of the noise level, whose angles half precision would blur."""
-        self.unet.to(dtype)
+        for part in self.unet.children():
+            part.to(dtype)
         if dtype != torch.float32 and not isinstance(self.unet.time_embedding, nn.Identity):
             self.unet.time_proj = _ExactTime(self.unet.time_proj, self.unet.time_embedding.float())
             self.unet.time_embedding = nn.Identity()
@@ -129,7 +130,9 @@ def in_memory(config: dict[str, Any], name: str, **facts: Any) -> Network:
 
 def _config(place: Path) -> dict[str, Any]:
     if not (place / "config.json").exists():
-        raise UserError(f"{place} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder")
+        raise UserError(
+            f"{place} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder"
+        )
     config = read_json(place / "config.json")
     kind = config.get("_class_name")
     if kind != "UNet2DModel":
@@ -190,7 +193,9 @@ def _unet_class() -> Any:
     try:
         from diffusers import UNet2DModel
     except ImportError:
-        raise UserError("this network needs the package diffusers, which is not installed", run="pip install diffusers") from None
+        raise UserError(
+            "this network needs the package diffusers, which is not installed", run="pip install diffusers"
+        ) from None
     return UNet2DModel
 
 

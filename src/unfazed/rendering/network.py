@@ -1,11 +1,12 @@
 """`load_network("compact" | NAME | FILE | FOLDER)`: any pixel diffusion network behind one call, with the facts a sampler needs.
 
-    network = load_network("256x256_diffusion_uncond.pt")
-    raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scale -> (N, 3 or 6, H, W) float32
+network = load_network("256x256_diffusion_uncond.pt")
+raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scale -> (N, 3 or 6, H, W) float32
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,9 +73,10 @@ class Network:
         return output.float()
 
     def on(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Network:
-        """The same network on a device, in a precision, its weights channels-last."""
-        prepared = getattr(self.module, "prepare", None)
-        module = prepared(dtype) if prepared is not None else self.module.to(dtype)
+        """A copy of this network on a device, in a precision, its weights channels-last."""
+        module = copy.deepcopy(self.module)
+        prepare = getattr(module, "prepare", None)
+        module = prepare(dtype) if prepare is not None else module.to(dtype)
         module = module.to(device=device, memory_format=torch.channels_last)
         return replace(self, module=module.eval().requires_grad_(False), dtype=dtype)
 
@@ -128,7 +130,11 @@ def _find(spec: str) -> Path:
     if stem in KNOWN and "/" not in spec:
         return cached(stem)
     if "/" in spec or Path(spec).suffix:
-        raise UserError(f"the network {spec} is not there", allowed="compact, a known name, a file or a folder", run="unfazed weights")
+        raise UserError(
+            f"the network {spec} is not there",
+            allowed="compact, a known name, a file or a folder",
+            run="unfazed weights",
+        )
     raise unknown("network", spec, ["compact", *KNOWN, "FILE", "FOLDER"], run="unfazed weights")
 
 

@@ -9,7 +9,7 @@ and pictures at different levels share one batch. `push` is how far guidance mov
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,13 +68,13 @@ def sample_ddim(alphas_cumprod: np.ndarray) -> Steps:
 def sample_dpm(alphas_cumprod: np.ndarray) -> Steps:
     """DPM-Solver++(2M): second order from the last two x̂0 (Lu et al. 2022, algorithm 2)."""
     first = sample_ddim(alphas_cumprod)
-    return _replace(first, memory=_multistep(alphas_cumprod))
+    return replace(first, memory=_multistep(alphas_cumprod))
 
 
 def sample_dpm_sde(alphas_cumprod: np.ndarray) -> Steps:
     """SDE-DPM-Solver++(2M): the same order, fresh noise every step (Lu et al. 2022, equation 18)."""
     first = sample_ancestral(alphas_cumprod)
-    return _replace(first, memory=_multistep(alphas_cumprod), push=_score_push(alphas_cumprod))
+    return replace(first, memory=_multistep(alphas_cumprod), push=_score_push(alphas_cumprod))
 
 
 def _half_log_snr(alphas_cumprod: np.ndarray) -> np.ndarray:
@@ -100,27 +100,23 @@ def _variance_range(alphas_cumprod: np.ndarray) -> dict[str, np.ndarray]:
     return {"low": exact.low, "high": exact.high}
 
 
-def _replace(steps: Steps, **changes: np.ndarray) -> Steps:
-    from dataclasses import replace
-
-    return replace(steps, **changes)
-
-
 @dataclass(frozen=True)
 class Sampler:
-    """A step table, where the levels lie, and whether each step draws fresh noise (for the object as well)."""
+    """A step table, where the levels lie, whether each step draws fresh noise (for the object as well), and whether
+    its push is the step's variance, so that a learned variance scales it."""
 
     steps: Callable[[np.ndarray], Steps]
     spacing: str
     stochastic: bool
+    by_variance: bool
     summary: str
 
 
 SAMPLERS: dict[str, Sampler] = {
-    "ancestral": Sampler(sample_ancestral, "respaced", True, "the paper's; best from 50 steps up"),
-    "ddim": Sampler(sample_ddim, "respaced", False, "deterministic, first order"),
-    "dpm": Sampler(sample_dpm, "log-snr", False, "DPM-Solver++(2M): deterministic, few steps"),
-    "dpm-sde": Sampler(sample_dpm_sde, "log-snr", True, "SDE-DPM-Solver++(2M): few steps, keeps more texture"),
+    "ancestral": Sampler(sample_ancestral, "respaced", True, True, "the paper's; best from 50 steps up"),
+    "ddim": Sampler(sample_ddim, "respaced", False, False, "deterministic, first order"),
+    "dpm": Sampler(sample_dpm, "log-snr", False, False, "DPM-Solver++(2M): deterministic, few steps"),
+    "dpm-sde": Sampler(sample_dpm_sde, "log-snr", True, False, "SDE-DPM-Solver++(2M): few steps, keeps more texture"),
 }
 
 

@@ -64,7 +64,9 @@ def spaced_timesteps(steps: int | str, total: int = TOTAL) -> np.ndarray:
         for stride in range(1, total):
             if len(range(0, total, stride)) == count:
                 return np.arange(0, total, stride, dtype=np.int64)
-        raise UserError(f"{total} steps cannot be cut into {count} with one whole stride", allowed="e.g. ddim25, ddim50")
+        raise UserError(
+            f"{total} steps cannot be cut into {count} with one whole stride", allowed="e.g. ddim25, ddim50"
+        )
     counts = [_count(part, text) for part in text.split(",")]
     kept: list[int] = []
     first = 0

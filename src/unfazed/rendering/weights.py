@@ -1,6 +1,6 @@
 """Known network files: where they are, how large, what they hash to, what their tensors do not tell; fetched, resumed, checked.
 
-    path = fetch("256x256_diffusion_uncond")      # ~/.cache/unfazed/256x256_diffusion_uncond.pt
+path = fetch("256x256_diffusion_uncond")      # ~/.cache/unfazed/256x256_diffusion_uncond.pt
 """
 
 from __future__ import annotations

@@ -1,0 +1,122 @@
+"""Where and how a network runs: device, precision, and how many pictures at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from unfazed.errors import UserError
+
+from .network import Network
+
+PRECISIONS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+LARGEST_BATCH = 32
+T = TypeVar("T")
+
+
+def choose_device(name: str | None = None) -> torch.device:
+    """The named device; by default the first GPU, else the CPU."""
+    if name in (None, "auto"):
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(str(name))
+    except RuntimeError:
+        raise UserError(f"device is '{name}'", allowed="auto, cpu, cuda, cuda:1, mps") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"device is '{name}', but torch {torch.__version__} sees no GPU here", allowed="cpu", run="nvidia-smi"
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device is '{name}'", allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}")
+    return device
+
+
+def choose_precision(name: str | None, device: torch.device) -> str:
+    """fp32 or bf16: bf16 where the hardware multiplies in it (GPUs, CPUs with AMX or AVX-512 BF16), fp32 elsewhere."""
+    if name in (None, "auto"):
+        if device.type == "cuda":
+            return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+        return "bf16" if device.type == "cpu" and _cpu_has_bf16() else "fp32"
+    if name not in PRECISIONS:
+        raise UserError(f"precision is '{name}'", allowed=", ".join(["auto", *PRECISIONS]))
+    return str(name)
+
+
+def _cpu_has_bf16() -> bool:
+    return any(getattr(torch.cpu, probe, bool)() for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
+
+
+def choose_batch_size(network: Network, size: int, asked: int | None = None) -> int:
+    """Pictures at once: on a GPU a power of two, at most 32, that its free memory holds; on a CPU one.
+
+    A CPU gains nothing by a batch (measured: 0.25 s a picture at 1 and at 4), and a picture that passes alone is the
+    same bytes whatever else is asked for.
+    """
+    if asked is not None and asked < 1:
+        raise UserError(f"batch size is {asked}", allowed="1 or more")
+    if network.device.type != "cuda":
+        return 1
+    if asked is not None:
+        return asked
+    free, _ = torch.cuda.mem_get_info(network.device)
+    each = max(1, _bytes_a_picture(network, size))
+    batch = 1
+    while batch < LARGEST_BATCH and 2 * batch * each < 0.8 * free:
+        batch *= 2
+    return batch
+
+
+def _bytes_a_picture(network: Network, size: int) -> int:
+    """Peak memory of one picture's pass, over what the weights hold."""
+    device = network.device
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    labels = None if network.classes is None else torch.zeros(1, dtype=torch.long, device=device)
+    try:
+        with torch.no_grad():
+            network(torch.zeros(1, 3, size, size, device=device), 0.0, labels)
+    except torch.OutOfMemoryError:
+        raise out_of_memory(network, size) from None
+    # Ten float32 pictures besides: the sampler's own state.
+    return torch.cuda.max_memory_allocated(device) - before + 40 * 3 * size * size
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a GPU or in this machine."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+        isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    )
+
+
+def shrinking(run: Callable[[int], T], batch: int, refuse: Callable[[], UserError]) -> tuple[T, int]:
+    """run(batch), halved and tried again while memory runs out; (answer, the batch that went through)."""
+    while True:
+        try:
+            return run(batch), batch
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if batch == 1:
+                raise refuse() from None
+        # Outside the handler, so that the failed run's tensors are no longer held by its traceback.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        batch //= 2
+
+
+def out_of_memory(network: Network, size: int) -> UserError:
+    """The error for a single picture that does not fit."""
+    device = network.device
+    held = sum(value.numel() * value.element_size() for value in network.module.parameters())
+    left = ""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        left = f" ({free / 2**30:.1f} of {total / 2**30:.1f} GiB are free)"
+    return UserError(
+        f"out of memory on {device} with one picture of {size}×{size} at a time: the weights of {network.name} alone "
+        f"take {held / 2**30:.2f} GiB{left}",
+        allowed="a device with more free memory, --device cpu, or --network compact",
+        run="nvidia-smi" if device.type == "cuda" else "free -h",
+    )

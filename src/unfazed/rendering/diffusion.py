@@ -1,0 +1,188 @@
+"""The renderer that blends an object into its background with a diffusion network.
+
+renderer = open_diffusion(network="compact", steps=20)
+answers = renderer.render(batch)          # Layers in, Rendered or Refused out, in order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfazed.errors import UserError
+
+from .devices import PRECISIONS, choose_batch_size, choose_device, choose_precision, out_of_memory, shrinking
+from .guides import NamedGuide, open_guide
+from .layers import Layers, Refused, Rendered
+from .loop import Job, Settings, denoise_all
+from .network import Network, load_network
+from .paste import composite
+from .samplers import find_sampler, visited
+
+# Below this many pictures at once compiling (about a minute) costs more than it saves.
+COMPILE_FROM = 8
+
+
+@dataclass(eq=False)
+class Diffusion:
+    """Pictures by diffusion. `network` runs (compiled or not), `exact` is the same network as it was loaded.
+
+    batch_size is the one thing that changes: it is halved when memory runs out.
+    """
+
+    network: Network
+    exact: Network
+    steps: int
+    sampler: str
+    guide: NamedGuide | None
+    batch_size: int
+    precision: str
+    through_network: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.network.size
+
+    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+        """One answer a picture: blended, pasted where its start is 0, or refused with a reason."""
+        answers: list[Rendered | Refused | None] = [self._without_network(layers) for layers in batch]
+        places = [place for place, answer in enumerate(answers) if answer is None]
+        if places:
+            jobs = [self._job(batch[place]) for place in places]
+            for place, picture in zip(places, self._denoise(jobs), strict=True):
+                answers[place] = self._finish(batch[place], picture)
+        return [answer for answer in answers if answer is not None]
+
+    def describe(self) -> dict[str, Any]:
+        """What benchmark.json says of this renderer."""
+        return {
+            "renderer": "diffusion",
+            "network": self.exact.describe(),
+            "steps": self.steps,
+            "sampler": self.sampler,
+            "through_network": self.through_network,
+            "guide": None if self.guide is None else self.guide.describe(),
+            "device": self.network.device.type,
+            "precision": self.precision,
+            "batch_size": self.batch_size,
+        }
+
+    def _without_network(self, layers: Layers) -> Rendered | Refused | None:
+        """The answer to a picture that needs no pass or cannot have one."""
+        if layers.background.shape[0] != self.size:
+            self.exact.check_size(layers.background.shape[0])
+        if layers.start <= 0:
+            return Rendered(composite(layers.object, layers.alpha, layers.background))
+        guidance = layers.guidance
+        if guidance is not None and guidance.kind == "adversarial":
+            if self.guide is None:
+                return Refused("adversarial guidance needs a guide, e.g. --guide lite:2")
+            if layers.label is None or not self.guide.knows(layers.label):
+                return Refused(f"adversarial guidance needs a label that {self.guide.name} knows, not {layers.label}")
+        if self.exact.classes is not None and (layers.label is None or not 0 <= layers.label < self.exact.classes):
+            return Refused(
+                f"the network {self.exact.name} needs one of its {self.exact.classes} classes, not {layers.label}"
+            )
+        return None
+
+    def _job(self, layers: Layers) -> Job:
+        _, sampler = find_sampler(self.sampler, self.steps)
+        object_, background = as_tensor(layers.object), as_tensor(layers.background)
+        # Blending is all or nothing a pixel: mixing two independent noises would leave less than either has.
+        mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
+        first = background if self.through_network else torch.lerp(background, object_, mask)
+        guidance = layers.guidance
+        return Job(
+            first=first,
+            object=object_,
+            mask=mask,
+            timesteps=visited(layers.start, self.steps, sampler.spacing, self.exact.beta_schedule),
+            start=layers.start,
+            seed=layers.seed,
+            kind=None if guidance is None else guidance.kind,
+            strength=0.0 if guidance is None else guidance.strength,
+            band="all" if guidance is None else guidance.band,
+            label=layers.label,
+        )
+
+    def _denoise(self, jobs: Sequence[Job]) -> list[Tensor]:
+        _, sampler = find_sampler(self.sampler, self.steps)
+        settings = Settings(
+            sampler, self.through_network, None if self.guide is None else self.guide.logits, self.exact
+        )
+        done: dict[int, Tensor] = {}
+
+        def run(slots: int) -> None:
+            left = [i for i in range(len(jobs)) if i not in done]
+            for position, start in denoise_all(self.network, [jobs[i] for i in left], slots, settings):
+                done[left[position]] = start.cpu()
+
+        _, self.batch_size = shrinking(run, self.batch_size, lambda: out_of_memory(self.exact, self.size))
+        return [done[i] for i in range(len(jobs))]
+
+    def _finish(self, layers: Layers, start: Tensor) -> Rendered | Refused:
+        if not bool(torch.isfinite(start).all()):
+            return Refused("the network answered with NaN or infinity", status="failed")
+        picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
+        _, sampler = find_sampler(self.sampler, self.steps)
+        passes = len(visited(layers.start, self.steps, sampler.spacing, self.exact.beta_schedule))
+        measures: dict[str, Any] = {"passes": passes}
+        if layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None:
+            measures["guide"] = self.guide.name
+        return Rendered(composite(layers.object, layers.alpha, picture), measures)
+
+
+def open_diffusion(
+    network: str | Network = "compact",
+    steps: int = 100,
+    sampler: str = "auto",
+    guide: Any = None,
+    device: str | None = None,
+    batch_size: int | None = None,
+    precision: str | None = None,
+    compile: bool | None = None,
+    through_network: bool = False,
+    size: int | None = None,
+) -> Diffusion:
+    """The diffusion renderer, its network on the device.
+
+    steps: over the whole schedule (a picture takes start · steps of them); sampler: a name in samplers.SAMPLERS, or
+    auto; guide: what adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default
+    on a GPU with 8 or more pictures at once; through_network: guidance as the released code does it.
+    """
+    if not 1 <= int(steps) <= 1000:
+        raise UserError(f"steps is {steps}", allowed="1 to 1000")
+    name, _ = find_sampler(sampler, int(steps))
+    if through_network and name != "ancestral":
+        raise UserError(f"through_network is the released code's, which samples ancestrally, not with {name}",
+                        allowed="--sampler ancestral")  # fmt: skip
+    place = choose_device(device)
+    kind = choose_precision(precision, place)
+    loaded = load_network(network, size=size)
+    exact = _placed(loaded, place, kind)
+    pictures = choose_batch_size(exact, exact.size, batch_size)
+    compiled = (place.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
+    running = replace(exact, module=torch.compile(exact.module, dynamic=False)) if compiled else exact
+    opened = None if guide is None else open_guide(guide, place)
+    return Diffusion(running, exact, int(steps), name, opened, pictures, kind, through_network)
+
+
+def _placed(network: Network, device: torch.device, precision: str) -> Network:
+    try:
+        return network.on(device, PRECISIONS[precision])
+    except torch.OutOfMemoryError:
+        raise UserError(
+            f"the weights of {network.name} do not fit on {device}",
+            allowed="--device cpu, or --network compact",
+            run="nvidia-smi",
+        ) from None
+
+
+def as_tensor(picture: np.ndarray) -> Tensor:
+    """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1]."""
+    return torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1).float() / 127.5 - 1

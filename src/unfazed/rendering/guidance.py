@@ -1,0 +1,135 @@
+"""What pushes the background while it is denoised: pure functions of x̂0 that share one signature.
+
+`complexity(λ)`, `adversarial(guide, labels, scale)` and `none()` each give a function from x̂0 (N, 3, S, S) in [−1, 1]
+to its push, strength × ∇L(x̂0), of the same shape: L grows along it. How far a push moves the picture is the
+sampler's business (`push` and `calibration`), so one λ means one strength whatever the sampler and its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unfazed.errors import UserError
+
+from .samplers import sample_ancestral, total_push, visited
+from .schedule import Schedule
+
+Push = Callable[[Tensor], Tensor]
+Guide = Callable[[Tensor], Tensor]
+BANDS = ("all", "high")
+
+# What λ is multiplied by at the paper's 100 ancestral steps, by kind of guidance. Found on the embedded network:
+# 2 changes a background clearly both ways with the picture intact, 5 etches it, 10 destroys it.
+STRENGTH = {"complexity": 2.0, "adversarial": 1.0}
+REFERENCE_STEPS = 100
+RANGE_WEIGHT = 50.0
+# Where the high band begins, in cycles a pixel: half of the finest that a picture can hold.
+HIGH_BAND = 0.25
+
+
+def none() -> Push:
+    """No push."""
+    return torch.zeros_like
+
+
+def complexity(strength: float | Tensor, band: str = "all") -> Push:
+    """λ·∇ of the mean amplitude of each picture's own Fourier spectrum (ImageNet-E, equation 4), in closed form.
+
+    strength: λ, one for all or (N,); band: `all`, or `high` for the paper's comparison, which yields noise.
+    For F = FFT2((x̂0+1)/2) and L = mean |F|: ∇L = ½·real(IFFT2(F/|F|))/3, and 0 where F = 0.
+    """
+    _known_band(band)
+
+    def push(start: Tensor) -> Tensor:
+        half = (start.float() + 1) / 2
+        spectrum = torch.fft.rfft2(half)
+        size = spectrum.abs()
+        # Below what rounding leaves of an exact zero the phase is chance, and a flat picture must stay unpushed.
+        floor = torch.finfo(size.dtype).eps * half.abs().sum(dim=(-2, -1), keepdim=True)
+        phase = torch.where(size > floor, spectrum / size.clamp_min(1e-30), torch.zeros_like(spectrum))
+        if band == "high":
+            phase = phase * _high(*start.shape[-2:], start.device)
+        gradient = torch.fft.irfft2(phase, s=start.shape[-2:]) * (0.5 / start.shape[1])
+        return _column(strength, start) * gradient
+
+    return push
+
+
+def adversarial(guide: Guide, labels: Tensor, scale: float | Tensor) -> Push:
+    """scale·∇ of the guide's cross-entropy for the true labels (N,): away from what the picture shows.
+
+    guide: pictures (N, 3, S, S) in [0, 1] -> logits, differentiable; never through the diffusion network.
+    """
+
+    def push(start: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = start.detach().float().requires_grad_(True)
+            loss = F.cross_entropy(guide((leaf + 1) / 2).float(), labels, reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        return _column(scale, start) * gradient
+
+    return push
+
+
+def amplitude(start: Tensor, band: str = "all") -> Tensor:
+    """L of `complexity`, (N,): mean |FFT2((x̂0+1)/2)| over channels and frequencies of each picture alone."""
+    _known_band(band)
+    size = torch.fft.fft2((start.float() + 1) / 2).abs()
+    if band == "high":
+        size = size * _high_full(*start.shape[-2:], start.device)
+    return size.mean(dim=(1, 2, 3))
+
+
+def through_network(denoise: Callable[[Tensor], Tensor], x: Tensor, strength: Tensor, band: str = "all") -> Tensor:
+    """The released code's push, (N, 3, S, S): ∇ with respect to x_t, back through the network, range loss included.
+
+    denoise: x_t -> x̂0, differentiable. L = λ·mean |FFT2| − 50·mean((x̂0 − clip(x̂0, −1, 1))²), per picture.
+    """
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_(True)
+        start = denoise(leaf)
+        outside = (start - start.clamp(-1, 1)).square().mean(dim=(1, 2, 3))
+        objective = (strength.flatten() * amplitude(start, band) - RANGE_WEIGHT * outside).sum()
+        (gradient,) = torch.autograd.grad(objective, leaf)
+    return gradient
+
+
+def calibration(kind: str, start: float, alphas_cumprod: np.ndarray, total: float, beta: str = "linear") -> float:
+    """What λ is multiplied by for a sampler whose `total_push` over these levels is `total`.
+
+    Every sampler gets the total push of the reference (ancestral, 100 steps, from the same start), so few steps push
+    harder each, and the flow's half-sized pushes are doubled. One level alone takes no step and needs no push.
+    """
+    if len(alphas_cumprod) < 2:
+        return 0.0
+    levels = visited(start, REFERENCE_STEPS, "respaced", beta)
+    reference = Schedule.respaced(1000, beta).alphas_cumprod[levels]
+    if len(reference) < 2:
+        return 0.0
+    return STRENGTH[kind] * total_push(reference, sample_ancestral(reference)) / total
+
+
+def _high(high: int, wide: int, device: torch.device) -> Tensor:
+    rows = torch.fft.fftfreq(high, device=device)[:, None]
+    columns = torch.fft.rfftfreq(wide, device=device)[None]
+    return ((rows.square() + columns.square()).sqrt() >= HIGH_BAND).float()
+
+
+def _high_full(high: int, wide: int, device: torch.device) -> Tensor:
+    rows, columns = torch.fft.fftfreq(high, device=device)[:, None], torch.fft.fftfreq(wide, device=device)[None]
+    return ((rows.square() + columns.square()).sqrt() >= HIGH_BAND).float()
+
+
+def _column(strength: float | Tensor, start: Tensor) -> Tensor:
+    values = torch.as_tensor(strength, dtype=torch.float32, device=start.device)
+    return values.view(-1, 1, 1, 1) if values.ndim else values
+
+
+def _known_band(band: str) -> None:
+    if band not in BANDS:
+        raise UserError(f"band is '{band}'", allowed=", ".join(BANDS))

@@ -1,0 +1,263 @@
+"""The blended loop of ImageNet-E's algorithms 1 and 2, for pictures that each have their own levels.
+
+A batch is a row of slots. Each slot holds one picture at its own noise level; when a picture is done the next takes its
+slot, so every pass of the network is full whatever mixture of starts is asked for, and its shape never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import guidance as guiding
+from .denoise import predicted_start, start_error
+from .network import Network
+from .noise import as_seeds, normal
+from .samplers import Sampler, total_push
+from .schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One picture to be blended, at size S.
+
+    first: (3, S, S) float32 in [−1, 1], what is noised to begin with; object: the same of what is kept; mask: (1, S, S)
+    float32, 1 = kept; timesteps: (K,) from `samplers.visited`; start: the share they begin at; kind: of guidance, or
+    None; strength: λ or scale; band; label: the true class or None; seed: of this picture alone.
+    """
+
+    first: Tensor
+    object: Tensor
+    mask: Tensor
+    timesteps: np.ndarray
+    start: float
+    seed: int
+    kind: str | None = None
+    strength: float = 0.0
+    band: str = "all"
+    label: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the network without compilation, for gradients."""
+
+    sampler: Sampler
+    through_network: bool = False
+    guide: guiding.Guide | None = None
+    exact: Network | None = None
+    watch: Callable[[Sequence[int], Sequence[int], Tensor, Tensor], None] | None = None
+
+
+# Draws of noise: 0 begins a picture; then one a step for the sampler and one for the object.
+_FIRST, _STEP, _OBJECT = 0, 1, 2
+_COLUMNS = (
+    "time", "left", "keep", "toward", "memory", "noise", "push", "low", "high", "object_left"
+)  # fmt: skip
+
+
+def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
+    """(K, 10) float64: for each pass of one picture its network time, its ᾱ and the sampler's numbers (see _COLUMNS)."""
+    full = Schedule.respaced(1000, network.beta_schedule)
+    left = full.alphas_cumprod[job.timesteps]
+    steps = settings.sampler.steps(left)
+    scale = 0.0
+    if settings.through_network:
+        scale = 1.0  # the released code's range loss is on whether an edit is guided or not
+    elif job.kind is not None and len(left) > 1:
+        scale = guiding.calibration(job.kind, job.start, left, total_push(left, steps), network.beta_schedule)
+    table = np.zeros((len(left), len(_COLUMNS)))
+    table[:, 0], table[:, 1] = full.network_times[job.timesteps], left
+    # The released code blends the object at the level that is left behind, ours at the one arrived at.
+    object_left = left[:-1] if settings.through_network else left[1:]
+    numbers = (
+        steps.keep,
+        steps.toward,
+        steps.memory,
+        steps.noise,
+        scale * steps.push,
+        steps.low,
+        steps.high,
+        object_left,
+    )
+    table[:-1, 2:] = np.stack(numbers, axis=1)
+    return table
+
+
+@torch.no_grad()
+def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Settings) -> Iterator[tuple[int, Tensor]]:
+    """(position in `jobs`, last x̂0 (3, S, S) float32, not clipped) of each picture as it is done.
+
+    Longest first, so that what drains the slots at the end is short. Empty slots carry a copy along.
+    """
+    waiting = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].timesteps), str(jobs[i].kind), i))[::-1]
+    tables = {i: levels_table(jobs[i], network, settings) for i in waiting}
+    state = _State(slots, jobs[0].first.shape[-1], network.device)
+    while waiting or state.busy:
+        while waiting and (free := state.free_slot()) is not None:
+            job = waiting.pop()
+            state.enter(free, job, jobs[job], tables[job][0, 1])
+        numbers = state.numbers(tables)
+        start, spread = _predict(network, state, numbers)
+        done = state.finished(tables)
+        if settings.watch is not None:
+            settings.watch([state.job[s] for s in state.busy], [state.step[s] for s in state.busy], state.x, start)
+        for slot in done:
+            yield state.job[slot], start[slot].clone()
+        if len(done) < len(state.busy):
+            _advance(network, state, numbers, start, spread, jobs, settings)
+        state.leave(done)
+
+
+class _State:
+    """The slots: tensors on the device, and which job stands at which step in each."""
+
+    def __init__(self, slots: int, size: int, device: torch.device) -> None:
+        shape = (slots, 3, size, size)
+        self.device = device
+        self.x = torch.zeros(shape, device=device)
+        self.previous = torch.zeros(shape, device=device)
+        self.object = torch.zeros(shape, device=device)
+        self.mask = torch.zeros((slots, 1, size, size), device=device)
+        self.seeds = torch.zeros(slots, dtype=torch.int64, device=device)
+        self.labels = torch.zeros(slots, dtype=torch.int64, device=device)
+        self.job = [-1] * slots
+        self.step = [0] * slots
+
+    @property
+    def busy(self) -> list[int]:
+        return [slot for slot, job in enumerate(self.job) if job >= 0]
+
+    def free_slot(self) -> int | None:
+        return next((slot for slot, job in enumerate(self.job) if job < 0), None)
+
+    def enter(self, slot: int, position: int, job: Job, left: float) -> None:
+        self.job[slot], self.step[slot] = position, 0
+        self.seeds[slot] = as_seeds([job.seed])[0].to(self.device)
+        self.labels[slot] = 0 if job.label is None else job.label
+        self.object[slot] = job.object.to(self.device)
+        self.mask[slot] = job.mask.to(self.device)
+        self.previous[slot] = 0
+        first = normal(self.seeds[slot : slot + 1], _FIRST, self.x.shape[1:])[0]
+        self.x[slot] = np.sqrt(left) * job.first.to(self.device) + np.sqrt(1 - left) * first
+
+    def numbers(self, tables: dict[int, np.ndarray]) -> dict[str, Tensor]:
+        """The current row of every slot's table as columns (slots, 1, 1, 1) float32; empty slots repeat a busy one."""
+        spare = self.busy[0]
+        rows = [tables[self.job[s]][self.step[s]] if self.job[s] >= 0 else tables[self.job[spare]][self.step[spare]]
+                for s in range(len(self.job))]  # fmt: skip
+        columns = torch.as_tensor(np.stack(rows, axis=1), dtype=torch.float32).to(self.device, non_blocking=True)
+        return {name: column.view(-1, 1, 1, 1) for name, column in zip(_COLUMNS, columns, strict=True)}
+
+    def finished(self, tables: dict[int, np.ndarray]) -> list[int]:
+        return [slot for slot in self.busy if self.step[slot] == len(tables[self.job[slot]]) - 1]
+
+    def draw(self, purpose: int) -> Tensor:
+        """Noise (slots, 3, S, S) for this step of every slot."""
+        draws = torch.tensor([2 * step + purpose for step in self.step], device=self.device)
+        return normal(self.seeds, draws if purpose else 0, self.x.shape[1:])
+
+    def leave(self, done: Sequence[int]) -> None:
+        for slot in self.busy:
+            self.step[slot] += 1
+        for slot in done:
+            self.job[slot], self.step[slot] = -1, 0
+
+
+def _predict(network: Network, state: _State, numbers: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+    """x̂0, and the second half of the output where there is one."""
+    labels = None if network.classes is None else state.labels
+    raw = network(state.x, numbers["time"].flatten(), labels)
+    start = predicted_start(raw[:, :3], state.x, numbers["left"], network.prediction_type)
+    return start, raw[:, 3:] if network.learned_variance else None
+
+
+def _advance(
+    network: Network,
+    state: _State,
+    numbers: dict[str, Tensor],
+    start: Tensor,
+    spread: Tensor | None,
+    jobs: Sequence[Job],
+    settings: Settings,
+) -> None:
+    """Every slot one step on: guided, stepped, and the object blended in at the new level."""
+    deviation, ratio = _deviation(network, numbers, spread)
+    push = _push(network, state, numbers, start, jobs, settings)
+    if push is not None:
+        # Algorithm 1's mean + λ·Σ·∇ is x̂0 moved by λ·Σ/toward·∇: the table holds it for the posterior's variance.
+        moved = numbers["push"] * push
+        if ratio is not None and settings.sampler.by_variance:
+            moved = ratio * moved
+        start = start + moved * (1 - state.mask)
+    towards = start + numbers["memory"] * (start - state.previous)
+    x = numbers["keep"] * state.x + numbers["toward"] * towards
+    if settings.sampler.stochastic:
+        x = x + deviation * state.draw(_STEP)
+        kept = state.draw(_OBJECT)
+    else:
+        kept = state.draw(_FIRST)
+    left = numbers["object_left"]
+    state.x = torch.lerp(x, left.sqrt() * state.object + (1 - left).sqrt() * kept, state.mask)
+    state.previous = start
+
+
+def _deviation(network: Network, numbers: dict[str, Tensor], spread: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Standard deviation of the step's noise; and, for a learned Σ, its ratio to the posterior's variance."""
+    if spread is None:
+        return network.noise_scale * numbers["noise"], None
+    if network.variance_type == "error":
+        doubt = (
+            network.doubt * numbers["toward"].square() * start_error(spread, numbers["left"], network.prediction_type)
+        )
+        return network.noise_scale * (numbers["noise"].square() + doubt).sqrt(), None
+    more = (spread + 1) / 2 * (numbers["high"] - numbers["low"])
+    deviation = network.noise_scale * (0.5 * (numbers["low"] + more)).exp()
+    return deviation, more.exp()
+
+
+def _push(
+    network: Network,
+    state: _State,
+    numbers: dict[str, Tensor],
+    start: Tensor,
+    jobs: Sequence[Job],
+    settings: Settings,
+) -> Tensor | None:
+    """Strength × ∇ for every slot, (slots, 3, S, S), or None where no slot is guided."""
+    current = [jobs[job] if job >= 0 else None for job in state.job]
+    total: Tensor | None = None
+    if settings.through_network:
+        total = _through(settings.exact or network, state, numbers, current)
+    else:
+        for band in guiding.BANDS:
+            chosen = [job.strength if job and job.kind == "complexity" and job.band == band else 0.0 for job in current]
+            if any(chosen):
+                found = guiding.complexity(torch.tensor(chosen), band)(start)
+                total = found if total is None else total + found
+    attacked = [s for s, job in enumerate(current) if job and job.kind == "adversarial"]
+    if attacked:
+        assert settings.guide is not None
+        rows = torch.tensor(attacked, device=state.device)
+        scale = torch.tensor([current[s].strength for s in attacked], device=state.device)  # type: ignore[union-attr]
+        found = guiding.adversarial(settings.guide, state.labels[rows], scale)(start[rows])
+        total = torch.zeros_like(start) if total is None else total
+        total = total.index_add(0, rows, found)
+    return total
+
+
+def _through(network: Network, state: _State, numbers: dict[str, Tensor], current: Sequence[Job | None]) -> Tensor:
+    strength = torch.tensor(
+        [job.strength if job and job.kind == "complexity" else 0.0 for job in current], device=state.device
+    )
+    labels = None if network.classes is None else state.labels
+
+    def denoise(x: Tensor) -> Tensor:
+        raw = network(x, numbers["time"].flatten(), labels)
+        return predicted_start(raw[:, :3], x, numbers["left"], network.prediction_type)
+
+    return guiding.through_network(denoise, state.x, strength)
