@@ -1,4 +1,4 @@
-"""Building a benchmark: a source and a recipe in, pictures, masks, rows and a manifest out; resumed where it stopped."""
+"""Building a benchmark: a source and a recipe in; pictures, masks, rows, a manifest out; resumed where it stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unfazed.edits.recipes import Recipe, open_recipe
+from unfazed.edits.items import Recipe
+from unfazed.edits.recipes import open_recipe
 from unfazed.engine import ahead, run_tasks
 from unfazed.errors import UserError
 from unfazed.files import explained

@@ -57,7 +57,7 @@ def import_benchmark(
     by_name = _labels(release, labels, space)
     edits = _edits(release, original)
     stems = sorted({piece.stem for piece in release.pieces})
-    ids = dict(zip(stems, unique_slugs(stems), strict=True))
+    ids = dict(zip(stems, unique_slugs([f"{stem}.png" for stem in stems]), strict=True))
     with explained(root):
         root.mkdir(parents=True, exist_ok=True)
     card = _card(release, edits, ids, space, copy)

@@ -175,9 +175,9 @@ def _take(
                 given, label = _fields(Path(member.name), number, line)
                 labels[PurePosixPath(without_suffix(given)).name] = label
     elif extension.lower() in _LABEL_MEMBERS:
-        label = _member_label(extension.lower(), content.read())
-        if label is not None:
-            labels.setdefault(key, label)
+        found = _member_label(extension.lower(), content.read())
+        if found is not None:
+            labels.setdefault(key, found)
 
 
 def _member_label(extension: str, data: bytes) -> str | None:

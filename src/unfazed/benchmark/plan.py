@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unfazed.edits.recipes import Item, Recipe
+from unfazed.edits.items import Item, Recipe
 from unfazed.errors import UserError, unknown
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer

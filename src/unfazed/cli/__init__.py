@@ -11,6 +11,11 @@ COMMANDS: dict[str, str] = {
     "edits": "edits",
     "factors": "factors",
     "masks": "masks",
+    "edit": "edit",
+    "build": "build",
+    "import": "import_",
+    "verify": "verify",
+    "status": "status",
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4

@@ -1,0 +1,112 @@
+"""`unfazed build`: a source and a recipe in, a benchmark out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def build(
+    source: Annotated[
+        str, typer.Argument(help="`sample`, `folder:PATH`, `imagenet-s:PATH`, `cutouts:PATH`, `coco:FILE`.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")],
+    recipe: Annotated[
+        str, typer.Option(help="A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`), a TOML file.")
+    ] = "imagenet-e",
+    renderer: Annotated[
+        str, typer.Option(help="`diffusion`, or `paste`: no network, what needs one is skipped.")
+    ] = "diffusion",
+    network: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule (100 in the paper).")] = None,
+    sampler: Annotated[str | None, typer.Option(help="The diffusion sampler.")] = None,
+    guide: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The classifier that adversarial backgrounds work against.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
+    feather: Annotated[
+        float | None, typer.Option(help="Pixels over which `paste` fades the object's rim [default: 1].")
+    ] = None,
+    removal: Annotated[
+        str, typer.Option(help="How objects are removed: `opencv`, `diffusion`, `onnx:FILE`.")
+    ] = "opencv",
+    frame: Annotated[
+        str, typer.Option(help="How a photograph becomes a square: `object`, `centre`, `squash`.")
+    ] = "object",
+    pixels: Annotated[int, typer.Option(help="The side of the pictures.")] = 256,
+    seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
+    runs: Annotated[int, typer.Option(help="Draws of everything that is drawn.")] = 1,
+    whole_objects: Annotated[
+        bool, typer.Option("--whole-objects", help="Leave out scenes whose object the photograph's border cuts.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Only these classes: `imagenet-e`, or names, WNIDs, indices with commas.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures rendered at once; does not change them.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; does not change the pictures.")] = None,
+    engine: Annotated[str, typer.Option(help="Where the work is done.")] = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+) -> None:
+    """Build a benchmark: every edit of a recipe for every scene of a source.
+
+        unfazed build sample -o bench
+
+        unfazed build sample -o quick --renderer paste --workers 2
+
+        unfazed build imagenet-s:/data/ImageNetS919 -o bench --classes imagenet-e --limit 500 --guide lite:2
+
+        unfazed build folder:photos -o sizes --recipe size=0.02:0.5:12 --runs 5 --seed 7
+
+    The same command again goes on where it stopped; the pictures are the same bytes as if it had never stopped. A
+    folder that holds another benchmark is refused. Bad pictures do not end the run: their rows say what is wrong.
+
+    Exit codes: 0 done, 2 the command was wrong or the disk full, 4 done but some rows failed.
+    """
+    import json
+    from dataclasses import asdict
+
+    from unfazed.benchmark import build as build_benchmark
+    from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.cli.progress import progress_line
+
+    with progress_line("build", "scenes") as show:
+        built = build_benchmark(
+            source,
+            output,
+            recipe,
+            renderer=renderer,
+            network=network,
+            steps=steps,
+            sampler=sampler,
+            guide=guide,
+            device=device,
+            feather=feather,
+            removal=removal,
+            frame=frame,
+            size=pixels,
+            seed=seed,
+            runs=runs,
+            whole_objects=whole_objects,
+            limit=limit,
+            classes=classes,
+            batch_size=batch_size,
+            workers=workers,
+            engine=engine,
+            report=lambda now: show(now.done, now.total, " ".join(f"{n} {s}" for s, n in now.counts.items() if n)),
+        )
+    if as_json:
+        print(json.dumps({**asdict(built), "root": str(built.root)}, ensure_ascii=False))
+    else:
+        rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
+        print(f"{built.root}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
+        for source_id, reason in list(built.failures.items())[:20]:
+            typer.echo(f"failed: {source_id}: {reason}", err=True)
+        if len(built.failures) > 20:
+            typer.echo(f"and {len(built.failures) - 20} more: unfazed verify {built.root}", err=True)
+    if built.failures:
+        raise typer.Exit(EXIT_WITH_FAILURES)

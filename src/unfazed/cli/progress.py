@@ -1,0 +1,35 @@
+"""The progress line of long commands, on stderr: how far, how fast, how long still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A function `show(done, total, note)` that moves the line; the rate counts from its first call."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{{task.fields[rate]}} {unit}/s"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None, rate="–", note="")
+        before: list[int] = []
+
+        def show(done: int, total: int, note: str = "") -> None:
+            before.append(done) if not before else None
+            elapsed = progress.tasks[0].elapsed or 0.0
+            made = done - before[0]
+            rate = f"{made / elapsed:.3g}" if elapsed > 0 and made else "–"
+            progress.update(task, completed=done, total=total, rate=rate, note=note)
+
+        yield show

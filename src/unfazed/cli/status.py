@@ -1,0 +1,36 @@
+"""`unfazed status`: how a long run stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A benchmark's folder, finished or not.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Say how a build stands: what is done, what failed, whether it runs now, and how long it will take.
+
+        unfazed status bench
+
+        watch -n 10 unfazed status bench
+
+    Nothing is changed by asking. Exit codes: 0 always, 2 where DIR is no benchmark.
+    """
+    import json
+
+    from unfazed.benchmark.standing import standing
+
+    now = standing(folder)
+    if as_json:
+        print(json.dumps(now.to_json(), ensure_ascii=False))
+        return
+    state = "running" if now.running else "finished" if now.finished else "stopped: the same build command goes on"
+    rows = ", ".join(f"{number} {name}" for name, number in now.counts.items())
+    print(f"{now.root}: {now.kind} of {now.recipe}, {state}")
+    print(f"{now.done} of {now.total} scenes, {rows}")
+    if now.pace is not None and now.left is not None:
+        print(f"{now.pace:.3g} scenes/s, about {now.left / 60:.0f} min left")
