@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from unfazed.analyses.alignment import MEASURES, alignment
 from unfazed.errors import BadPicture, UserError
+from unfazed.models.label_mapping import map_labels
 
-from .labels import ClassMap, map_classes
+from .answers import answers, source_mapping, strongest_output
 from .noise import at_input
 from .run import Outcome, run_probe
 from .saliency import explainer, on_picture
@@ -25,6 +26,7 @@ from .sensitivity import labelled
 if TYPE_CHECKING:
     from unfazed.benchmark import Benchmark
     from unfazed.models import Classifier
+    from unfazed.models.label_mapping import LabelMapping
     from unfazed.sources import Source
 
 KIND = "saliency"
@@ -62,12 +64,11 @@ def measure_alignment(
     A source's pictures go into the model whole, as for noise; a benchmark's pictures, edits included, by the
     model's own transform, as they were evaluated.
     """
-    classes = map_classes(pictures.labels, model.labels)
-    load, ids, spec = _opened(pictures, model)
+    load, ids, mapping, spec = _opened(pictures, model)
     with explainer(model, method) as explain:
 
         def measure(sample_id: str, picture: Looked) -> list[dict[str, Any]]:
-            answer, heat = look(model, picture, classes, explain)
+            answer, heat = look(model, picture, mapping, explain)
             try:
                 measures = alignment(heat, picture.mask)
             except BadPicture as problem:
@@ -82,7 +83,7 @@ def measure_alignment(
 
 
 def look(
-    model: Classifier, picture: Looked, classes: ClassMap, explain: Callable[..., np.ndarray]
+    model: Classifier, picture: Looked, mapping: LabelMapping, explain: Callable[..., np.ndarray]
 ) -> tuple[dict[str, Any], np.ndarray]:
     """The model's answer to the picture, and the predicted class's heat map over it, (H, W) in [0, 1]."""
     import torch
@@ -91,8 +92,9 @@ def look(
         inputs = model.from_pixels(torch.from_numpy(picture.image)[None])
     else:
         inputs = model.prepare(picture.image)[None]
-    answer = classes.answers(model.logits(inputs), picture.label)[0]
-    heat = explain(inputs, [answer["predicted"]])[0]
+    logits = model.logits(inputs)
+    answer = answers(logits, mapping, picture.label)[0]
+    heat = explain(inputs, [strongest_output(logits, mapping, answer["predicted"])])[0]
     if not picture.whole:
         heat = on_picture(heat, model.transform.geometry, *picture.mask.shape)
     return answer, heat
@@ -117,8 +119,7 @@ def triples(
     model: Classifier, benchmark: Benchmark, edit: str, limit: int = 6, method: str = "layercam", fooled: bool = True
 ) -> Iterator[Triple]:
     """Up to `limit` photographs with their edit; with `fooled`, only those right before the edit and wrong after it."""
-    classes = map_classes(benchmark.labels, model.labels)
-    load, ids, _ = _opened(benchmark, model)
+    load, ids, mapping, _ = _opened(benchmark, model)
     edits = sorted({one.split("/")[-2] for one in ids})
     if edit not in edits:
         raise UserError(f"the benchmark has no pictures of '{edit}'", allowed=", ".join(edits))
@@ -134,8 +135,8 @@ def triples(
                 original, edited = load(before), load(sample_id)
             except BadPicture:
                 continue
-            first, first_heat = look(model, original, classes, explain)
-            second, second_heat = look(model, edited, classes, explain)
+            first, first_heat = look(model, original, mapping, explain)
+            second, second_heat = look(model, edited, mapping, explain)
             if fooled and not (first["correct"] and not second["correct"]):
                 continue
             found += 1
@@ -143,8 +144,10 @@ def triples(
             yield Triple(original.source_id, edit, original.label, *before_edit, edited.image, second_heat, second)
 
 
-def _opened(pictures: Source | Benchmark, model: Classifier) -> tuple[Callable[[str], Looked], dict[str, None], str]:
-    """A loader by sample id, the sample ids in order, and what to call the whole."""
+def _opened(
+    pictures: Source | Benchmark, model: Classifier
+) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, str]:
+    """A loader by sample id, the sample ids in order, how the model answers them, and what to call the whole."""
     from unfazed.sources import Source
 
     if isinstance(pictures, Source):
@@ -157,7 +160,8 @@ def _opened(pictures: Source | Benchmark, model: Classifier) -> tuple[Callable[[
             image, masks = at_input(scene, model.transform.crop)
             return Looked(scene.id, "original", labelled(scene), image, masks["foreground"], True)
 
-        return load_scene, {f"{one}/original/0": None for one in source.ids}, source.spec
+        ids = {f"{one}/original/0": None for one in source.ids}
+        return load_scene, ids, source_mapping(model, source), source.spec
 
     from unfazed.sources.pictures import read_mask, read_picture
 
@@ -174,4 +178,5 @@ def _opened(pictures: Source | Benchmark, model: Classifier) -> tuple[Callable[[
         image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
         return Looked(row["source_id"], row["edit"], row["label"], image, mask, False)
 
-    return load_row, dict.fromkeys(rows), str(benchmark.root)
+    mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
+    return load_row, dict.fromkeys(rows), mapping, str(benchmark.root)

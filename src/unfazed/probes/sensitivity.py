@@ -18,7 +18,7 @@ import pyarrow as pa
 from unfazed.errors import BadPicture, UserError, unknown
 from unfazed.scene import FRAMES, Scene
 
-from .labels import ClassMap, map_classes
+from .answers import answers, source_mapping
 from .noise import LEVELS, REGIONS, Variant, at_input, changed, draw_noise, plan_variants
 from .run import Outcome, run_probe
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from unfazed.models import Classifier
+    from unfazed.models.label_mapping import LabelMapping
     from unfazed.sources import Source
 
 KIND = "noise"
@@ -87,7 +88,7 @@ def measure_noise(
         raise UserError(
             f"'{source.spec}' has no masks, so noise cannot be put on the object", run="unfazed masks FOLDER"
         )
-    classes = map_classes(source.labels, model.labels)
+    mapping = source_mapping(model, source)
     size = batch_size or BATCH_SIZES["cpu" if str(model.device) == "cpu" else "cuda"]
 
     def load(scene_id: str) -> tuple[int, np.ndarray, dict[str, np.ndarray]]:
@@ -96,10 +97,16 @@ def measure_noise(
 
     def measure(scene_id: str, loaded: tuple[int, np.ndarray, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
         label, picture, masks = loaded
-        rows = noise_rows(model, scene_id, picture, masks, classes, label, settings, size)
+        rows = noise_rows(model, scene_id, picture, masks, mapping, label, settings, size)
         return [{"model": model.name, "source_id": scene_id, "label": label, **row} for row in rows]
 
-    described = {"probe": KIND, "source": source.spec, **model.card(), **asdict(settings)}
+    described = {
+        "probe": KIND,
+        "source": source.spec,
+        "classes_mapped": mapping.to_json(),
+        **model.card(),
+        **asdict(settings),
+    }
     path = Path(folder) / KIND / f"{model.slug}.parquet"
     return run_probe(path, described, source.ids, load, measure, SCHEMA, progress)
 
@@ -109,7 +116,7 @@ def noise_rows(
     scene_id: str,
     picture: np.ndarray,
     masks: dict[str, np.ndarray],
-    classes: ClassMap,
+    mapping: LabelMapping,
     label: int,
     settings: NoiseSettings,
     batch_size: int,
@@ -132,8 +139,8 @@ def noise_rows(
     rows = []
     for chunk in _chunks(variants, batch_size):
         inputs = torch.cat([changed(pixels, placed, noise, run) for run in _runs(chunk)])
-        answers = classes.answers(model.logits(model.transform.normalise(inputs)), label)
-        rows += [{**asdict(variant), **answer} for variant, answer in zip(chunk, answers, strict=True)]
+        answered = answers(model.logits(model.transform.normalise(inputs)), mapping, label)
+        rows += [{**asdict(variant), **answer} for variant, answer in zip(chunk, answered, strict=True)]
     return rows
 
 

@@ -1,0 +1,39 @@
+"""A model's answers in the classes of the pictures it is asked about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from unfazed.models.label_mapping import LabelMapping, map_labels
+
+if TYPE_CHECKING:
+    import torch
+
+    from unfazed.models import Classifier
+    from unfazed.sources import Source
+
+
+def source_mapping(model: Classifier, source: Source) -> LabelMapping:
+    """How the model answers for the source's classes; refused where one that occurs has no counterpart."""
+    occurring = {source.label_of(one) for one in source.ids}
+    return map_labels(model.labels, source.labels, [label for label in occurring if label is not None])
+
+
+def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[dict[str, Any]]:
+    """A dict a row of the model's logits (N, classes): predicted, probability, true_probability, correct.
+
+    Classes and probabilities are those of the pictures' label space.
+    """
+    probabilities = mapping.apply(logits).double().softmax(1)
+    best, predicted = probabilities.max(1)
+    truth = probabilities[:, label]
+    return [
+        {"predicted": p, "probability": b, "true_probability": t, "correct": p == label}
+        for p, b, t in zip(predicted.tolist(), best.tolist(), truth.tolist(), strict=True)
+    ]
+
+
+def strongest_output(logits: torch.Tensor, mapping: LabelMapping, predicted: int) -> int:
+    """The model's own output behind its answer to one picture, (1, classes) logits: the largest of that class."""
+    members = mapping.members[predicted]
+    return max(members, key=lambda index: float(logits[0, index]))
