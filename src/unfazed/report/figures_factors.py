@@ -70,7 +70,14 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
             ratio = rows["error_ratio"].to_numpy()
             axes.plot(ratio[sure], y[sure], marker, color=colour, markersize=6, linestyle="none")
             axes.plot(ratio[~sure], y[~sure], marker, color=colour, markersize=6, linestyle="none", alpha=0.25)
-            axes.plot([], [], marker, color=colour, linestyle="none", label=f"{group} ({rows['models'].max()})")
+            axes.plot(
+                [],
+                [],
+                marker,
+                color=colour,
+                linestyle="none",
+                label=f"{group} ({rows.get_column('models').to_list()[0]})",
+            )
         axes.set_yticks(range(len(order)), [_words(f) for f in order])
         axes.set_title(grouping, loc="left", fontsize=10)
         axes.set_xlabel("mean error ratio (log scale); pale: p ≥ 0.05")
@@ -80,7 +87,7 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
 
 
 def spill_over_map(effects: pl.DataFrame) -> Figure:
-    """Welch's t of every augmentation on every factor; blue: more of it lowers the error ratio; * marks p_holm < 0.05."""
+    """Welch's t of every augmentation on every factor; blue: more lowers the error ratio; * marks p_holm < 0.05."""
     augmentations = effects["augmentation"].unique(maintain_order=True).to_list()
     present = set(effects["factor"])
     order = [f for f in FACTORS if f in present]

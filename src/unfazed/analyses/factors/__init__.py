@@ -15,7 +15,7 @@ from .error_ratios import factor_counts, factor_errors
 from .model_types import compare_model_types, read_groups
 from .prevalence import metaclass_shift, misclassification_shift, prevalence
 from .spill_over import read_strengths, spill_over
-from .study import DIGITS, HEADINGS, TABLES, Study, make_table, remarks, two_models
+from .study import DIGITS, HEADINGS, TABLES, Study, make_table, published_tables, remarks, two_models
 from .verdicts import RIGHT
 
 __all__ = [
@@ -23,7 +23,8 @@ __all__ = [
     "adjusted_error_ratios", "agreement",
     "compare_model_types", "compare_models", "coverage", "drop_and_error_ratio", "expected_calibration_error",
     "factor_calibration", "factor_correlation", "factor_counts", "factor_errors", "human_answers", "load_annotations",
-    "make_table", "metaclass_shift", "misclassification_shift", "prevalence", "read_answers", "read_groups",
+    "make_table", "metaclass_shift", "misclassification_shift", "prevalence", "published_tables", "read_answers",
+    "read_groups",
     "read_strengths", "remarks", "spill_over",
     "two_models",
 ]  # fmt: skip

@@ -38,9 +38,9 @@ def adjusted_error_ratios(
             "adjusting needs every factor of an image; 'top' names only one", run="unfazed factors … --which multi"
         )
     correct, counted = judge(annotations, answers, right)
-    patterns, place = np.unique(annotations.factors[counted], axis=0, return_inverse=True)
-    images = np.bincount(place.ravel(), minlength=len(patterns)).astype(float)
-    wrong = np.bincount(place.ravel(), weights=~correct[counted], minlength=len(patterns))
+    patterns, kind = annotations.kinds.factors, annotations.kinds.of_image
+    images = np.bincount(kind[counted], minlength=len(patterns)).astype(float)
+    wrong = images - np.bincount(kind[correct], minlength=len(patterns))
     total, average = images.sum(), wrong.sum() / images.sum()
     n, n_wrong = images @ patterns, wrong @ patterns
     varied = np.flatnonzero((n > 0) & (n < total))

@@ -1,21 +1,21 @@
 """ImageNet-X annotations as arrays: which of sixteen factors set each image apart from its class's typical images.
 
-The annotation files come with the package `imagenet-x` (CC BY-NC 4.0, `pip install 'unfazed[imagenetx]'`) or from a
-folder that holds the same files. They are read as files; that package's code is never imported.
+annotations = load_annotations("multi")      # from the installed imagenet-x package, or folder="DIR"
+annotations.factors[:, FACTORS.index("pose")].sum()
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from unfazed.errors import UserError, missing_extra, unknown
+from unfazed.errors import UserError, unknown
+
+from .annotation_files import annotations_folder, read_factors, read_metaclasses, read_prototypes, read_real_labels
 
 FACTORS = (
     "pose", "background", "pattern", "color", "smaller", "shape", "partial_view", "subcategory",
@@ -27,7 +27,6 @@ METACLASSES = (
 )  # fmt: skip
 WHICH = ("top", "multi")
 PARTITIONS = ("val", "train")
-_LAST_CLASS = 999
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,23 +51,29 @@ class Annotations:
         return len(self.keys)
 
     @cached_property
-    def marks(self) -> tuple[np.ndarray, np.ndarray]:
-        """(images, factors): the index pairs of the factors that are set, for counting without the zeros."""
-        return np.nonzero(self.factors)  # type: ignore[return-value]
+    def kinds(self) -> Kinds:
+        """The images sorted into kinds of equal metaclass and factors, so that counting needs one pass over images."""
+        codes = self.factors @ (1 << np.arange(len(FACTORS))) + (self.metaclasses.astype(np.int64) << len(FACTORS))
+        found, first, kind = np.unique(codes, return_index=True, return_inverse=True)
+        return Kinds(kind.ravel(), self.factors[first].astype(np.float64), found >> len(FACTORS))
+
+    def count(self, mask: np.ndarray, by_metaclass: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """How many masked images have each factor (groups, 16) and how many there are (groups,): 17 groups, or one."""
+        kinds = self.kinds
+        # counts in floats, exact below 2**53, because products of floats are the quick ones
+        images = np.bincount(kinds.of_image[mask], minlength=len(kinds.metaclasses)).astype(np.float64)
+        groups = np.arange(len(METACLASSES))[:, None] if by_metaclass else kinds.metaclasses[None]
+        weights = (kinds.metaclasses == groups) * images
+        return (weights @ kinds.factors).astype(np.int64), weights.sum(axis=1).astype(np.int64)
 
 
-def annotations_folder(given: str | Path | None = None) -> Path:
-    """The folder of annotation files: the given one, else that of the installed `imagenet-x` package."""
-    if given is not None:
-        folder = Path(given)
-        if not folder.is_dir():
-            raise UserError(f"there is no annotations folder {folder}", run="pip install 'unfazed[imagenetx]'")
-        return folder
-    try:
-        package = distribution("imagenet-x")
-    except PackageNotFoundError:
-        raise missing_extra("imagenet-x", "imagenetx") from None
-    return Path(str(package.locate_file("imagenet_x"))) / "annotations"
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """K kinds: `of_image` (N,) the kind of each image, `factors` (K, 16) float64 of zeros and ones, `metaclasses` (K,)."""
+
+    of_image: np.ndarray
+    factors: np.ndarray
+    metaclasses: np.ndarray
 
 
 def load_annotations(
@@ -87,27 +92,21 @@ def load_annotations(
     if partition not in PARTITIONS:
         raise unknown("partition", partition, PARTITIONS)
     folder = annotations_folder(folder)
-    path = _there(folder, f"imagenet_x_{partition}_{which}_factor.jsonl")
-    try:
-        table = pl.read_ndjson(path).select("file_name", "class", *FACTORS)
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path} is not an ImageNet-X annotation file: {error}") from None
+    table = read_factors(folder, partition, which, FACTORS)
     if not keep_prototypes:
-        prototypes = pl.read_csv(_there(folder, "prototypical_paths.csv"))["file_name"]
-        table = table.filter(~pl.col("file_name").is_in(prototypes.implode()))
-    labels = table["class"].to_numpy().astype(np.int16)
-    if len(labels) and not (labels.min() >= 0 and labels.max() <= _LAST_CLASS):
-        raise UserError(f"{path} has classes outside 0…{_LAST_CLASS}")
-    metaclass_of_class = _metaclass_of_class(_there(folder, "imagenet_1k_classes_to_100_metaclasses.csv"))
+        table = table.filter(~pl.col("file_name").is_in(read_prototypes(folder).implode()))
+    keys = image_keys(table["file_name"])
+    labels = table["class"].to_numpy()
+    metaclass_of_class = read_metaclasses(folder, METACLASSES)
     return Annotations(
         which=which,
         partition=partition,
-        keys=image_keys(table["file_name"]),
+        keys=keys,
         factors=table.select(FACTORS).to_numpy().astype(bool),
         labels=labels,
         metaclasses=metaclass_of_class[labels],
         metaclass_of_class=metaclass_of_class,
-        real=_real_labels(folder, table["file_name"]) if partition == "val" else None,
+        real=np.asfortranarray(read_real_labels(folder)[_places(keys)]) if partition == "val" else None,
     )
 
 
@@ -117,32 +116,18 @@ def image_keys(file_names: pl.Series) -> pl.Series:
     >>> image_keys(pl.Series(["val/n01/a.JPEG", "b.png", "x\\\\c.JPEG"])).to_list()
     ['a', 'b', 'c']
     """
-    return file_names.cast(pl.String).str.replace(r"^.*[/\\]", "").str.replace(r"\.[A-Za-z0-9]{1,5}$", "").alias("key")
+    names = file_names.cast(pl.String).str.strip_suffix(".JPEG").alias("key")
+    # patterns are slow beside plain searches, and most lists of names need neither
+    if names.str.contains_any(["/", "\\"]).any():
+        names = names.str.replace(r"^.*[/\\]", "")
+    if names.str.contains(".", literal=True).any():
+        names = names.str.replace(r"\.[A-Za-z0-9]{1,5}$", "")
+    return names
 
 
-def _there(folder: Path, name: str) -> Path:
-    path = folder / name
-    if not path.is_file():
-        raise UserError(f"the annotations folder {folder} has no {name}", run="pip install 'unfazed[imagenetx]'")
-    return path
-
-
-def _metaclass_of_class(path: Path) -> np.ndarray:
-    """(1000,) int8 indices into METACLASSES; the file's hundred finer names that are not kept become `other`."""
-    position = {name: i for i, name in enumerate(METACLASSES)}
-    names = pl.read_csv(path)["name"].to_list()
-    if len(names) != _LAST_CLASS + 1:
-        raise UserError(f"{path} has {len(names)} classes", allowed=f"{_LAST_CLASS + 1}")
-    return np.array([position.get(name, position["other"]) for name in names], dtype=np.int8)
-
-
-def _real_labels(folder: Path, file_names: pl.Series) -> np.ndarray:
-    """(N, K) int16: the ReaL labels of each validation image, filled up with -1; image i of the list is file i + 1."""
-    lists = json.loads(_there(folder, "imagenet_real_labels.jsonl").read_bytes())
-    table = np.full((len(lists), max(map(len, lists), default=1) or 1), -1, dtype=np.int16)
-    for row, labels in zip(table, lists, strict=True):
-        row[: len(labels)] = labels
-    numbers = file_names.str.extract(r"(\d{8})\.\w+$").cast(pl.Int64) - 1
-    if numbers.null_count() or (len(numbers) and int(numbers.max()) >= len(table)):  # type: ignore[arg-type]
-        raise UserError("a validation image of the annotations has no place in imagenet_real_labels.jsonl")
-    return table[numbers.to_numpy()]
+def _places(keys: pl.Series) -> np.ndarray:
+    """(N,) the place of validation images in lists of all 50,000: one less than the number in their name."""
+    numbers = keys.str.tail(8).cast(pl.Int64, strict=False)
+    if numbers.null_count():
+        raise UserError(f"'{keys.filter(numbers.is_null())[0]}' is not the name of an ImageNet validation image")
+    return numbers.to_numpy() - 1

@@ -36,10 +36,9 @@ def factor_errors(
     if by not in (None, *BY):
         raise unknown("grouping", str(by), BY)
     correct, counted = judge(annotations, answers, right)
-    groups = len(METACLASSES) if by else 1
-    group_of_image = annotations.metaclasses.astype(np.int64) if by else np.zeros(len(annotations), np.int64)
-    total, total_right = (np.bincount(group_of_image[m], minlength=groups) for m in (counted, correct))
-    n, n_right = (_per_factor(annotations, group_of_image, m, groups) for m in (counted, correct))
+    n, total = annotations.count(counted, by == "metaclass")
+    n_right, total_right = annotations.count(correct, by == "metaclass")
+    groups = len(total)
     n, n_right = np.column_stack([n, total]), np.column_stack([n_right, total_right])
     names = [*FACTORS, "average"]
     if not by:
@@ -71,14 +70,14 @@ def factor_errors(
 def factor_counts(annotations: Annotations, answers: Answers, right: str = "class") -> pl.DataFrame:
     """Rows (model, factor, n, right): whole numbers behind the accuracies, `average` last."""
     correct, counted = judge(annotations, answers, right)
-    once = np.zeros(len(annotations), np.int64)
-    n, n_right = (_per_factor(annotations, once, mask, 1)[0] for mask in (counted, correct))
+    n, total = annotations.count(counted)
+    n_right, total_right = annotations.count(correct)
     return pl.DataFrame(
         {
             "model": [answers.model] * (len(FACTORS) + 1),
             "factor": [*FACTORS, "average"],
-            "n": np.append(n, counted.sum()),
-            "right": np.append(n_right, correct.sum()),
+            "n": np.append(n, total),
+            "right": np.append(n_right, total_right),
         }
     )
 
@@ -96,13 +95,6 @@ def worst_classes(
     there = np.flatnonzero(n)
     chosen = there[np.argsort(n_right[there] / n[there], kind="stable")[:k]]
     return int(n[chosen].sum()), int(n_right[chosen].sum())
-
-
-def _per_factor(annotations: Annotations, group_of_image: np.ndarray, mask: np.ndarray, groups: int) -> np.ndarray:
-    """(groups, 16) int64: how many masked images of each group have each factor."""
-    images, factors = annotations.marks
-    cells = group_of_image[images] * len(FACTORS) + factors
-    return np.bincount(cells[mask[images]], minlength=groups * len(FACTORS)).reshape(groups, len(FACTORS))
 
 
 def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ def prevalence(annotations: Annotations) -> pl.DataFrame:
 
 def metaclass_shift(annotations: Annotations) -> pl.DataFrame:
     """Rows (metaclass, factor, n, prevalence, shift): (p_f within the metaclass - p_f) / p_f, 0 where p_f is 0."""
-    counts = _by_metaclass(annotations, np.ones(len(annotations), bool))
+    counts, _ = annotations.count(np.ones(len(annotations), bool), by_metaclass=True)
     shares = _shares(counts)
     return pl.DataFrame(
         {
@@ -40,11 +40,8 @@ def misclassification_shift(
     answered; with `by="metaclass"` both are counted within the metaclass. 0 where there is nothing to compare.
     """
     correct, counted = judge(annotations, answers, right)
-    wrong = counted & ~correct
-    if by == "metaclass":
-        everything, mistakes = _by_metaclass(annotations, counted), _by_metaclass(annotations, wrong)
-    else:
-        everything, mistakes = (annotations.factors[mask].sum(axis=0)[None] for mask in (counted, wrong))
+    everything, _ = annotations.count(counted, by == "metaclass")
+    mistakes, _ = annotations.count(counted & ~correct, by == "metaclass")
     shift = _shift(_shares(mistakes), _shares(everything))
     return pl.DataFrame(
         {
@@ -54,14 +51,6 @@ def misclassification_shift(
             "shift": shift.ravel(),
         }
     )
-
-
-def _by_metaclass(annotations: Annotations, mask: np.ndarray) -> np.ndarray:
-    """(17, 16) int64: the masked images of each metaclass that have each factor."""
-    images, factors = annotations.marks
-    cells = annotations.metaclasses[images].astype(np.int64) * len(FACTORS) + factors
-    counts = np.bincount(cells[mask[images]], minlength=len(METACLASSES) * len(FACTORS))
-    return counts.reshape(len(METACLASSES), len(FACTORS))
 
 
 def _metaclass_and_factor() -> dict[str, list[str]]:

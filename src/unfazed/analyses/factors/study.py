@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import polars as pl
 from unfazed.errors import UserError, unknown
 
 from .adjusted import adjusted_error_ratios
-from .annotations import Annotations, load_annotations
+from .annotations import WHICH, Annotations, load_annotations
 from .answers import Answers, coverage, human_answers, read_answers
 from .calibration import factor_calibration
 from .comparison import compare_models
@@ -23,6 +24,8 @@ from .model_types import compare_model_types, read_groups
 from .prevalence import metaclass_shift, misclassification_shift, prevalence
 from .spill_over import read_strengths, spill_over
 
+TableKey = tuple[str, str, str | None]  # which, right, by
+
 # decimals in tables for people
 DIGITS = {
     "accuracy": 4, "accuracy_a": 4, "accuracy_b": 4, "difference": 4, "calibration_error": 4, "prevalence": 4,
@@ -30,9 +33,9 @@ DIGITS = {
 }  # fmt: skip
 # shorter column names in tables for people
 HEADINGS = {
-    "error_ratio": "ratio", "adjusted_error_ratio": "adjusted", "calibration_error": "ece",
-    "ratio_difference": "ratio a-b", "error_ratio_a": "ratio a", "error_ratio_b": "ratio b",
-    "accuracy_a": "acc. a", "accuracy_b": "acc. b", "difference": "a-b", "p_value": "p", "p_holm": "p Holm", "ratio_p_holm": "ratio p Holm",
+    "error_ratio": "ratio", "adjusted_error_ratio": "adjusted", "calibration_error": "ece", "p_value": "p",
+    "p_holm": "p Holm", "error_ratio_a": "ratio a", "error_ratio_b": "ratio b", "ratio_difference": "ratio a-b",
+    "ratio_p_holm": "ratio p Holm", "accuracy_a": "acc. a", "accuracy_b": "acc. b", "difference": "a-b",
 }  # fmt: skip
 
 
@@ -157,6 +160,22 @@ def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
     if table not in TABLES:
         raise unknown("factor table", table, TABLES)
     return TABLES[table](study)
+
+
+def published_tables(
+    predictions: str | Path, folder: Path | None = None
+) -> dict[tuple[str, str, str | None], pl.DataFrame]:
+    """The twelve tables of the published toolkit, keyed by (which, right, by), from one reading of the predictions."""
+    chosen = [load_annotations(which, folder=folder) for which in WHICH]
+    tables: dict[TableKey, list[pl.DataFrame]] = {}
+    # both selections annotate the same images in the same order, so answers joined to one are joined to the other
+    assert chosen[0].keys.equals(chosen[1].keys)
+    for answers in itertools.chain(read_answers(predictions, chosen[0]), [human_answers(chosen[0])]):
+        for selection, right, by in itertools.product(chosen, ("class", "metaclass", "real"), (None, "metaclass")):
+            if answers.model != "human" or right == "real":
+                table = factor_errors(selection, answers, right, by, resamples=0)
+                tables.setdefault((selection.which, right, by), []).append(table)
+    return {key: pl.concat(parts) for key, parts in tables.items()}
 
 
 def two_models(text: str | None) -> tuple[str, str] | None:
