@@ -164,8 +164,11 @@ def _trimap(size: tuple[int, int], box: tuple[int, ...] | None) -> np.ndarray:
     trimap[y : y + max(box_high, 1), x : x + max(box_wide, 1)] = cv2.GC_PR_BGD
     # An object rarely fills the corners of its box, and without a box it is smaller than what was taken for one.
     share = 0.5 if box is not None else 0.42
-    axes = max(1, round(box_wide * share)), max(1, round(box_high * share))
-    cv2.ellipse(trimap, (x + box_wide // 2, y + box_high // 2), axes, 0, 0, 360, cv2.GC_PR_FGD, -1)
+    centre = x + box_wide // 2, y + box_high // 2
+    for kind, part in ((cv2.GC_PR_FGD, share), (cv2.GC_FGD, share / 8)):
+        # The small sure core keeps the object from melting into a background of its own colours.
+        axes = max(1, round(box_wide * part)), max(1, round(box_high * part))
+        cv2.ellipse(trimap, centre, axes, 0, 0, 360, kind, -1)
     return trimap
 
 
