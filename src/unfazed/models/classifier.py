@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, own
 
 from .heat import HeatLayer, find_heat_layer
+from .specs import slug_of
 from .transforms import Transform, paper
 from .weights import weights_hash
 
@@ -76,7 +76,7 @@ class Classifier:
     @property
     def slug(self) -> str:
         """The name as a file may be called."""
-        return re.sub(r"[^A-Za-z0-9._+=-]+", "-", self.name).strip("-.") or "model"
+        return slug_of(self.name)
 
     @functools.cached_property
     def weights_hash(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,15 @@ class Spec:
 
     def to_json(self) -> dict[str, Any]:
         return {"source": self.source, "name": self.name, "options": self.options, "wrappers": list(self.wrappers)}
+
+
+def slug_of(name: str) -> str:
+    """A model's name as a file may be called.
+
+    >>> slug_of("timm:vit_tiny.augreg+tencrop")
+    'timm-vit_tiny.augreg+tencrop'
+    """
+    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", name).strip("-.") or "model"
 
 
 def _looks_like_wrapper(rest: str) -> bool:

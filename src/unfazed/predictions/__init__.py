@@ -1,0 +1,22 @@
+"""Run classifiers over a benchmark or a labelled folder; every answer is kept, one Parquet and one card a model."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "evaluate": "reading",
+    "read_predictions": "reading",
+    "scan_predictions": "reading",
+    "cards": "reading",
+    "run_evaluation": "evaluation",
+    "Evaluation": "evaluation",
+}
+__all__ = ["Evaluation", "cards", "evaluate", "read_predictions", "run_evaluation", "scan_predictions"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'unfazed.predictions' has no attribute '{name}'")
+    return getattr(import_module(f"unfazed.predictions.{_PUBLIC[name]}"), name)

@@ -1,0 +1,226 @@
+"""The check before scoring: does the model give one finite answer a picture, the same each time, and a sensible one?
+
+A model that breaks the contract is refused. One whose accuracy on originals is no better than chance is scored, with
+a warning that says what is suspected: the order of its labels or its transform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from unfazed.errors import UserError
+from unfazed.labels import LabelSpace
+from unfazed.models.classifier import Classifier
+from unfazed.models.label_mapping import LabelMapping
+from unfazed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
+
+REPEATED = 8  # pictures that are run again, to see whether the answers stay
+TRIED = 32  # pictures that other transforms are tried on
+DOUBT = 0.01  # how unlikely under chance an accuracy must be to count as better
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What would explain a bad accuracy: `kind` is label order or transform; `accuracy` what it would be then."""
+
+    kind: str
+    explanation: str
+    accuracy: float
+
+
+def check_answers(model: Classifier, crops: torch.Tensor) -> None:
+    """Refuse a model whose answers are not finite, or change from pass to pass or with the size of the batch."""
+    few = model.from_pixels(crops[:REPEATED])
+    if not len(few):
+        return
+    first = model.logits(few)
+    if not torch.isfinite(first).all():
+        bad = int((~torch.isfinite(first)).any(1).sum())
+        raise UserError(
+            f"{model.name} answers {bad} of {len(few)} pictures with NaN or infinite logits",
+            allowed="finite logits; look at its weights, and at fp16 overflow (--precision fp32)",
+        )
+    if not _same(model, first, model.logits(few)):
+        raise UserError(
+            f"{model.name} answers the same pictures differently from one pass to the next",
+            allowed="a model without random parts: dropout or another noise seems to be left on when it is in eval()",
+        )
+    single = torch.cat([model.logits(one[None]) for one in few])
+    if not _same(model, first, single):
+        raise UserError(
+            f"{model.name} changes its answer with the size of the batch",
+            allowed="a model that sees each picture by itself: a batch norm seems to use the batch's own statistics",
+        )
+
+
+def check_accuracy(
+    model: Classifier, mapping: LabelMapping, crops: torch.Tensor, labels: np.ndarray, answers: np.ndarray
+) -> list[str]:
+    """Warnings about the answers to originals, with what is suspected behind them.
+
+    crops: (n, crop, crop, 3) uint8; labels: (n,) in the benchmark's space, -1 unknown; answers: (n,) the arg max
+    of the model's own logits.
+    """
+    known = labels >= 0
+    if not known.any():
+        return []
+    crops, labels, answers = crops[torch.from_numpy(known)], labels[known], answers[known]
+    right = accuracy(mapping, answers, labels)
+    order = suspect_order(model.labels, mapping, answers, labels)
+    chance = 1 / max(1, sum(bool(group) for group in mapping.members))
+    at_chance = not _beats(round(right * len(labels)), len(labels), chance)
+    told = f"{model.name}: accuracy on {len(labels)} originals is {right:.1%} (chance is {chance:.1%})"
+    if order is not None:
+        return [f"{told}; suspected: the label order. {order.explanation}"]
+    if not at_chance:
+        return []
+    transform = suspect_transform(model, mapping, crops, labels, right)
+    if transform is not None:
+        return [f"{told}; suspected: the transform. {transform.explanation}"]
+    return [
+        f"{told}; neither another label order nor another usual transform explains it: "
+        "the weights may be untrained, or the labels those of another data set"
+    ]
+
+
+def accuracy(mapping: LabelMapping, answers: np.ndarray, labels: np.ndarray) -> float:
+    """The share of pictures whose arg max is one of their class's members."""
+    return float(np.mean([answer in mapping.members[label] for answer, label in zip(answers, labels, strict=True)]))
+
+
+def suspect_order(
+    space: LabelSpace, mapping: LabelMapping, answers: np.ndarray, labels: np.ndarray
+) -> Suspicion | None:
+    """The order of classes that explains the answers clearly better than the stated one, or None.
+
+    Tried: constant shifts, reversed, alphabetical and index-as-text orders and their inverses; then, where classes
+    have several pictures, whether each output stands for one class of its own choosing (judged on pictures left out).
+    """
+    if any(len(group) > 1 for group in mapping.members):
+        return None
+    truth = np.array([mapping.members[label][0] if mapping.members[label] else -1 for label in labels])
+    stated = answers == truth
+    best: Suspicion | None = None
+    for name, meaning in _orders(space, answers, truth):
+        guessed = meaning[answers] == truth
+        if _clearly_better(guessed, stated) and (best is None or guessed.mean() > best.accuracy):
+            best = Suspicion(
+                "label order", f"Its outputs seem to be {name}: accuracy would be {guessed.mean():.1%}", guessed.mean()
+            )
+    if best is not None:
+        return best
+    learned, fitted = _leave_one_out(answers, truth)
+    if not _clearly_better(learned == truth, stated):
+        return None
+    moved = [(output, target) for output, target in sorted(fitted.items()) if output != target]
+    named = ", ".join(f"output {o} ({space.classes[o]!r}) means {space.classes[t]!r}" for o, t in moved[:6])
+    more = f" and {len(moved) - 6} more" if len(moved) > 6 else ""
+    share = float((learned == truth).mean())
+    return Suspicion(
+        "label order", f"Each output fits one other class: {named}{more}; accuracy would be {share:.1%}", share
+    )
+
+
+def suspect_transform(
+    model: Classifier, mapping: LabelMapping, crops: torch.Tensor, labels: np.ndarray, right: float
+) -> Suspicion | None:
+    """The usual normalisation under which the model does clearly better than under its own, or None."""
+    few, truth = crops[:TRIED], labels[:TRIED]
+
+    def answers(transform: Transform) -> np.ndarray:
+        variant = replace(model, transform=transform)
+        batches = [variant.logits(variant.from_pixels(part)).argmax(1).cpu().numpy() for part in few.split(REPEATED)]
+        got = np.concatenate(batches)
+        return np.array([one in mapping.members[label] for one, label in zip(got, truth, strict=True)])
+
+    stated = answers(model.transform)
+    found = [(name, answers(transform)) for name, transform in _usual(model.transform)]
+    found = [(name, guessed) for name, guessed in found if _clearly_better(guessed, stated)]
+    if not found:
+        return None
+    name, guessed = max(found, key=lambda pair: pair[1].mean())
+    return Suspicion("transform", f"With {name} accuracy would be {guessed.mean():.1%}", float(guessed.mean()))
+
+
+def _usual(own: Transform) -> Iterator[tuple[str, Transform]]:
+    half, zero, one = (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
+    yield "ImageNet's mean and std", replace(own, mean=IMAGENET_MEAN, std=IMAGENET_STD, scale=1.0)
+    yield "mean 0.5 and std 0.5", replace(own, mean=half, std=half, scale=1.0)
+    yield "pixels in [0, 1] without mean and std", replace(own, mean=zero, std=one, scale=1.0)
+    yield "pixels in [0, 255] without mean and std", replace(own, mean=zero, std=one, scale=255.0)
+    swapped = "BGR" if own.channels == "RGB" else "RGB"
+    yield f"channels as {swapped}", replace(own, channels=swapped)
+
+
+def _orders(space: LabelSpace, answers: np.ndarray, truth: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Names and meanings (output -> class) of the orders that people mix up."""
+    count = len(space)
+    shifts = np.bincount((truth - answers)[truth >= 0] % count, minlength=count)
+    shift = int(shifts.argmax())
+    if shift:
+        signed = shift if shift <= count // 2 else shift - count
+        text = f"shifted by {abs(signed)}: output j means class j {'+' if signed > 0 else '-'} {abs(signed)}"
+        yield text, (np.arange(count) + shift) % count
+    yield "in reversed order", np.arange(count)[::-1].copy()
+    keys: dict[str, Callable[[int], object]] = {
+        "in alphabetical order (capitals first)": lambda index: space.classes[index],
+        "in alphabetical order": lambda index: space.classes[index].lower(),
+        "in the order of their indices as text (0, 1, 10, 100 …)": str,
+    }
+    if space.wnids:
+        keys["in the order of their WNIDs"] = lambda index: space.wnids[index]
+    for name, key in keys.items():
+        order = np.array(sorted(range(count), key=key))  # type: ignore[arg-type]
+        if (order != np.arange(count)).any():
+            yield name, order
+            yield f"{name}, the other way round", np.argsort(order)
+
+
+def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, dict[int, int]]:
+    """Each picture's class as the others with the same answer have it (-1 if there are none); and what outputs mean."""
+    counts: dict[int, dict[int, int]] = {}
+    for answer, target in zip(answers.tolist(), truth.tolist(), strict=True):
+        counts.setdefault(answer, {})[target] = counts.get(answer, {}).get(target, 0) + 1
+    learned = np.full(len(truth), -1)
+    for place, (answer, target) in enumerate(zip(answers.tolist(), truth.tolist(), strict=True)):
+        others = {one: count - (one == target) for one, count in counts[answer].items()}
+        best = max(others, key=lambda one: (others[one], -one))
+        learned[place] = best if others[best] > 0 else -2
+    meaning = {answer: max(votes, key=lambda one: (votes[one], -one)) for answer, votes in counts.items()}
+    return learned, {answer: target for answer, target in meaning.items() if target >= 0}
+
+
+def _clearly_better(guessed: np.ndarray, stated: np.ndarray) -> bool:
+    """Whether one set of answers beats the other on the same pictures: a sign test, and by ten points or more."""
+    from scipy.stats import binomtest
+
+    gained, lost = int((guessed & ~stated).sum()), int((~guessed & stated).sum())
+    if guessed.mean() < max(0.3, stated.mean() + 0.1) or gained + lost < 4:
+        return False
+    return bool(
+        binomtest(gained, gained + lost, 0.5, alternative="greater").pvalue < max(DOUBT, 0.5 ** (gained + lost))
+    )
+
+
+def _beats(right: int, count: int, chance: float) -> bool:
+    from scipy.stats import binomtest
+
+    return bool(binomtest(right, count, chance, alternative="greater").pvalue < DOUBT)
+
+
+def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal up to what the precision and the order of summation explain."""
+    tolerance = 1e-3 if model.precision == "fp32" else 0.1
+    spread = float(one.std()) if one.numel() > 1 else 1.0
+    return bool(((one - other).abs() <= tolerance * max(spread, 1e-3)).all())
+
+
+def sanity_sample(originals: Sequence[int], count: int) -> list[int]:
+    """Up to `count` originals, evenly spaced."""
+    if len(originals) <= count:
+        return list(originals)
+    return [originals[int(place)] for place in np.linspace(0, len(originals) - 1, count).round()]

@@ -1,0 +1,139 @@
+"""Decode a picture once for all models: file in, one 8-bit crop for each distinct geometry out.
+
+On a CPU, decoding and forward passes take turns, each with all cores, since two at once on the same cores are slower
+than one after the other. Beside a GPU, worker processes decode ahead while it computes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from unfazed.errors import BadPicture
+from unfazed.models.transforms import Geometry
+from unfazed.sources.pictures import read_mask, read_picture
+
+from .pictures import Picture
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A decoded batch.
+
+    index: its place in the plan; kept: positions of the readable ones among its rows; crops: for each geometry,
+    (n, crop, crop, 3) uint8; survives: for each geometry, (n,) share of the object inside the crop, NaN without a
+    mask; unreadable: sample_id and reason of the others.
+    """
+
+    index: int
+    kept: np.ndarray
+    crops: tuple[torch.Tensor, ...]
+    survives: tuple[np.ndarray, ...]
+    unreadable: tuple[tuple[str, str], ...]
+
+
+def decode(picture: Picture, geometries: Sequence[Geometry]) -> tuple[list[np.ndarray], list[float]] | str:
+    """The picture's crops and the object's share in each; or why it cannot be read."""
+    try:
+        image = read_picture(picture.path)
+        crops = [geometry.apply(image) for geometry in geometries]
+        if picture.mask is None:
+            return crops, [float("nan")] * len(crops)
+        mask = read_mask(picture.mask)
+        return crops, [geometry.survives(mask) for geometry in geometries]
+    except BadPicture as error:
+        return str(error)
+
+
+class Decoder:
+    """Batches of the plan, decoded: `plan[i]` are the rows of batch i.
+
+    workers: 0 decodes here, in threads, between forward passes; more are processes that decode ahead.
+    """
+
+    def __init__(
+        self, rows: Sequence[Picture], plan: Sequence[Sequence[int]], geometries: Sequence[Geometry], workers: int
+    ):
+        self.rows, self.plan, self.geometries, self.workers = rows, plan, tuple(geometries), workers
+
+    def batches(self, indices: Sequence[int]) -> Iterator[Batch]:
+        """The batches named by `indices`, in order."""
+        if self.workers == 0 or len(indices) == 1:
+            with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+                for index in indices:
+                    rows = [self.rows[row] for row in self.plan[index]]
+                    yield self._pack(index, list(pool.map(lambda row: decode(row, self.geometries), rows)))
+            return
+        loader = torch.utils.data.DataLoader(
+            _Plan(self),
+            batch_size=None,
+            sampler=list(indices),
+            num_workers=min(self.workers, len(indices)),
+            prefetch_factor=2,
+            pin_memory=torch.cuda.is_available(),
+            collate_fn=_as_it_is,
+        )
+        for index, kept, crops, survives, unreadable in loader:
+            yield Batch(
+                int(index), kept.numpy(), tuple(crops), tuple(one.numpy() for one in survives), tuple(unreadable)
+            )
+
+    def _pack(self, index: int, answers: Sequence[Any]) -> Batch:
+        good = [place for place, answer in enumerate(answers) if not isinstance(answer, str)]
+        crops, survives = [], []
+        for number, geometry in enumerate(self.geometries):
+            pixels = np.empty((len(good), geometry.crop, geometry.crop, 3), np.uint8)
+            for place, source in enumerate(good):
+                pixels[place] = answers[source][0][number]
+            crops.append(torch.from_numpy(pixels))
+            survives.append(np.array([answers[source][1][number] for source in good], np.float32))
+        unreadable = tuple(
+            (self.rows[row].sample_id, answer)
+            for row, answer in zip(self.plan[index], answers, strict=True)
+            if isinstance(answer, str)
+        )
+        return Batch(index, np.array(good, np.int64), tuple(crops), tuple(survives), unreadable)
+
+
+class _Plan(torch.utils.data.Dataset):
+    """A batch an item: a worker process decodes a whole batch by itself."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+
+    def __len__(self) -> int:
+        return len(self.decoder.plan)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        decoder = self.decoder
+        rows = [decoder.rows[row] for row in decoder.plan[index]]
+        batch = decoder._pack(index, [decode(row, decoder.geometries) for row in rows])
+        survives = [torch.from_numpy(one) for one in batch.survives]
+        return index, torch.from_numpy(batch.kept), list(batch.crops), survives, list(batch.unreadable)
+
+
+def _as_it_is(item: Any) -> Any:
+    return item
+
+
+def worker_count(device: str, asked: int | None, batch_bytes: int) -> int:
+    """How many processes decode: none beside a CPU, one a core (16 at most) beside a GPU, as shared memory allows."""
+    if asked is not None:
+        return max(0, asked)
+    if torch.device(device).type == "cpu":
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(cores, 16)
+    try:
+        shared = os.statvfs("/dev/shm")
+        # Every worker keeps up to three batches in shared memory; a container may have little of it.
+        workers = min(workers, int(0.8 * shared.f_bavail * shared.f_frsize / (3 * max(1, batch_bytes))))
+    except OSError:
+        pass
+    return max(0, workers)

@@ -1,0 +1,196 @@
+"""One pass over the pictures: each batch is decoded once and goes through every model that has not answered it yet."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from unfazed.errors import UserError
+from unfazed.models.classifier import Classifier
+from unfazed.models.label_mapping import LabelMapping
+
+from .contract import check_accuracy, check_answers, sanity_sample
+from .decoding import Batch, Decoder, worker_count
+from .memory import in_halves
+from .pictures import Pictures
+from .scoring import Scores, score
+from .tables import Parts, make_table
+
+SANITY = 64  # originals that are looked at before anything is kept
+
+
+@dataclass(eq=False)
+class Job:
+    """One model on its way through the pictures; `held` are answers that wait for the contract check."""
+
+    model: Classifier
+    mapping: LabelMapping
+    fingerprint: str
+    parts: Parts
+    held: list[tuple[Batch, dict[str, np.ndarray]]] = field(default_factory=list)
+    error: str | None = None
+
+
+class Pass:
+    """The pictures in batches of `size`, originals for the contract check first, through the models of `jobs`.
+
+    A model that adapts to its pictures (`+bn-adapt`) has the pass to itself, an edit at a time.
+    """
+
+    def __init__(self, pictures: Pictures, jobs: Sequence[Job], size: int, workers: int | None = None) -> None:
+        self.pictures, self.jobs, self.size = pictures, list(jobs), size
+        self.adapting = self.jobs[0].model.adapt is not None
+        assert not self.adapting or len(self.jobs) == 1
+        self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
+        self.geometries = list(dict.fromkeys(job.model.transform.geometry for job in self.jobs))
+        self.device = str(self.jobs[0].model.device)
+        batch_bytes = size * sum(3 * geometry.crop**2 for geometry in self.geometries)
+        count = worker_count(self.device, workers, batch_bytes)
+        self.decoder = Decoder(pictures.rows, self.plan, self.geometries, count)
+
+    def run(self) -> Iterator[int]:
+        """Do all that is left to do; gives the number of answers that have been added, again and again."""
+        everything = range(len(self.plan))
+        pending = [index for index in everything if any(index not in job.parts.done for job in self.jobs)]
+        yield sum(len(self.plan[index]) for job in self.jobs for index in job.parts.done if index in everything)
+        with _fixed_shapes(self.device):
+            for indices in self._sets(pending):
+                if self.adapting:
+                    self._adapt(self._edit(indices[0]))
+                waiting: list[tuple[Job, Batch, Scores]] = []
+                for batch in self.decoder.batches(indices):
+                    launched = [(job, batch, scores) for job in self.jobs if (scores := self._score(job, batch))]
+                    # The answers to the batch before are fetched only now, so that the device always has work.
+                    for job, before, scores in waiting:
+                        self._keep(job, before, scores)
+                    waiting = launched
+                    yield len(launched) * len(self.plan[batch.index])
+                for job, before, scores in waiting:
+                    self._keep(job, before, scores)
+        for job in self.jobs:
+            if job.error is None:
+                job.parts.flush()
+
+    def _score(self, job: Job, batch: Batch) -> Scores | None:
+        """The model's answers to a batch, still on its device; None if it has them already or fails."""
+        if job.error is not None or batch.index in job.parts.done:
+            return None
+        rows = self._rows(batch)
+        labels = torch.tensor(
+            [-1 if label is None else label for label in (self.pictures.rows[row].label for row in rows)]
+        )
+        crops = batch.crops[self.geometries.index(job.model.transform.geometry)]
+        short = self.size - len(crops)
+        if torch.device(self.device).type == "cuda" and short > 0:
+            # One shape for every batch: kernels are chosen once, and neighbours never change an answer.
+            crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
+        try:
+            logits = in_halves(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
+            return score(logits[: len(rows)], labels, job.mapping)
+        except Exception as error:
+            job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            return None
+
+    def _keep(self, job: Job, batch: Batch, scores: Scores) -> None:
+        """Put a batch's answers aside; the first ones only once the contract has been checked on them."""
+        if job.error is not None:
+            return
+        values = scores.numpy()
+        if not values["finite"].all():
+            rows = [row for row, fine in zip(self._rows(batch), values["finite"], strict=True) if not fine]
+            first = self.pictures.rows[rows[0]].sample_id
+            job.error = (
+                f"{job.model.name} answers with NaN or infinite logits, first on {first} ({len(rows)} of a batch)"
+            )
+        elif batch.index >= self.checked:
+            self._add(job, batch, values)
+        else:
+            job.held.append((batch, values))
+            if batch.index == self.checked - 1:
+                self._check(job)
+                for held, answers in job.held if job.error is None else []:
+                    self._add(job, held, answers)
+                job.held = []
+
+    def _add(self, job: Job, batch: Batch, values: dict[str, np.ndarray]) -> None:
+        rows = self._rows(batch)
+        survives = batch.survives[self.geometries.index(job.model.transform.geometry)]
+        table = make_table(job.model.name, [self.pictures.rows[row] for row in rows], values, survives, rows)
+        job.parts.add(batch.index, table, batch.unreadable)
+
+    def _check(self, job: Job) -> None:
+        """The contract check on the held originals; warnings go to a note beside the parts."""
+        if job.parts.note("check"):
+            return
+        number = self.geometries.index(job.model.transform.geometry)
+        crops = torch.cat([batch.crops[number] for batch, _ in job.held])
+        labels = [self.pictures.rows[row].label for batch, _ in job.held for row in self._rows(batch)]
+        answers = np.concatenate([values["raw"] for _, values in job.held])
+        try:
+            check_answers(job.model, crops)
+            known = np.array([-1 if label is None else label for label in labels])
+            warnings = check_accuracy(job.model, job.mapping, crops, known, answers)
+        except UserError as error:
+            job.error = str(error)
+            return
+        job.parts.write_note("check", {"originals": len(labels), "warnings": warnings})
+
+    def _adapt(self, edit: str) -> None:
+        """Let the model see one edit's pictures before they are scored; a short last batch would count too much."""
+        (job,) = self.jobs
+        assert job.model.adapt is not None
+        indices = [index for index in range(len(self.plan)) if self._edit(index) == edit]
+        whole = [index for index in indices if len(self.plan[index]) >= self.size / 2] or indices
+        batches = (job.model.from_pixels(batch.crops[0]) for batch in self.decoder.batches(whole))
+        try:
+            job.model.adapt(batches)
+        except Exception as error:
+            job.error = f"{type(error).__name__}: {error}"
+
+    def _sets(self, pending: Sequence[int]) -> list[list[int]]:
+        """The batches of one edit at a time for a model that adapts; all at once for the others."""
+        if not self.adapting:
+            return [list(pending)] if pending else []
+        edits = dict.fromkeys(self._edit(index) for index in pending)
+        return [[index for index in pending if self._edit(index) == edit] for edit in edits]
+
+    def _edit(self, index: int) -> str:
+        return self.pictures.rows[self.plan[index][0]].edit
+
+    def _rows(self, batch: Batch) -> list[int]:
+        return [self.plan[batch.index][place] for place in batch.kept]
+
+
+def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[list[list[int]], int]:
+    """The rows of each batch, and how many of the first batches are for the contract check.
+
+    The check's originals come first, evenly drawn from all; the rest follows in the order of the rows. by_edit: no
+    batch mixes edits.
+    """
+    originals = pictures.originals or list(range(len(pictures)))
+    if by_edit:
+        edits = dict.fromkeys([pictures.rows[originals[0]].edit, *(row.edit for row in pictures.rows)])
+        groups = [[place for place, row in enumerate(pictures.rows) if row.edit == edit] for edit in edits]
+        first = min(len(originals), SANITY)
+    else:
+        sample = sanity_sample(originals, max(size, SANITY))
+        chosen = set(sample)
+        groups = [sample, [place for place in range(len(pictures)) if place not in chosen]]
+        first = len(sample)
+    plan = [group[start : start + size] for group in groups for start in range(0, len(group), size)]
+    return plan, -(-first // size)
+
+
+@contextlib.contextmanager
+def _fixed_shapes(device: str) -> Iterator[None]:
+    """Let cuDNN choose the quickest kernels for the one shape that each model sees."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = torch.device(device).type == "cuda"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

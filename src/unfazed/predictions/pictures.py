@@ -1,0 +1,174 @@
+"""The pictures to be classified, in order: those of a benchmark, or those of a labelled folder (`images:FOLDER`)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import UserError
+from unfazed.files import canonical, sha256
+from unfazed.labels import LabelSpace
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture to be classified; path and mask are files, mask None where nothing says what the object is."""
+
+    sample_id: str
+    source_id: str
+    file_name: str
+    edit: str
+    run: int
+    label: int | None
+    path: str
+    mask: str | None = None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What `evaluate` runs over.
+
+    labels: the space that answers are given in; rows: in the order of the predictions; described: what a card says
+    of them; guides: hashes and names of the classifiers that adversarial pictures were made against.
+    """
+
+    spec: str
+    labels: LabelSpace
+    rows: tuple[Picture, ...]
+    described: dict[str, Any]
+    guides: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def originals(self) -> list[int]:
+        """Positions of the unedited pictures; all of them in a folder."""
+        return [position for position, row in enumerate(self.rows) if row.edit == ORIGINAL and row.run == 0]
+
+    @property
+    def needed(self) -> set[int]:
+        """The labels that occur."""
+        return {row.label for row in self.rows if row.label is not None}
+
+
+def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> Pictures:
+    """The pictures that `spec` names: a benchmark's folder, or `images:FOLDER`. limit: of sources, not of pictures."""
+    if spec.startswith("images:"):
+        return _of_folder(spec, limit)
+    return _of_benchmark(Path(spec).expanduser(), limit, verify)
+
+
+def _of_folder(spec: str, limit: int | None) -> Pictures:
+    from unfazed.sources import open_source
+
+    source = open_source(spec, limit=limit)
+    digest = hashlib.sha256()
+    rows = []
+    for entry in source.entries:
+        path = Path(entry.image)
+        status = path.stat()
+        # Bytes of fifty thousand photographs are not read twice: name, size and time of change stand for them.
+        digest.update(canonical([entry.id, path.name, entry.label, status.st_size, status.st_mtime_ns]).encode())
+        rows.append(Picture(f"{entry.id}/{ORIGINAL}/0", entry.id, path.name, ORIGINAL, 0, entry.label, str(path)))
+    described = {"spec": spec, "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve())}
+    return Pictures(
+        spec, source.labels, tuple(rows), {**described, "sha256": digest.hexdigest(), "pictures": len(rows)}
+    )
+
+
+def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
+    from unfazed.benchmark import Benchmark
+
+    benchmark = Benchmark(root)
+    if verify:
+        _verify(root)
+    manifest = benchmark.manifest.to_pylist()
+    if limit is not None:
+        kept = set(list(dict.fromkeys(row["source_id"] for row in manifest))[:limit])
+        manifest = [row for row in manifest if row["source_id"] in kept]
+    rows = tuple(
+        Picture(
+            row["sample_id"],
+            row["source_id"],
+            Path(row["path"]).name,
+            row["edit"],
+            row["run"],
+            row["label"],
+            str(root / row["path"]),
+            str(root / row["mask_path"]) if row.get("mask_path") else None,
+        )
+        for row in manifest
+        if row["status"] == "ok"
+    )
+    if not rows:
+        raise UserError(f"the benchmark {root} holds no finished picture", run=f"unfazed status {root}")
+    _check_files(root, rows)
+    guides = guides_of(benchmark.card) | {row["guide"] for row in manifest if row.get("guide")}
+    described = {
+        "spec": str(root),
+        "path": str(root.resolve()),
+        "sha256": sha256(root / "manifest.parquet")
+        if limit is None
+        else f"{sha256(root / 'manifest.parquet')}:{limit}",
+        "card_sha256": sha256(root / "benchmark.json"),
+        "recipe": benchmark.card.get("recipe"),
+        "guide": sorted(guides) or None,
+        "pictures": len(rows),
+    }
+    return Pictures(str(root), benchmark.labels, rows, described, frozenset(guides))
+
+
+def guides_of(card: Any) -> set[str]:
+    """Every name and hash under a `guide` in a benchmark's card, wherever it stands."""
+    found: set[str] = set()
+    if isinstance(card, dict):
+        for key, value in card.items():
+            if key == "guide":
+                found |= set(_strings(value))
+            found |= guides_of(value)
+    elif isinstance(card, list):
+        for one in card:
+            found |= guides_of(one)
+    return found
+
+
+def _strings(value: Any) -> Sequence[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in _strings(one)]
+    return []
+
+
+def _check_files(root: Path, rows: Sequence[Picture]) -> None:
+    """Refuse a benchmark whose pictures are not all there: one listing a folder, not one look a file."""
+    listed: dict[str, set[str]] = {}
+    missing = []
+    for row in rows:
+        for path in filter(None, (row.path, row.mask)):
+            folder, name = os.path.split(path)
+            if folder not in listed:
+                listed[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+            if name not in listed[folder]:
+                missing.append(os.path.relpath(path, root))
+    if missing:
+        raise UserError(
+            f"the benchmark {root} lacks {len(missing)} of its files, first {missing[0]}", run=f"unfazed verify {root}"
+        )
+
+
+def _verify(root: Path) -> None:
+    from unfazed.benchmark import verify
+
+    problems = verify(root).problems
+    if problems:
+        shown = "\n  ".join(str(problem) for problem in problems[:10])
+        more = f"\n  … {len(problems)} in all" if len(problems) > 10 else ""
+        raise UserError(f"the benchmark {root} fails verification:\n  {shown}{more}", run=f"unfazed verify {root}")

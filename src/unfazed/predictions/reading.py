@@ -1,0 +1,79 @@
+"""Predictions as polars frames: made by `evaluate`, or read from a folder of them."""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unfazed.errors import UserError
+from unfazed.files import read_json
+
+from .evaluation import FAILED, run_evaluation
+
+if TYPE_CHECKING:
+    import polars
+
+    from unfazed.models.classifier import Classifier
+
+
+def evaluate(
+    benchmark: str | Path, models: str | Classifier | Sequence[str | Classifier], output: str | Path, **options: Any
+) -> polars.DataFrame:
+    """The predictions of every model over a benchmark's folder or `images:FOLDER`, a row a picture and model.
+
+    They are kept in `output`, one Parquet and one card a model, and found there the next time. Options are those of
+    `run_evaluation`: transform, device, precision, batch_size, workers, groups, limit, verify, progress.
+    """
+    names: list[Any] = list(models) if isinstance(models, list | tuple) else [models]
+    done = run_evaluation(benchmark, names, output, **options)
+    for text in [*(line for lines in done.warnings.values() for line in lines), *_failures(done.failed)]:
+        python_warnings.warn(text, stacklevel=2)
+    good = [*done.scored, *done.skipped]
+    if not good:
+        raise UserError("no model could be scored:\n" + "\n".join(_failures(done.failed)))
+    return read_predictions(output, good)
+
+
+def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.DataFrame:
+    """All predictions in a folder, or those of some models."""
+    return scan_predictions(folder, models).collect()
+
+
+def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.LazyFrame:
+    """The same, read only as far as what is asked of it needs."""
+    import polars
+
+    found = cards(folder)
+    wanted = list(found) if models is None else list(models)
+    for name in wanted:
+        if name not in found:
+            from unfazed.errors import unknown
+
+            raise unknown(f"model in {folder}", name, found)
+    files = [Path(folder) / f"{found[name]['file']}.parquet" for name in wanted]
+    text = polars.String
+    return polars.scan_parquet(files).with_columns(polars.col("model").cast(text), polars.col("edit").cast(text))
+
+
+def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Every finished model's card by the model's name; `file` is its file name without suffix."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no folder of predictions {folder}", run=f"unfazed evaluate BENCH -m MODEL -o {folder}"
+        )
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.name.endswith(FAILED) or not path.with_suffix("").with_name(f"{path.stem}.parquet").is_file():
+            continue
+        card = read_json(path)
+        found[card["model"]] = {**card, "file": path.stem}
+    if not found:
+        raise UserError(f"{folder} holds no predictions", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
+    return found
+
+
+def _failures(failed: dict[str, str]) -> list[str]:
+    return [f"{name} failed: {reason}" for name, reason in failed.items()]

@@ -1,0 +1,64 @@
+"""Logits become the columns of a prediction: answer, probabilities, rank of the truth, top five, energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from unfazed.models.label_mapping import LabelMapping
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A batch's answers in the benchmark's label space, still on the device.
+
+    predicted (n,) int; probability (n,) of the predicted class; true_probability (n,), rank (n,) from 1 on;
+    top, top_probabilities (n, 5); energy (n,) logsumexp of the model's own logits; raw (n,) the model's own arg max;
+    finite: whether every logit was.
+    """
+
+    predicted: torch.Tensor
+    probability: torch.Tensor
+    true_probability: torch.Tensor
+    rank: torch.Tensor
+    top: torch.Tensor
+    top_probabilities: torch.Tensor
+    energy: torch.Tensor
+    raw: torch.Tensor
+    finite: torch.Tensor
+
+    def numpy(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name).cpu().numpy() for name in self.__dataclass_fields__}
+
+
+def score(logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping) -> Scores:
+    """(n, model's classes) logits and (n,) labels (-1 unknown) in the benchmark's space in, scores out.
+
+    Rank counts the classes with a larger logit, and those with an equal one and a smaller index: rank 1 is the
+    answer, also among ties. Where the label is unknown, true_probability is NaN and rank 0.
+    """
+    answers = mapping.apply(logits)
+    labels = labels.to(answers.device)
+    known = labels >= 0
+    true = labels.clamp_min(0)
+    logarithms = torch.log_softmax(answers, 1)
+    top_logits, top = answers.topk(min(5, answers.shape[1]), 1)
+    # topk does not promise the smaller index first among equals; arg max does.
+    predicted = answers.argmax(1)
+    true_logit = answers.gather(1, true[:, None])
+    earlier = torch.arange(answers.shape[1], device=answers.device)[None] < true[:, None]
+    rank = 1 + (answers > true_logit).sum(1) + ((answers == true_logit) & earlier).sum(1)
+    true_probability = logarithms.gather(1, true[:, None])[:, 0].exp()
+    return Scores(
+        predicted,
+        logarithms.gather(1, predicted[:, None])[:, 0].exp(),
+        torch.where(known, true_probability, torch.nan),
+        torch.where(known, rank, 0),
+        top,
+        (top_logits - torch.logsumexp(answers, 1, keepdim=True)).exp(),
+        torch.logsumexp(logits, 1),
+        logits.argmax(1),
+        torch.isfinite(logits).all(1),
+    )
