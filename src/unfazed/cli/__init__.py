@@ -9,6 +9,7 @@ from typing import Any
 # command -> module of this room that holds the function of the same name (`import` is `import_`)
 COMMANDS: dict[str, str] = {
     "edits": "edits",
+    "weights": "weights",
     "factors": "factors",
     "masks": "masks",
     "edit": "edit",

@@ -1,23 +1,21 @@
-"""guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration read off the tensors, weights renamed losslessly.
+"""guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration read off the tensors, weights renamed.
 
 The tensors tell widths, levels, blocks, attention, classes and learned variance. What leaves no trace in them (head
 width, order of the fused qkv rows, β schedule, picture size) comes from, in this order: the caller, a sidecar JSON
-beside the file, the table of known files, guided-diffusion's defaults; and where two answers remain, the file is refused.
+beside the file, the table of known files, guided-diffusion's defaults; where two answers remain, the file is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from unfazed.errors import UserError
 from unfazed.files import read_json, sha256
 
+from .adm_names import Layout, convert
 from .checkpoints import read_tensors
 from .diffusers_unet import build_unet, known_facts
 from .network import Network
@@ -25,25 +23,11 @@ from .network import Network
 FACTS = ("num_head_channels", "num_heads", "qkv_order", "beta_schedule", "image_size")
 QKV_ORDERS = ("legacy", "new")
 # guided-diffusion's defaults: channel multipliers by picture size. 64×64 shares its levels with nothing else.
-_SIZES = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the tensors of an ADM network tell; channels and attention by level, the finest first."""
-
-    channels: tuple[int, ...]
-    attention: tuple[bool, ...]
-    base: int
-    layers: int
-    outputs: int
-    classes: int | None
-    scale_shift: bool
-    residual_resampling: bool
+MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
 def load_adm(path: str | Path, **facts: Any) -> Network:
-    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (see FACTS) overrule what is known."""
+    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) overrule the rest."""
     path = Path(path)
     known_facts(facts, FACTS)
     tensors = read_tensors(path)
@@ -112,30 +96,30 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any]) -> dict[str, Any]:
     order = stated.get("qkv_order", "legacy")
     if order not in QKV_ORDERS:
         doubts.append(f"qkv_order '{order}': legacy or new")
-    heads, width = stated.get("num_heads"), stated.get("num_head_channels")
-    if width in (None, -1) and heads is None:
+    heads: int = stated.get("num_heads") or 0
+    width: int = max(stated.get("num_head_channels") or 0, 0)
+    if not width and not heads:
         width = 64
         if any(channels % width for channels in widths):
             possible = [w for w in (8, 16, 32, 48, 96, 128) if all(c % w == 0 for c in widths)]
             doubts.append(f"num_head_channels: 64 does not divide {sorted(widths)}; one of {possible}")
-    elif heads is None and any(channels % int(width) for channels in widths):
+    elif width and any(channels % width for channels in widths):
         doubts.append(f"num_head_channels: {width} does not divide {sorted(widths)}")
-    elif heads is not None and width in (None, -1) and any(channels % int(heads) for channels in widths):
+    elif not width and any(channels % heads for channels in widths):
         doubts.append(f"num_heads: {heads} does not divide {sorted(widths)}")
     multipliers = tuple(c / layout.base for c in layout.channels)
-    size = stated.get("image_size") or _SIZES.get(multipliers)
+    size = stated.get("image_size") or MULTIPLIERS.get(multipliers)
     if size is None:
-        doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {sorted(_SIZES.values())}")
-    if doubts:
+        doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {sorted(MULTIPLIERS.values())}")
+    if doubts or size is None:
         raise UserError(
             f"{path.name} does not tell everything about itself:\n  " + "\n  ".join(doubts),
             allowed=f'a sidecar {sidecar_of(path).name} with these under "config", or the same as arguments',
         )
-    by_width = width not in (None, -1)
     return {
         "qkv_order": order,
-        "num_head_channels": int(width) if by_width else None,
-        "num_heads": None if by_width else int(heads),
+        "num_head_channels": width or None,
+        "num_heads": None if width else heads,
         "image_size": int(size),
         "beta_schedule": stated.get("beta_schedule", "linear"),
     }
@@ -186,115 +170,6 @@ def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
         "attn_norm_num_groups": 32,
         "num_class_embeds": layout.classes,
     }
-
-
-def convert(
-    tensors: dict[str, Tensor], layout: Layout, settled: dict[str, Any], name: str = "the file"
-) -> dict[str, Tensor]:
-    """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused."""
-    left = dict(tensors)
-    made: dict[str, Tensor] = {}
-    try:
-        for old, new, kind in _renamed(layout):
-            if kind == "attention":
-                made.update(_attention(left, old, new, settled))
-            else:
-                for old_part, new_part in _PARTS[kind].items():
-                    made.update(_moved(left, f"{old}{old_part}", f"{new}{new_part}"))
-    except KeyError as error:
-        raise UserError(f"{name} is no ADM network this reader knows: it lacks {error.args[0]}") from None
-    if left:
-        raise UserError(f"{name} holds {len(left)} tensors that no ADM network has, such as {next(iter(left))}")
-    return made
-
-
-_BLOCK = {
-    ".in_layers.0": ".norm1",
-    ".in_layers.2": ".conv1",
-    ".emb_layers.1": ".time_emb_proj",
-    ".out_layers.0": ".norm2",
-    ".out_layers.3": ".conv2",
-    ".skip_connection?": ".conv_shortcut",
-}
-_PARTS: dict[str, dict[str, str]] = {
-    "layer": {"": ""},
-    "block": _BLOCK,
-    "down": {".op": ".conv"},
-    "up": {".conv": ".conv"},
-}
-
-
-def _renamed(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """(old prefix, new prefix, kind) of every part of the network, in guided-diffusion's order."""
-    yield "time_embed.0", "time_embedding.linear_1", "layer"
-    yield "time_embed.2", "time_embedding.linear_2", "layer"
-    if layout.classes is not None:
-        yield "label_emb", "class_embedding", "layer"
-    yield "input_blocks.0.0", "conv_in", "layer"
-    levels = len(layout.channels)
-    resample = "block" if layout.residual_resampling else ""
-    position = 1
-    for level, attends in enumerate(layout.attention):
-        for layer in range(layout.layers):
-            yield f"input_blocks.{position}.0", f"down_blocks.{level}.resnets.{layer}", "block"
-            if attends:
-                yield f"input_blocks.{position}.1", f"down_blocks.{level}.attentions.{layer}", "attention"
-            position += 1
-        if level < levels - 1:
-            yield f"input_blocks.{position}.0", f"down_blocks.{level}.downsamplers.0", resample or "down"
-            position += 1
-    yield "middle_block.0", "mid_block.resnets.0", "block"
-    yield "middle_block.1", "mid_block.attentions.0", "attention"
-    yield "middle_block.2", "mid_block.resnets.1", "block"
-    position = 0
-    for level, attends in enumerate(reversed(layout.attention)):
-        for layer in range(layout.layers + 1):
-            yield f"output_blocks.{position}.0", f"up_blocks.{level}.resnets.{layer}", "block"
-            if attends:
-                yield f"output_blocks.{position}.1", f"up_blocks.{level}.attentions.{layer}", "attention"
-            if layer == layout.layers and level < levels - 1:
-                place = 2 if attends else 1
-                yield f"output_blocks.{position}.{place}", f"up_blocks.{level}.upsamplers.0", resample or "up"
-            position += 1
-    yield "out.0", "conv_norm_out", "layer"
-    yield "out.2", "conv_out", "layer"
-
-
-def _moved(left: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
-    """The weight and bias of one layer, taken out of `left`; `?` marks a layer that need not be there."""
-    optional = old.endswith("?")
-    old = old.removesuffix("?")
-    if optional and f"{old}.weight" not in left:
-        return {}
-    made = {f"{new}.weight": left.pop(f"{old}.weight").float()}
-    if f"{old}.bias" in left:
-        made[f"{new}.bias"] = left.pop(f"{old}.bias").float()
-    return made
-
-
-def _attention(left: dict[str, Tensor], old: str, new: str, settled: dict[str, Any]) -> dict[str, Tensor]:
-    made = _moved(left, f"{old}.norm", f"{new}.group_norm")
-    for name in ("weight", "bias"):
-        fused = left.pop(f"{old}.qkv.{name}").float()
-        channels = fused.shape[0] // 3
-        heads = settled["num_heads"] or channels // settled["num_head_channels"]
-        for letter, rows in zip("qkv", split_qkv(fused, heads, settled["qkv_order"]), strict=True):
-            made[f"{new}.to_{letter}.{name}"] = rows.reshape(channels, -1) if name == "weight" else rows
-    projection = _moved(left, f"{old}.proj_out", f"{new}.to_out.0")
-    projection[f"{new}.to_out.0.weight"] = projection[f"{new}.to_out.0.weight"].flatten(1)
-    return {**made, **projection}
-
-
-def split_qkv(fused: Tensor, heads: int, order: str) -> tuple[Tensor, ...]:
-    """q, k and v rows (C, …) of fused rows (3C, …): ordered [head][q, k, v][channel] (legacy) or [q, k, v][head][channel].
-
-    Three equal chunks of legacy rows load without complaint and compute nonsense.
-    """
-    rows = fused.shape[0]
-    if order == "new":
-        return torch.chunk(fused, 3, dim=0)
-    split = fused.view(heads, 3, rows // (3 * heads), *fused.shape[1:])
-    return tuple(split[:, part].reshape(rows // 3, *fused.shape[1:]) for part in range(3))
 
 
 def _count(tensors: dict[str, Tensor], prefix: str) -> int:

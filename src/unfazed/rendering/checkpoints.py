@@ -49,13 +49,14 @@ def _torch(path: Path) -> Any:
         cause = str(error).splitlines()[0]
         if "Weights only" in str(error) or "nsupported" in str(error):
             raise UserError(
-                f"{path} holds more than tensors (a pickle with code in it), and is not opened: {_named(error) or cause}",
+                f"{path} holds more than tensors (a pickle with code in it), not opened: {_named(error) or cause}",
                 allowed="a plain state dict, or safetensors",
             ) from None
         raise UserError(f"{path} is no file of weights: {cause}", allowed=".pt or .safetensors") from None
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
+        cause = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{path} ({path.stat().st_size:,} bytes) is truncated or no file of weights: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            f"{path} ({path.stat().st_size:,} bytes) is truncated or no file of weights: {cause}",
             run="unfazed weights fetch NAME, or copy the file again",
         ) from None
 

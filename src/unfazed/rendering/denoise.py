@@ -23,7 +23,7 @@ def predicted_start(output: Tensor, x: Tensor, alpha_cumprod: Tensor, prediction
 
 
 def start_error(output: Tensor, alpha_cumprod: Tensor, prediction_type: str) -> Tensor:
-    """Variance of x̂0 (N, 3, H, W) where a network also predicts the log of its squared error, as the compact one does."""
+    """Variance of x̂0 (N, 3, H, W) where a network also predicts the log of its squared error, as compact does."""
     noise = 1 - alpha_cumprod
     scale = {"epsilon": noise / alpha_cumprod, "v_prediction": noise, "sample": torch.ones_like(noise)}[prediction_type]
     return scale * output.exp()

@@ -22,11 +22,11 @@ _BETA_ENDS = {"linear": (1e-4, 0.02), "scaled_linear": (0.00085, 0.012)}
 
 
 class PixelUNet(nn.Module):
-    """A `UNet2DModel` called as module(x, t, y) -> raw output, whose noise level is embedded in float32 at any precision."""
+    """A `UNet2DModel` called as module(x, t, y) -> raw output; its noise level is embedded in float32 always."""
 
-    def __init__(self, unet: nn.Module, heads: int | None = None) -> None:
+    def __init__(self, unet: Any, heads: int | None = None) -> None:
         super().__init__()
-        self.unet = unet
+        self.unet: Any = unet
         self.heads = heads
         if heads is not None:
             _set_heads(unet, heads)
@@ -35,7 +35,7 @@ class PixelUNet(nn.Module):
         return self.unet(x, t, class_labels=y, return_dict=False)[0]
 
     def prepare(self, dtype: torch.dtype) -> PixelUNet:
-        """In another precision: everything but the embedding of the noise level, whose angles half precision would blur."""
+        """In another precision, all but the embedding of the noise level, whose angles half precision would blur."""
         for part in self.unet.children():
             part.to(dtype)
         if dtype != torch.float32 and not isinstance(self.unet.time_embedding, nn.Identity):
@@ -59,7 +59,7 @@ class _ExactTime(nn.Module):
 
 
 def build_unet(config: dict[str, Any], heads: int | None = None) -> PixelUNet:
-    """A `UNet2DModel` of that config with random weights; `heads`: the same number of heads on every level instead of a width."""
+    """A `UNet2DModel` of that config with random weights; `heads`: one number of heads for every level."""
     return PixelUNet(_unet_class()(**config).eval(), heads)
 
 
@@ -96,8 +96,8 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     if missing:
         raise UserError(
             f"{folder} does not say its {' or '.join(missing)}: there is no scheduler_config.json",
-            allowed=f"a pipeline folder, or a {SIDECAR} beside config.json with prediction_type (epsilon, v_prediction, "
-            "sample) and beta_schedule (linear, cosine)",
+            allowed=f"a pipeline folder, or a {SIDECAR} beside config.json with prediction_type (epsilon, "
+            "v_prediction, sample) and beta_schedule (linear, cosine)",
         )
     size = stated.get("image_size") or config.get("sample_size")
     if not isinstance(size, int):
@@ -183,9 +183,9 @@ def _read(path: Path) -> dict[str, Tensor]:
     return read_tensors(path)
 
 
-def _set_heads(unet: nn.Module, heads: int) -> None:
+def _set_heads(unet: Any, heads: int) -> None:
     for module in unet.modules():
-        if hasattr(module, "to_q") and hasattr(module, "heads"):
+        if hasattr(module, "to_q"):
             module.heads = heads
 
 

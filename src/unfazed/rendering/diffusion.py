@@ -167,7 +167,8 @@ def open_diffusion(
     exact = _placed(loaded, place, kind)
     pictures = choose_batch_size(exact, exact.size, batch_size)
     compiled = (place.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
-    running = replace(exact, module=torch.compile(exact.module, dynamic=False)) if compiled else exact
+    module: Any = torch.compile(exact.module, dynamic=False) if compiled else exact.module
+    running = replace(exact, module=module)
     opened = None if guide is None else open_guide(guide, place)
     return Diffusion(running, exact, int(steps), name, opened, pictures, kind, through_network)
 

@@ -53,7 +53,7 @@ def complexity(strength: float | Tensor, band: str = "all") -> Push:
         floor = torch.finfo(size.dtype).eps * half.abs().sum(dim=(-2, -1), keepdim=True)
         phase = torch.where(size > floor, spectrum / size.clamp_min(1e-30), torch.zeros_like(spectrum))
         if band == "high":
-            phase = phase * _high(*start.shape[-2:], start.device)
+            phase = phase * _high(start)
         gradient = torch.fft.irfft2(phase, s=start.shape[-2:]) * (0.5 / start.shape[1])
         return _column(strength, start) * gradient
 
@@ -81,7 +81,7 @@ def amplitude(start: Tensor, band: str = "all") -> Tensor:
     _known_band(band)
     size = torch.fft.fft2((start.float() + 1) / 2).abs()
     if band == "high":
-        size = size * _high_full(*start.shape[-2:], start.device)
+        size = size * _high(start, half=False)
     return size.mean(dim=(1, 2, 3))
 
 
@@ -114,14 +114,11 @@ def calibration(kind: str, start: float, alphas_cumprod: np.ndarray, total: floa
     return STRENGTH[kind] * total_push(reference, sample_ancestral(reference)) / total
 
 
-def _high(high: int, wide: int, device: torch.device) -> Tensor:
-    rows = torch.fft.fftfreq(high, device=device)[:, None]
-    columns = torch.fft.rfftfreq(wide, device=device)[None]
-    return ((rows.square() + columns.square()).sqrt() >= HIGH_BAND).float()
-
-
-def _high_full(high: int, wide: int, device: torch.device) -> Tensor:
-    rows, columns = torch.fft.fftfreq(high, device=device)[:, None], torch.fft.fftfreq(wide, device=device)[None]
+def _high(start: Tensor, half: bool = True) -> Tensor:
+    """1 where a frequency is in the high band; half: for the half plane that `rfft2` gives."""
+    high, wide = start.shape[-2:]
+    rows = torch.fft.fftfreq(high, device=start.device)[:, None]
+    columns = (torch.fft.rfftfreq if half else torch.fft.fftfreq)(wide, device=start.device)[None]
     return ((rows.square() + columns.square()).sqrt() >= HIGH_BAND).float()
 
 

@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the network without compilation, for gradients."""
+    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the network uncompiled, for gradients."""
 
     sampler: Sampler
     through_network: bool = False
@@ -61,7 +61,7 @@ _COLUMNS = (
 
 
 def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
-    """(K, 10) float64: for each pass of one picture its network time, its ᾱ and the sampler's numbers (see _COLUMNS)."""
+    """(K, 10) float64: for each pass of one picture its network time, its ᾱ and the sampler's numbers (_COLUMNS)."""
     full = Schedule.respaced(1000, network.beta_schedule)
     left = full.alphas_cumprod[job.timesteps]
     steps = settings.sampler.steps(left)
@@ -186,12 +186,13 @@ def _advance(
     settings: Settings,
 ) -> None:
     """Every slot one step on: guided, stepped, and the object blended in at the new level."""
-    deviation, ratio = _deviation(network, numbers, spread)
+    # Second-order samplers follow the drift closely enough that a learned variance would count it twice.
+    deviation, ratio = _deviation(network, numbers, spread if settings.sampler.by_variance else None)
     push = _push(network, state, numbers, start, jobs, settings)
     if push is not None:
         # Algorithm 1's mean + λ·Σ·∇ is x̂0 moved by λ·Σ/toward·∇: the table holds it for the posterior's variance.
         moved = numbers["push"] * push
-        if ratio is not None and settings.sampler.by_variance:
+        if ratio is not None:
             moved = ratio * moved
         start = start + moved * (1 - state.mask)
     towards = start + numbers["memory"] * (start - state.previous)

@@ -1,4 +1,4 @@
-"""`load_network("compact" | NAME | FILE | FOLDER)`: any pixel diffusion network behind one call, with the facts a sampler needs.
+"""`load_network("compact" | NAME | FILE | FOLDER)`: any pixel diffusion network behind one call, with its facts.
 
 network = load_network("256x256_diffusion_uncond.pt")
 raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scale -> (N, 3 or 6, H, W) float32
@@ -77,7 +77,7 @@ class Network:
         module = copy.deepcopy(self.module)
         prepare = getattr(module, "prepare", None)
         module = prepare(dtype) if prepare is not None else module.to(dtype)
-        module = module.to(device=device, memory_format=torch.channels_last)
+        module = module.to(device).to(memory_format=torch.channels_last)
         return replace(self, module=module.eval().requires_grad_(False), dtype=dtype)
 
     def check_size(self, size: int) -> None:

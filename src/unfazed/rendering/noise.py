@@ -1,4 +1,4 @@
-"""Gaussian noise that is a pure function of (seed, draw, place): the same on every device, in every batch, after every resume.
+"""Gaussian noise as a pure function of (seed, draw, place): the same on every device, in every batch.
 
 A counter is hashed (SplitMix64, Steele et al. 2014) into 64 bits, and those become two normals (Box & Muller 1958).
 No generator is kept, so a picture's noise cannot depend on its neighbours.

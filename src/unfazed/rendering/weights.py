@@ -1,11 +1,10 @@
-"""Known network files: where they are, how large, what they hash to, what their tensors do not tell; fetched, resumed, checked.
+"""Known network files: where they are, their size and hash, what their tensors do not tell; and how to fetch them.
 
 path = fetch("256x256_diffusion_uncond")      # ~/.cache/unfazed/256x256_diffusion_uncond.pt
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import urllib.error
 import urllib.request
@@ -174,9 +173,36 @@ def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
 
 def verify(path: str | Path) -> tuple[str, str | None]:
     """(SHA-256 of the file, the known name it belongs to or None)."""
-    with open(path, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not Path(path).is_file():
+        raise UserError(f"the file {path} is not there")
+    found = sha256(path)
     return found, next((name for name, known in KNOWN.items() if known.sha256 == found), None)
+
+
+def listing() -> list[dict[str, Any]]:
+    """What can be asked for, one row each: name, kind, summary, url, size, sha256, and the path if it is here."""
+    rows = [_embedded()]
+    for name, known in KNOWN.items():
+        path = place_of(name)
+        row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url, "size": known.size}
+        rows.append({**row, "sha256": known.sha256, "here": str(path) if path.exists() else None})
+    return rows
+
+
+def _embedded() -> dict[str, Any]:
+    from importlib import resources
+
+    path = Path(str(resources.files("unfazed.data").joinpath("network", "network.safetensors")))
+    here = path.exists()
+    return {
+        "name": "compact",
+        "kind": "network",
+        "summary": "the embedded default, 256×256, unconditional",
+        "url": None,
+        "size": path.stat().st_size if here else None,
+        "sha256": sha256(path) if here else None,
+        "here": str(path) if here else None,
+    }
 
 
 def _unreachable(name: str, url: str, path: Path, part: Path, error: Exception) -> UserError:

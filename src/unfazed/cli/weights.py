@@ -1,0 +1,62 @@
+"""`unfazed weights`: known diffusion networks; fetch them, check them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def weights(
+    action: Annotated[str, typer.Argument(help="`list`, `fetch NAME` or `check FILE`.")] = "list",
+    name: Annotated[str | None, typer.Argument(help="A name of the list, or a file to check.")] = None,
+    url: Annotated[str | None, typer.Option(help="Fetch from this mirror instead.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="Hold the file to this hash where none is known.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the known networks with size, SHA-256 and whether they are here; fetch one; check a file.
+
+        unfazed weights
+
+        unfazed weights fetch 256x256_diffusion_uncond
+
+        unfazed weights check downloads/256x256_diffusion_uncond.pt
+
+        unfazed build sample -o bench --network 256x256_diffusion_uncond
+
+    A download that broke off goes on where it stopped. Files land in ~/.cache/unfazed, or in $UNFAZED_CACHE. The network
+    `compact` comes with the package and needs no download.
+
+    Exit codes: 0 done, 1 a checked file is not what it should be, 2 the command was wrong or the network is out of reach.
+    """
+    import json
+
+    from unfazed.errors import UserError, unknown
+    from unfazed.rendering.weights import fetch, listing, verify
+
+    if action == "list":
+        rows = listing()
+        if as_json:
+            print(json.dumps(rows, indent=1, ensure_ascii=False))
+            return
+        for row in rows:
+            size = f"{row['size'] / 1e9:.2f} GB" if row["size"] else "size unknown"
+            print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'here' if row['here'] else 'not here'})")
+            print(f"    {row['url'] or 'comes with the package'}\n    sha256 {row['sha256'] or 'unknown: fetch needs --sha256'}")
+        return
+    if action not in ("fetch", "check"):
+        raise unknown("action", action, ["list", "fetch", "check"])
+    if name is None:
+        raise UserError(f"{action} what?", allowed="a name of the list" if action == "fetch" else "a file")
+    if action == "fetch":
+        from unfazed.cli.progress import progress_line
+
+        with progress_line(name, "MB") as show:
+            path = fetch(name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, ""))
+        print(json.dumps({"path": str(path)}) if as_json else path)
+        return
+    found, known = verify(name)
+    right = known is not None if sha256 is None else found == sha256.lower()
+    print(json.dumps({"sha256": found, "name": known, "right": right}) if as_json else f"{found} {known or 'unknown file'}")
+    if not right:
+        raise typer.Exit(1)

@@ -1,0 +1,135 @@
+"""guided-diffusion's names for the parts of an ADM network, and diffusers' for the same: weights moved without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unfazed.errors import UserError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the tensors of an ADM network tell; channels and attention by level, the finest first."""
+
+    channels: tuple[int, ...]
+    attention: tuple[bool, ...]
+    base: int
+    layers: int
+    outputs: int
+    classes: int | None
+    scale_shift: bool
+    residual_resampling: bool
+
+
+def convert(
+    tensors: dict[str, Tensor], layout: Layout, settled: dict[str, Any], name: str = "the file"
+) -> dict[str, Tensor]:
+    """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused."""
+    left = dict(tensors)
+    made: dict[str, Tensor] = {}
+    try:
+        for old, new, kind in _renamed(layout):
+            if kind == "attention":
+                made.update(moved_attention(left, old, new, settled))
+            else:
+                for old_part, new_part in PARTS[kind].items():
+                    made.update(moved(left, f"{old}{old_part}", f"{new}{new_part}"))
+    except KeyError as error:
+        raise UserError(f"{name} is no ADM network this reader knows: it lacks {error.args[0]}") from None
+    if left:
+        raise UserError(f"{name} holds {len(left)} tensors that no ADM network has, such as {next(iter(left))}")
+    return made
+
+
+BLOCK = {
+    ".in_layers.0": ".norm1",
+    ".in_layers.2": ".conv1",
+    ".emb_layers.1": ".time_emb_proj",
+    ".out_layers.0": ".norm2",
+    ".out_layers.3": ".conv2",
+    ".skip_connection?": ".conv_shortcut",
+}
+PARTS: dict[str, dict[str, str]] = {
+    "layer": {"": ""},
+    "block": BLOCK,
+    "down": {".op": ".conv"},
+    "up": {".conv": ".conv"},
+}
+
+
+def _renamed(layout: Layout) -> Iterator[tuple[str, str, str]]:
+    """(old prefix, new prefix, kind) of every part of the network, in guided-diffusion's order."""
+    yield "time_embed.0", "time_embedding.linear_1", "layer"
+    yield "time_embed.2", "time_embedding.linear_2", "layer"
+    if layout.classes is not None:
+        yield "label_emb", "class_embedding", "layer"
+    yield "input_blocks.0.0", "conv_in", "layer"
+    levels = len(layout.channels)
+    resample = "block" if layout.residual_resampling else ""
+    position = 1
+    for level, attends in enumerate(layout.attention):
+        for layer in range(layout.layers):
+            yield f"input_blocks.{position}.0", f"down_blocks.{level}.resnets.{layer}", "block"
+            if attends:
+                yield f"input_blocks.{position}.1", f"down_blocks.{level}.attentions.{layer}", "attention"
+            position += 1
+        if level < levels - 1:
+            yield f"input_blocks.{position}.0", f"down_blocks.{level}.downsamplers.0", resample or "down"
+            position += 1
+    yield "middle_block.0", "mid_block.resnets.0", "block"
+    yield "middle_block.1", "mid_block.attentions.0", "attention"
+    yield "middle_block.2", "mid_block.resnets.1", "block"
+    position = 0
+    for level, attends in enumerate(reversed(layout.attention)):
+        for layer in range(layout.layers + 1):
+            yield f"output_blocks.{position}.0", f"up_blocks.{level}.resnets.{layer}", "block"
+            if attends:
+                yield f"output_blocks.{position}.1", f"up_blocks.{level}.attentions.{layer}", "attention"
+            if layer == layout.layers and level < levels - 1:
+                place = 2 if attends else 1
+                yield f"output_blocks.{position}.{place}", f"up_blocks.{level}.upsamplers.0", resample or "up"
+            position += 1
+    yield "out.0", "conv_norm_out", "layer"
+    yield "out.2", "conv_out", "layer"
+
+
+def moved(left: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
+    """The weight and bias of one layer, taken out of `left`; `?` marks a layer that need not be there."""
+    optional = old.endswith("?")
+    old = old.removesuffix("?")
+    if optional and f"{old}.weight" not in left:
+        return {}
+    made = {f"{new}.weight": left.pop(f"{old}.weight").float()}
+    if f"{old}.bias" in left:
+        made[f"{new}.bias"] = left.pop(f"{old}.bias").float()
+    return made
+
+
+def moved_attention(left: dict[str, Tensor], old: str, new: str, settled: dict[str, Any]) -> dict[str, Tensor]:
+    made = moved(left, f"{old}.norm", f"{new}.group_norm")
+    for name in ("weight", "bias"):
+        fused = left.pop(f"{old}.qkv.{name}").float()
+        channels = fused.shape[0] // 3
+        heads = settled["num_heads"] or channels // settled["num_head_channels"]
+        for letter, rows in zip("qkv", split_qkv(fused, heads, settled["qkv_order"]), strict=True):
+            made[f"{new}.to_{letter}.{name}"] = rows.reshape(channels, -1) if name == "weight" else rows
+    projection = moved(left, f"{old}.proj_out", f"{new}.to_out.0")
+    projection[f"{new}.to_out.0.weight"] = projection[f"{new}.to_out.0.weight"].flatten(1)
+    return {**made, **projection}
+
+
+def split_qkv(fused: Tensor, heads: int, order: str) -> tuple[Tensor, ...]:
+    """q, k and v rows (C, …) of fused rows (3C, …) that lie [head][qkv][channel] (legacy) or [qkv][head][channel] (new).
+
+    Three equal chunks of legacy rows load without complaint and compute nonsense.
+    """
+    rows = fused.shape[0]
+    if order == "new":
+        return torch.chunk(fused, 3, dim=0)
+    split = fused.view(heads, 3, rows // (3 * heads), *fused.shape[1:])
+    return tuple(split[:, part].reshape(rows // 3, *fused.shape[1:]) for part in range(3))

@@ -1,0 +1,115 @@
+"""Object removal by diffusion: the hole is drawn from pure noise while the known rest is blended in at every level.
+
+Going back up the noise now and then lets the hole agree with its surroundings (RePaint, Lugmayr et al. 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .denoise import predicted_start
+from .network import Network
+from .noise import as_seeds, normal
+from .removal import generous
+from .samplers import sample_ancestral
+from .schedule import Schedule
+
+_FIRST, _STEP, _KNOWN, _UP = 0, 1, 2, 3
+
+
+def jump_levels(steps: int, jump: int, resamples: int) -> list[int]:
+    """The levels visited, noisiest first: down to 0, going `jump` back up `resamples` − 1 times at every `jump` levels.
+
+    >>> jump_levels(5, 2, 2)
+    [4, 3, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1, 0]
+    """
+    left = {level: resamples - 1 for level in range(0, steps - jump, jump)}
+    visited = [steps - 1]
+    while visited[-1] > 0:
+        visited.append(visited[-1] - 1)
+        if left.get(visited[-1], 0) > 0:
+            left[visited[-1]] -= 1
+            visited.extend(range(visited[-1] + 1, visited[-1] + jump + 1))
+    return visited
+
+
+@torch.no_grad()
+def inpaint(
+    network: Network,
+    pictures: Tensor,
+    holes: Tensor,
+    seeds: Sequence[int],
+    steps: int = 50,
+    jump: int = 5,
+    resamples: int = 3,
+    labels: Tensor | None = None,
+) -> Tensor:
+    """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} drawn anew and the rest untouched.
+
+    steps: respaced steps of the whole schedule, each but the first visited `resamples` times.
+    """
+    schedule = Schedule.respaced(steps, network.beta_schedule)
+    left = schedule.alphas_cumprod
+    device = network.device
+    keys = as_seeds(seeds, device)
+    pictures, holes = pictures.to(device), holes.to(device)
+    shape = pictures.shape[1:]
+    path = jump_levels(steps, jump, resamples)
+    x = _known(pictures, left[path[0]], normal(keys, _FIRST, shape), holes)
+    start = pictures
+    for draw, (now, then) in enumerate(zip(path, [*path[1:], -1], strict=True)):
+        if then > now:
+            share = left[then] / left[now]
+            x = np.sqrt(share) * x + np.sqrt(1 - share) * normal(keys, 4 * draw + _UP, shape)
+            continue
+        raw = network(x, float(schedule.network_times[now]), labels)
+        start = predicted_start(raw[:, :3], x, torch.tensor(left[now], device=device), network.prediction_type)
+        if then < 0:
+            break
+        one = sample_ancestral(np.array([left[now], left[then]]))
+        # Nothing anchors a hole to the range of pictures, so here x̂0 is clipped at every step.
+        drawn = one.keep[0] * x + one.toward[0] * start.clamp(-1, 1)
+        drawn = drawn + network.noise_scale * one.noise[0] * normal(keys, 4 * draw + _STEP, shape)
+        known = np.sqrt(left[then]) * pictures + np.sqrt(1 - left[then]) * normal(keys, 4 * draw + _KNOWN, shape)
+        x = torch.lerp(known, drawn, holes)
+    return torch.lerp(pictures, start.clamp(-1, 1), holes)
+
+
+def _known(pictures: Tensor, left: float, noise: Tensor, holes: Tensor) -> Tensor:
+    """The picture at a noise level, and nothing but noise in its hole."""
+    return np.sqrt(left) * pictures * (1 - holes) + torch.where(holes > 0, noise, np.sqrt(1 - left) * noise)
+
+
+class DiffusionRemoval:
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8; outside the hole the picture's own bytes."""
+
+    def __init__(self, network: str | Network = "compact", device: str | None = None, **options: Any) -> None:
+        """options: of `inpaint`."""
+        from .devices import PRECISIONS, choose_device, choose_precision
+        from .network import load_network
+
+        place = choose_device(device)
+        self.network = load_network(network).on(place, PRECISIONS[choose_precision(None, place)])
+        self.options = options
+        digest = (self.network.weights_hash or "unknown")[:12]
+        self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))
+
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
+        return self.remove([image], [mask], [seed])[0]
+
+    def remove(self, images: Sequence[np.ndarray], masks: Sequence[np.ndarray], seeds: Sequence[int]) -> list[np.ndarray]:
+        """Several at once, which is what a GPU wants."""
+        from .diffusion import as_tensor
+
+        for image in images:
+            self.network.check_size(image.shape[0])
+        holes = np.stack([generous(mask) for mask in masks])
+        pictures = torch.stack([as_tensor(image) for image in images])
+        filled = inpaint(self.network, pictures, torch.from_numpy(holes)[:, None].float(), seeds, **self.options)
+        arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
+        return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]
