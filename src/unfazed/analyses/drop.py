@@ -160,7 +160,7 @@ def accuracy_entries(share: np.ndarray, runs: int, level: float = 0.95) -> dict[
     spread = float(share.var(ddof=1)) if n > 1 else 0.0
     # Averaging runs makes a photograph worth more than one answer: scale n by the variance that one answer would have.
     worth = min(max(1.0, mean * (1 - mean) / spread), runs) if spread > 0 else 1.0
-    low, high = wilson_interval(mean * n * worth, n * worth, level)
+    low, high = wilson_interval(np.array(mean * n * worth), np.array(n * worth), level)
     return {"accuracy": mean, "accuracy_low": float(low), "accuracy_high": float(high)}
 
 

@@ -25,6 +25,7 @@ _PAPER = (
     "size-0.05",
     "position",
 )
+_OFFICIAL_FOLDERS = ("20_smooth", "20_hard", "random_bg", "full", "01", "008", "005", "rp", "rd")
 _GEOMETRY = ("size", "position", "direction")
 
 
@@ -109,9 +110,7 @@ def _with_manifest(
     manifest: pl.DataFrame, card: Mapping[str, Any], white_box: frozenset[str], cards: Mapping[str, Mapping[str, Any]]
 ) -> Facts:
     edits = manifest.unique("edit", keep="first", maintain_order=True)
-    recipe = card.get("recipe", {})
-    items = recipe.get("items", []) if isinstance(recipe, dict) else []
-    listed = [item["name"] for item in items if isinstance(item, dict) and "name" in item]
+    listed = [item["name"] for item in _listed(card)]
     order = tuple(dict.fromkeys([*listed, *edits["edit"].to_list()]))
     controls: dict[str, str] = {}
     if "control" in edits.columns:
@@ -124,8 +123,17 @@ def _with_manifest(
     )
 
 
+def _listed(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The edits of the benchmark's recipe, as its card lists them."""
+    recipe = card.get("recipe")
+    edits = recipe.get("edits", []) if isinstance(recipe, dict) else []
+    return [item for item in edits if isinstance(item, dict) and "name" in item]
+
+
 def _is_official(card: Mapping[str, Any]) -> bool:
-    return bool(card.get("official")) or str(card.get("kind", "")) == "imagenet-e"
+    """Whether the benchmark was imported from the published folders."""
+    folders = {(item.get("parameters") or {}).get("folder") for item in _listed(card)}
+    return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
 
 
 def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | None = None) -> tuple[str, ...]:

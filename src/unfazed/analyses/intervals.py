@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from unfazed.errors import unknown
+from unfazed.errors import UserError, unknown
 
 from .statistics import FEW_FLIPS, SMALL_N, bootstrap_means, percentiles, resample_weights, score_interval
 
@@ -28,7 +28,7 @@ class Settings:
         if self.interval not in INTERVALS:
             raise unknown("interval", self.interval, INTERVALS)
         if not 0.5 <= self.level < 1:
-            raise unknown("level", f"{self.level:g}", ["0.9", "0.95", "0.99"])
+            raise UserError(f"the level of the intervals is {self.level:g}", allowed="0.5 to below 1, as 0.95")
 
     def weights(self, images: tuple[str, ...]) -> np.ndarray:
         return _weights(images, self.resamples, self.seed)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import fft, special, stats
+from scipy import fft, special
 
 # Fewer photographs, or fewer of them whose answer changes, and resampling cannot see the tails: simulated coverage of
 # the percentile bootstrap falls below 93 % there, that of the score interval does not.
@@ -34,7 +34,7 @@ def tango_interval(
     >>> round(float(low), 3), round(float(high), 3)
     (-0.161, 0.161)
     """
-    z = stats.norm.ppf(0.5 + level / 2) if quantile is None else quantile
+    z = special.ndtri(0.5 + level / 2) if quantile is None else quantile
     b, c, n, z = (np.array(one, dtype=float) for one in np.broadcast_arrays(losses, gains, n, z))
     estimate = (b - c) / n
 
@@ -76,7 +76,7 @@ def score_interval(
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(seen > 1e-12, single / seen, 1.0)
     scale = np.clip(gain, 1.0, answers)
-    quantile = stats.t.ppf(0.5 + level / 2, np.maximum(n - 1, 1))
+    quantile = special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2)
     return tango_interval(losses * scale, gains * scale, n * scale, level, quantile)
 
 
@@ -108,7 +108,7 @@ def newcombe_interval(
 def wilson_interval(right: np.ndarray, n: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval (low, high) in [0, 1] for a share right / n; counts may be fractional."""
     right, n = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
-    z = stats.norm.ppf(0.5 + level / 2)
+    z = special.ndtri(0.5 + level / 2)
     centre = (right + z**2 / 2) / (n + z**2)
     half = z / (n + z**2) * np.sqrt(np.maximum(right * (n - right) / n, 0) + z**2 / 4)
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
@@ -139,13 +139,13 @@ def bootstrap_means(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     weights: (resamples, photographs) of `resample_weights`; values: (photographs, columns).
     """
     missing = np.isnan(values)
-    sums = weights @ np.where(missing, 0, values).astype(np.float32)
-    if missing.any():
-        counts = weights @ (~missing).astype(np.float32)
-    else:
-        counts = weights.sum(axis=1, keepdims=True)
+    gaps = missing.any()
+    there = (~missing).astype(np.float32) if gaps else np.ones((len(values), 1), dtype=np.float32)
+    known = np.where(missing, 0, values) if gaps else values
+    totals = (weights @ np.concatenate([known.astype(np.float32), there], axis=1)).astype(np.float64)
+    columns = values.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return sums.astype(np.float64) / counts
+        return totals[:, :columns] / totals[:, columns:]
 
 
 def percentiles(draws: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

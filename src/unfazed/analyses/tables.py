@@ -65,6 +65,13 @@ def each_model(
             raise unknown("model", name, seen, run=_list_command(predictions))
 
 
+def columns_of(predictions: Predictions) -> list[str]:
+    """The names of the predictions' columns, in a folder those of its first file."""
+    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
+        return list(predictions.collect_schema())
+    return list(pl.read_parquet_schema(prediction_files(predictions)[0]))
+
+
 def model_names(predictions: Predictions) -> list[str]:
     """The models' names, sorted."""
     return sorted({name for _, frame in _frames(predictions, ["model"]) for name in frame["model"].unique().to_list()})

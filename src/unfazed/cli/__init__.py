@@ -17,6 +17,9 @@ COMMANDS: dict[str, str] = {
     "import": "import_",
     "verify": "verify",
     "status": "status",
+    "analyze": "analyze",
+    "compare": "compare",
+    "check": "check",
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4

@@ -1,0 +1,67 @@
+"""`unfazed analyze`: dropped accuracy with intervals and paired tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def analyze(
+    predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
+    table: Annotated[
+        str, typer.Option(help="`drops`, `curves`, `fits`, `flips` (sweeps) or `interactions` (grids).")
+    ] = "drops",
+    by: Annotated[
+        str | None, typer.Option(help="`class`, `superclass`, or a column of the predictions or the manifest.")
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="A CSV of model and one column a grouping, or `all`: means over models.")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
+    edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
+    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of printing.")] = None,
+    benchmark: Annotated[Path | None, typer.Option(help="The benchmark, where it is not where the cards say.")] = None,
+    interval: Annotated[str, typer.Option(help="`auto`, `bootstrap` or `score`.")] = "auto",
+    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
+) -> None:
+    """How many points of accuracy does each edit cost each model, and how sure is that?
+
+    A drop is the accuracy on the originals minus that on the edited pictures of the same photographs, in points. Net
+    drops are against the edit's control, which shows what the rendering alone costs.
+
+    Examples:
+
+    `unfazed analyze predictions/`
+
+    `unfazed analyze predictions/ --by class --edit size-0.05 --format csv -o classes.csv`
+
+    `unfazed analyze predictions/ --groups models.csv --format latex`
+
+    `unfazed analyze predictions/ --table fits`
+    """
+    from unfazed.files import write_bytes
+    from unfazed.report.drop_tables import analyse, analysis_text
+
+    frame = analyse(
+        predictions,
+        table,
+        by=by,
+        groups=groups,
+        models=model,
+        edits=edit,
+        benchmark=benchmark,
+        interval=interval,
+        resamples=resamples,
+        level=level,
+        seed=seed,
+    )
+    text = analysis_text(frame, table, format, by)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_bytes(output, text.encode())

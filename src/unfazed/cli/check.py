@@ -1,0 +1,69 @@
+"""`unfazed check`: a gate for a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check(
+    predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
+    max_drop: Annotated[
+        list[str] | None, typer.Option(metavar="EDIT=POINTS", help="The most an edit may cost; may be repeated.")
+    ] = None,
+    min_accuracy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EDIT=PERCENT", help="The least accuracy on an edit; a number alone is for `original`."),
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="Predictions of an earlier model on the same benchmark.")
+    ] = None,
+    margin: Annotated[float | None, typer.Option(help="Points by which it may be worse than the baseline.")] = None,
+    measure: Annotated[str | None, typer.Option(help="Against the baseline: `accuracy` or `drop`.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with the same; the command line wins.")] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
+    level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 unless told.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the checks there as JSON.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write them there as JUnit XML.")] = None,
+    format: Annotated[str, typer.Option(help="`table`, `markdown` or another format.")] = "table",
+    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
+) -> None:
+    """May this model be released? Exit 0: every check passes; 1: one fails; 3: none fails, but one cannot be told.
+
+    A check passes or fails only where its whole interval lies on one side of the threshold. Where it straddles the
+    threshold, more photographs are needed.
+
+    Examples:
+
+    `unfazed check predictions/ --max-drop size-0.05=20 --max-drop "background-*=10" --min-accuracy 75`
+
+    `unfazed check new/ --baseline old/ --margin 1 --junit check.xml`
+
+    `unfazed check predictions/ --config gate.toml --json check.json`
+    """
+    from unfazed.analyses.gate import EXITS, check_predictions, junit_xml, verdict
+    from unfazed.analyses.rules import parse_limits, read_rules
+    from unfazed.files import write_bytes, write_json
+    from unfazed.report.drop_tables import checks_text
+
+    rules = read_rules(
+        config,
+        max_drop=parse_limits(max_drop or [], "--max-drop"),
+        min_accuracy=parse_limits(min_accuracy or [], "--min-accuracy", bare="original"),
+        baseline=baseline,
+        margin=margin,
+        measure=measure,
+        level=level,
+        models=tuple(model or ()),
+    )
+    checks = check_predictions(predictions, rules, resamples=resamples, seed=seed)
+    overall = verdict(checks)
+    if json is not None:
+        write_json(json, {"verdict": overall, "checks": checks.to_dicts()})
+    if junit is not None:
+        write_bytes(junit, junit_xml(checks))
+    typer.echo(checks_text(checks, overall, format), nl=False)
+    raise typer.Exit(EXITS[overall])

@@ -1,0 +1,207 @@
+"""The tables of `unfazed analyze`, `compare` and `check`: which analysis, which columns for people, which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from unfazed.analyses.curves import accuracy_curves, curve_fits, smallest_flips
+from unfazed.analyses.drop import dropped_accuracy
+from unfazed.analyses.facts import read_facts
+from unfazed.analyses.grids import interactions
+from unfazed.analyses.model_groups import dropped_accuracy_of_groups
+from unfazed.analyses.published import with_published
+from unfazed.errors import UserError, unknown
+
+from .tables import format_table
+
+_DIGITS = {"p_holm": 4, "p_value": 4, "level": 3, "halfway": 3, "low": 2, "high": 2, "true probability": 3}
+_POINTS = "Accuracies in %, drops in points with 95 % intervals over photographs; net: against the edit's control."
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One of the tables: what makes it and with which settings, its title, and what people see of it."""
+
+    make: Callable[..., pl.DataFrame]
+    title: str
+    columns: Sequence[str]
+    notes: str = ""
+    options: frozenset[str] = field(default=frozenset({"resamples", "level", "seed"}))
+
+
+def analyse(
+    predictions: str | Path,
+    table: str = "drops",
+    *,
+    by: str | None = None,
+    groups: str | Path | None = None,
+    models: Sequence[str] | None = None,
+    edits: Sequence[str] | None = None,
+    benchmark: str | Path | None = None,
+    interval: str = "auto",
+    **settings: Any,
+) -> pl.DataFrame:
+    """The frame of one table of a predictions folder; settings: resamples, level, seed."""
+    if table not in ANALYSES:
+        raise unknown("table", table, ANALYSES)
+    facts = read_facts(predictions, benchmark)
+    if table != "drops":
+        if by or groups:
+            raise UserError(f"--by and --groups split the table 'drops', not '{table}'", run="unfazed analyze --help")
+        chosen = {name: value for name, value in settings.items() if name in ANALYSES[table].options}
+        frame = ANALYSES[table].make(predictions, facts=facts, **chosen)
+        return _kept(frame, models, edits)
+    if by and groups:
+        raise UserError("--by splits pictures and --groups averages models: one at a time")
+    if groups is not None:
+        file = None if str(groups) == "all" else groups
+        frame = _kept(dropped_accuracy_of_groups(predictions, file, facts=facts, **settings), models, edits)
+    else:
+        frame = dropped_accuracy(
+            predictions, by=by, models=models, edits=edits, facts=facts, interval=interval, **settings
+        )
+    return with_published(frame) if facts.official and by is None else frame
+
+
+def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None = None) -> str:
+    """The frame in one of the formats; csv and json whole, the others cut down to what people read."""
+    if format in ("csv", "json"):
+        return format_table(frame, format)
+    shown = ANALYSES[table]
+    if table == "drops":
+        return format_table(for_people(frame, by), format, digits=_DIGITS, title=_title(frame, by), notes=_notes(frame))
+    columns = [name for name in shown.columns if name in frame.columns]
+    return format_table(frame.select(columns), format, digits=_DIGITS, title=shown.title, notes=shown.notes or None)
+
+
+def for_people(table: pl.DataFrame, by: str | None = None) -> pl.DataFrame:
+    """The drop table as people read it: percent, intervals as one cell, columns that say nothing left out."""
+    columns = [pl.col("model"), pl.col("edit")]
+    if by is not None:
+        columns.append(pl.col(by))
+    if "models" in table.columns:
+        columns.append(pl.col("models"))
+    columns += [
+        pl.col("n"),
+        (100 * pl.col("accuracy")).alias("accuracy %"),
+        pl.col("drop"),
+        _interval("low", "high").alias("95 %"),
+    ]
+    if by is not None:
+        columns.append(pl.col("shrunk_drop").alias("shrunk"))
+    if table["net_drop"].is_not_null().any():
+        columns += [pl.col("net_drop").alias("net"), _interval("net_low", "net_high").alias("net 95 %")]
+    columns.append(pl.col("p_holm"))
+    if table["white_box"].any():
+        columns.append(pl.when("white_box").then(pl.lit("yes")).otherwise(pl.lit("")).alias("white-box"))
+    if "published" in table.columns and table["published"].is_not_null().any():
+        columns += [pl.col("published"), pl.col("published_model").alias("of")]
+    return table.select(columns)
+
+
+def comparison_text(table: pl.DataFrame, first: str, second: str, format: str) -> str:
+    """The comparison of two models in one of the formats."""
+    if format in ("csv", "json"):
+        return format_table(table, format)
+    shown = table.select(
+        "edit",
+        "n",
+        (100 * pl.col("first_accuracy")).alias("first %"),
+        (100 * pl.col("second_accuracy")).alias("second %"),
+        pl.col("first_drop").alias("first drop"),
+        pl.col("second_drop").alias("second drop"),
+        pl.col("drop_difference").alias("difference"),
+        _interval("low", "high").alias("95 %"),
+        "p_holm",
+        "verdict",
+    )
+    notes = (
+        "difference: first drop minus second drop in points, paired over photographs; negative where the first model "
+        "drops less. p_holm: sign-flip test, corrected over the table; of the accuracies for the original."
+    )
+    return format_table(shown, format, digits=_DIGITS, title=f"first: {first}, second: {second}", notes=notes)
+
+
+def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> str:
+    """The gate's checks, failures first."""
+    rank = {"fail": 0, "cannot tell": 1, "pass": 2}
+    shown = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True).select(
+        "verdict", "model", "edit", "measure", "n", "value", _interval("low", "high").alias("interval"), "threshold"
+    )
+    return format_table(shown, format, title=f"unfazed check: {overall}", notes="Values in points, accuracies in %.")
+
+
+def _interval(low: str, high: str) -> pl.Expr:
+    text = pl.format(
+        "{} to {}", *(pl.col(name).round(2).map_elements(_two, return_dtype=pl.String) for name in (low, high))
+    )
+    return pl.when(pl.col(low).is_not_null()).then(text)
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _title(frame: pl.DataFrame, by: str | None) -> str:
+    models = frame["model"].n_unique()
+    return f"Dropped accuracy of {models} model{'s' * (models != 1)}" + (f" by {by}, worst first" if by else "")
+
+
+def _notes(frame: pl.DataFrame) -> str:
+    notes = [_POINTS]
+    averages = frame.drop_nulls("edits")
+    if averages.height:
+        counts = sorted(set(averages["edits"].to_list()))
+        notes.append(f"average: mean over {' or '.join(map(str, counts))} edits, controls left out.")
+    if frame["white_box"].any():
+        notes.append("white-box: the edit was made against this model; left out of averages.")
+    if "published" in frame.columns and frame["published"].is_not_null().any():
+        notes.append("published: ImageNet-E (CVPR 2023), % for the original, points elsewhere; weights may differ.")
+    return " ".join(notes)
+
+
+def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str] | None) -> pl.DataFrame:
+    for column, chosen in (("model", models), ("edit", edits)):
+        if chosen and column in frame.columns:
+            there = frame[column].unique(maintain_order=True).to_list()
+            for name in chosen:
+                if name not in there:
+                    raise unknown(column, name, there)
+            frame = frame.filter(pl.col(column).is_in(list(chosen)))
+    return frame
+
+
+ANALYSES: dict[str, Analysis] = {
+    "drops": Analysis(dropped_accuracy, "Dropped accuracy", ()),
+    "curves": Analysis(
+        accuracy_curves,
+        "Accuracy along each attribute",
+        ("model", "attribute", "side", "level", "n", "accuracy", "low", "high", "true_probability"),
+        "Accuracies in [0, 1] with 95 % intervals.",
+        frozenset({"level"}),
+    ),
+    "fits": Analysis(
+        curve_fits,
+        "Where accuracy is half way down",
+        ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "top", "scale"),
+        "halfway in the attribute's own unit; a dash where it lies outside the levels that were tried.",
+    ),
+    "flips": Analysis(
+        smallest_flips,
+        "The mildest change that flips each picture",
+        ("model", "attribute", "side", "source_id", "level", "returns"),
+        "level: a dash where no level flips it; returns: a harsher level is answered right again.",
+        frozenset(),
+    ),
+    "interactions": Analysis(
+        interactions,
+        "Is the pair worse than the sum?",
+        ("model", "first", "second", "n", "drop", "first_drop", "second_drop", "interaction", "low", "high", "p_holm"),
+        "Points; interaction = drop - first_drop - second_drop, positive where the pair is worse than the sum.",
+    ),
+}
