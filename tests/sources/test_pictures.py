@@ -20,7 +20,7 @@ def encoded(image, kind="PNG", **options):
     return file.getvalue()
 
 
-@pytest.fixture()
+@pytest.fixture
 def colours():
     """(24, 32, 3) uint8, different at every pixel and in every quarter."""
     rows, columns = np.mgrid[:24, :32]

@@ -34,8 +34,7 @@ def open_scenes(spec: Spec) -> Source:
     backgrounds = pictures_below(folder)
     if not backgrounds:
         raise UserError(f"{folder} holds no pictures to lie behind the cut-outs")
-    inside = f"{folder.relative_to(root).as_posix()}/" if folder.is_relative_to(root) else None
-    names = [name for name in pictures_below(root) if inside is None or not name.startswith(inside)]
+    names = [name for name in pictures_below(root) if not _below(root / name, folder, root / BACKGROUNDS)]
     labels = label_space(map(class_folder, names), space)
     entries = []
     for scene_id, name in zip(unique_slugs(names), names, strict=True):
@@ -89,6 +88,10 @@ def composed(
 def _draw(name: str, count: int) -> int:
     """A number below `count` that depends on the name alone, so a cut-out keeps its background in any selection."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()) % count
+
+
+def _below(path: Path, *folders: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _share(text: str | None) -> float:
