@@ -105,15 +105,15 @@ def resized(picture: np.ndarray, size: int) -> np.ndarray:
 
 
 def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarray:
-    """The object's alpha on a size×size canvas, float32 in [0, 1]."""
+    """The object's alpha on a size×size canvas, float32, whole 255ths: what a mask file keeps, 0 and 1 exact."""
     if is_identity(placement):
-        return resized(mask, size)
+        return _whole_steps(resized(mask, size))
     alpha = np.zeros((size, size), np.float32)
     window = _window(mask, placement, size)
     if window is not None:
         cut, matrix, rows, columns, shrunk = window
         _draw(alpha[rows, columns], mask[cut], matrix, shrunk, cv2.INTER_LINEAR, cv2.BORDER_CONSTANT)
-    return alpha
+    return _whole_steps(alpha)
 
 
 def placed_object(
@@ -121,15 +121,13 @@ def placed_object(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a size×size canvas, resampled once."""
     if is_identity(placement):
-        return resized(image, size), resized(mask, size)
+        return resized(image, size), placed_mask(mask, placement, size)
     pixels = np.zeros((size, size, 3), np.uint8)
-    alpha = np.zeros((size, size), np.float32)
     window = _window(mask, placement, size)
     if window is not None:
         cut, matrix, rows, columns, shrunk = window
-        _draw(alpha[rows, columns], mask[cut], matrix, shrunk, cv2.INTER_LINEAR, cv2.BORDER_CONSTANT)
         _draw(pixels[rows, columns], image[cut], matrix, shrunk, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    return pixels, alpha
+    return pixels, placed_mask(mask, placement, size)
 
 
 def border_contact(mask: np.ndarray) -> float:
@@ -144,6 +142,10 @@ def border_contact(mask: np.ndarray) -> float:
     border = sum(int(edge.sum()) for edge in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
     within = int((inside[1:] != inside[:-1]).sum()) + int((inside[:, 1:] != inside[:, :-1]).sum())
     return border / (border + within) if border + within else 0.0
+
+
+def _whole_steps(alpha: np.ndarray) -> np.ndarray:
+    return np.rint(alpha * np.float32(255)) * np.float32(1 / 255)
 
 
 def _window(

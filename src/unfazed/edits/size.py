@@ -84,5 +84,5 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
 
 
 def tolerance(rate: float, size: int) -> float:
-    """How far the achieved pixel rate may lie from the one asked for: 0.002, less where that is much of the rate."""
-    return min(TOLERANCE, max(0.1 * rate, 8 / size**2))
+    """How far the achieved pixel rate may lie from the one asked for: 0.002, or a ring of pixels on a tiny object."""
+    return min(TOLERANCE, 4 * rate**0.5 / size)

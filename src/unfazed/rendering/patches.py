@@ -63,7 +63,7 @@ class _Level:
         self.over = np.clip(inside + steps[:, None], 0, size - 1) @ (size, 1)
         depth = cv2.distanceTransform((~self.known).astype(np.uint8), cv2.DIST_L2, 3)
         # Whole numbers again, so that the sums are exact.
-        self.trust = np.round(1024 * 1.3**-depth).astype(np.float32).reshape(-1, 1)
+        self.trust = np.maximum(np.round(1024 * 1.3**-depth), 1).astype(np.float32).reshape(-1, 1)
 
     def grown(self) -> np.ndarray:
         """Nearest likes found from the rim inwards, each by the pixels that are known or filled by then."""

@@ -19,7 +19,7 @@ def realise(composition: Composition, backgrounds: Backgrounds, seed: int) -> La
     size = backgrounds.size
     untouched = isinstance(composition.background, Original) and is_identity(composition.placement)
     pixels, alpha = placed_object(composition.image, composition.mask, composition.placement, size)
-    background = backgrounds.resolve(composition.background, composition)
+    background = pixels if untouched else backgrounds.resolve(composition.background, composition)
     if composition.adjustments:
         # The photograph still holds the object: its pixels must not bleed into a background that is changed.
         weight = 1 - alpha if untouched else np.ones_like(alpha)
@@ -66,23 +66,26 @@ def own_colours(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
         slice(max(rows[0] - reach, 0), rows[-1] + 1 + reach),
         slice(max(columns[0] - reach, 0), columns[-1] + 1 + reach),
     )
-    a = alpha[window][..., None]
-    colour = pixels[window].astype(np.float32)
-    solid = np.where(a > 0.95, np.float32(1), a * np.float32(0.02))
-    front = _mean(colour, solid, reach)
-    behind = _mean(colour, 1 - a, reach)
-    clean = front + a * (colour - a * front - (1 - a) * behind)
-    cleaned = pixels.copy()
+    shares = alpha[window][..., None]
+    colours = pixels[window]
     inside = rim[window]
-    cleaned[window][inside] = np.clip(np.round(clean[inside]), 0, 255).astype(np.uint8)
+    solid = np.where(shares > 0.95, np.float32(1), shares * np.float32(0.02))
+    front = _means(colours, solid, reach, inside)
+    behind = _means(colours, 1 - shares, reach, inside)
+    share, mixed = shares[inside], colours[inside]
+    clean = front + share * (mixed - share * front - (1 - share) * behind)
+    cleaned = pixels.copy()
+    cleaned[window][inside] = np.clip(np.round(clean), 0, 255).astype(np.uint8)
     return cleaned
 
 
-def _mean(colour: np.ndarray, weight: np.ndarray, reach: int) -> np.ndarray:
-    """The mean colour around every pixel, each neighbour counted by its weight."""
-    box = (2 * reach + 1, 2 * reach + 1)
-    total = cv2.boxFilter(np.concatenate([colour * weight, weight], axis=2), -1, box, normalize=False)
-    return total[..., :3] / np.maximum(total[..., 3:], 1e-6)
+def _means(colours: np.ndarray, weights: np.ndarray, reach: int, where: np.ndarray) -> np.ndarray:
+    """The mean colour around the pixels of `where`, (N, 3) float32, each neighbour counted by its weight."""
+    weighted = np.empty((*colours.shape[:2], 4), np.float32)
+    np.multiply(colours, weights, out=weighted[..., :3])
+    weighted[..., 3:] = weights
+    total = cv2.boxFilter(weighted, -1, (2 * reach + 1, 2 * reach + 1), normalize=False)[where]
+    return total[:, :3] / np.maximum(total[:, 3:], 1e-6)
 
 
 def _over(

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, attempted, rate_of, sample_scene, scenes
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from unfazed.edits import make_edit
+from unfazed.edits.composition import Composition, Impossible, Picture, Removed
+from unfazed.edits.geometry import box, moved, outline, placed_mask
+from unfazed.errors import UserError
+from unfazed.scene import Scene
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.08, 0.05])
+@pytest.mark.parametrize("scene_id", SAMPLE_IDS)
+def test_every_sample_scene_reaches_the_paper_s_rates(scene_id: str, rate: float) -> None:
+    placed = make_edit("size", rate=rate).apply(Composition.of(sample_scene(scene_id)), RNG, SAMPLE)
+    assert abs(rate_of(placed_mask(placed.mask, placed.placement, 256)) - rate) <= 0.002
+    assert placed.requested == {"size": rate, "pixel_rate": rate}
+    assert placed.background == Removed(scene_id)
+    assert placed.start == 0.25
+
+
+@settings(max_examples=120, deadline=None)
+@given(scenes(), st.floats(0.004, 0.6))
+def test_rate_and_containment_hold_or_the_edit_says_why_not(scene: Scene, rate: float) -> None:
+    placed = attempted(make_edit("size", rate=rate), scene, ALONE)
+    if isinstance(placed, str):
+        assert f"size {rate:g}" in placed
+        return
+    assert abs(rate_of(placed_mask(placed.mask, placed.placement, 256)) - rate) <= 0.002
+    low, high = box(moved(outline(scene.mask), placed.placement))
+    assert (low >= -1e-5).all()
+    assert (high <= 1 + 1e-5).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes(thin=False), st.floats(0.3, 0.95))
+def test_shrinking_keeps_the_centre_and_the_shape(scene: Scene, share: float) -> None:
+    rate = scene.pixel_rate * share**2
+    assume(rate > 0.01)
+    placed = make_edit("size", rate=rate).apply(Composition.of(scene), RNG, ALONE)
+    before = box(outline(scene.mask))
+    after = box(moved(outline(scene.mask), placed.placement))
+    assert np.allclose(sum(before), sum(after), atol=1e-9)
+    ratio = (after[1] - after[0]) / (before[1] - before[0])
+    assert ratio[0] == pytest.approx(ratio[1])
+    assert ratio[0] == pytest.approx(share, abs=0.06)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes())
+def test_full_touches_the_frame_and_stays_inside(scene: Scene) -> None:
+    placed = make_edit("size", rate="full").apply(Composition.of(scene), RNG, ALONE)
+    low, high = box(moved(outline(scene.mask), placed.placement))
+    assert (high - low).max() == pytest.approx(1)
+    assert (low >= -1e-5).all()
+    assert (high <= 1 + 1e-5).all()
+    assert "pixel_rate" not in placed.requested
+
+
+def test_a_rate_that_the_frame_cannot_hold_is_impossible() -> None:
+    mask = np.zeros((200, 200), np.float32)
+    mask[:, 90:110] = 1
+    with pytest.raises(Impossible, match=r"size 0.5: the largest that the frame holds is 0\.1"):
+        make_edit("size", rate=0.5).apply(Composition.of(_scene(mask)), RNG, ALONE)
+
+
+def test_a_line_too_thin_to_shrink_is_impossible() -> None:
+    mask = np.zeros((600, 600), np.float32)
+    mask[300, 50:550] = 1
+    with pytest.raises(Impossible, match=r"size 0.05|too thin"):
+        make_edit("size", rate=0.05).apply(Composition.of(_scene(mask)), RNG, ALONE)
+
+
+def test_a_background_chosen_before_is_kept() -> None:
+    composition = make_edit("background", kind="picture", picture="sky.png").apply(
+        Composition.of(sample_scene("dog")), RNG, SAMPLE
+    )
+    assert make_edit("size", rate=0.05).apply(composition, RNG, SAMPLE).background == Picture("sky.png")
+
+
+@pytest.mark.parametrize("rate", [0, 1.5, "tiny", float("nan"), None, True])
+def test_a_rate_outside_its_range_names_what_is_allowed(rate: object) -> None:
+    with pytest.raises(UserError, match=r"0\.001 to 1 of the picture, or full"):
+        make_edit("size", rate=rate)
+
+
+def _scene(mask: np.ndarray) -> Scene:
+    return Scene("drawn", np.zeros((*mask.shape, 3), np.uint8), mask, 0)
