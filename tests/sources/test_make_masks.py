@@ -1,0 +1,105 @@
+"""`unfazed masks`: whole files, goes on where it stopped, and does not end on one bad picture."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unfazed.errors import UserError
+from unfazed.sources import open_source
+from unfazed.sources.make_masks import make_masks, mask_png
+from unfazed.sources.pictures import read_mask
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    folder = tmp_path / "photos"
+    for name in ("panda", "koala"):
+        (folder / name).mkdir(parents=True)
+        image = Image.fromarray(open_source("sample")[name].image)
+        image.reduce(4).save(folder / name / "1.jpg")
+    (folder / "panda" / "bad.jpg").write_text("words")
+    return folder
+
+
+def test_every_good_picture_gets_a_mask_that_the_folder_source_takes(photographs, tmp_path):
+    masks = tmp_path / "masks"
+    made = list(make_masks(photographs, masks))
+    assert [(one.picture, one.status) for one in made] == [
+        ("koala/1.jpg", "made"),
+        ("panda/1.jpg", "made"),
+        ("panda/bad.jpg", "failed"),
+    ]
+    assert "no picture but text" in made[2].reason
+    source = open_source(f"folder:{photographs}?masks={masks}")
+    assert source["panda--1"].pixel_rate > 0.05
+    assert sorted(path.name for path in masks.rglob("*") if path.is_file()) == ["1.png", "1.png"]
+
+
+def test_a_second_run_keeps_what_is_there_and_makes_what_is_not(photographs, tmp_path):
+    masks = tmp_path / "masks"
+    list(make_masks(photographs, masks))
+    (masks / "koala/1.png").unlink()
+    before = (masks / "panda/1.png").stat().st_mtime_ns
+    assert [one.status for one in make_masks(photographs, masks)] == ["made", "kept", "failed"]
+    assert (masks / "panda/1.png").stat().st_mtime_ns == before
+
+
+def test_masks_inside_the_folder_are_no_pictures(photographs):
+    masks = photographs / "masks"
+    list(make_masks(photographs, masks))
+    assert [one.status for one in make_masks(photographs, masks)] == ["kept", "kept", "failed"]
+
+
+def test_one_picture_with_a_box(photographs, tmp_path):
+    made = list(make_masks(photographs / "panda/1.jpg", tmp_path / "one", box=(30, 20, 100, 80)))
+    assert [one.status for one in made] == ["made"]
+    assert (read_mask(tmp_path / "one/1.png")[:, :28] == 0).all()
+
+
+def test_two_pictures_that_would_share_a_mask_are_told(photographs, tmp_path):
+    Image.open(photographs / "koala/1.jpg").save(photographs / "koala/1.png")
+    made = list(make_masks(photographs, tmp_path / "masks"))
+    assert [one.status for one in made] == ["made", "failed", "made", "failed"]
+    assert "koala/1.jpg has the same name but for the suffix" in made[1].reason
+
+
+def test_masks_among_the_pictures_a_missing_and_an_empty_folder_are_refused(photographs, tmp_path):
+    with pytest.raises(UserError, match="would lie among the pictures"):
+        list(make_masks(photographs, photographs))
+    with pytest.raises(UserError, match="gone is not there"):
+        list(make_masks(tmp_path / "gone", tmp_path / "masks"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="holds no pictures"):
+        list(make_masks(tmp_path / "empty", tmp_path / "masks"))
+
+
+def test_a_mask_comes_back_from_its_file():
+    mask = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
+    assert np.abs(read_mask(mask_png(mask)) - mask).max() < 1 / 255
+
+
+def run(*arguments):
+    command = [sys.executable, "-c", "from unfazed.cli import main; main()", "masks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_ends_with_4_after_a_failure_and_prints_json(photographs, tmp_path):
+    done = run(photographs, "-o", tmp_path / "masks", "--json")
+    assert done.returncode == 4
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["status"] for row in rows] == ["made", "made", "failed"]
+    (photographs / "panda/bad.jpg").unlink()
+    done = run(photographs, "-o", tmp_path / "masks")
+    assert (done.returncode, done.stdout.split(":")[0]) == (0, "0 made, 2 kept, 0 failed")
+
+
+def test_the_command_refuses_a_wrong_box_and_an_unknown_segmenter(photographs, tmp_path):
+    done = run(photographs, "-o", tmp_path / "masks", "--box", "1,2")
+    assert (done.returncode, "X,Y,W,H" in done.stderr) == (2, True)
+    done = run(photographs, "-o", tmp_path / "masks", "--segmenter", "grabcat")
+    assert (done.returncode, "did you mean 'grabcut'" in done.stderr) == (2, True)
+    assert not (tmp_path / "masks").exists()
