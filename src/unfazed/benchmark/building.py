@@ -8,15 +8,18 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
 from unfazed.engine import ahead, run_tasks
 from unfazed.errors import UserError
 from unfazed.files import explained
+from unfazed.rendering.backgrounds import Removal
+from unfazed.rendering.layers import Renderer
 from unfazed.sources import Source, open_source
 
 from .card import settle_card
@@ -26,6 +29,9 @@ from .prepare import Preparation, Prepared
 from .render import SourceBuilder, Summary, render_stream
 from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
 from .settle import sweep
+
+# A renderer with slots gets this many batches at once: the fewer calls, the less often its last slots run empty.
+BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,10 @@ def _build(
     plan: Plan, batch_size: int | None, workers: int | None, engine: str, report: Callable[[Progress], None]
 ) -> Built:
     started = time.monotonic()
-    renderer = plan.open_renderer(batch_size)
-    settle_card(plan.root, plan.card(renderer))
+    if workers is not None and workers < 1:
+        raise UserError(f"{workers} workers", allowed="1 or more")
+    renderer, removal = plan.open_renderer(batch_size), plan.open_removal()
+    settle_card(plan.root, plan.card(renderer, removal))
     sweep(plan.root)
     rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root) if one in plan.source}
     done = {one for one, its in rows.items() if not any(row.status == FAILED for row in its)}
@@ -127,9 +135,9 @@ def _build(
     report(Progress(len(done), len(plan.source), dict(totals)))
     stages: Counter[str] = Counter()
     if plan.has_network:
-        summaries = _through_network(plan, renderer, waiting, batch_size or 16, workers, engine)
+        summaries = _through_network(plan, renderer, removal, waiting, workers, engine)
     else:
-        summaries = _by_source(plan, waiting, batch_size or 16, workers or 1, engine)
+        summaries = _by_source(SourceBuilder(plan, batch_size or 16, removal), waiting, workers or 1, engine)
     with contextlib.closing(summaries):
         for number, summary in enumerate(summaries, start=len(done) + 1):
             totals.update(summary.counts)
@@ -149,33 +157,36 @@ def _build(
     )
 
 
-def _by_source(
-    plan: Plan, waiting: list[str], batch_size: int, workers: int, engine: str
-) -> Generator[Summary, None, None]:
+def _by_source(builder: SourceBuilder, waiting: list[str], workers: int, engine: str) -> Generator[Summary, None, None]:
     """Whole sources, each by one worker."""
-    for outcome in run_tasks(SourceBuilder(plan, batch_size), waiting, workers, engine):
-        yield outcome.result or _given_up(plan, outcome.task, str(outcome.failure))
+    for outcome in run_tasks(builder, waiting, workers, engine):
+        yield outcome.result or _given_up(builder.plan, outcome.task, str(outcome.failure))
 
 
 def _through_network(
-    plan: Plan, renderer: object, waiting: list[str], batch_size: int, workers: int | None, engine: str
+    plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str], workers: int | None, engine: str
 ) -> Generator[Summary, None, None]:
     """Sources prepared by workers, ahead of a renderer that mixes them in its batches."""
+    described = renderer.describe()
+    at_once = int(described.get("batch_size") or 1)
+    group = at_once if at_once == 1 else BATCHES * at_once
     given_up: list[Summary] = []
 
-    def prepared() -> Iterator[Prepared]:
-        for outcome in run_tasks(Preparation(plan), waiting, workers or _preparers(), engine):
+    def prepared() -> Generator[Prepared, None, None]:
+        for outcome in run_tasks(Preparation(plan, removal), waiting, workers or _preparers(described), engine):
             if outcome.result is not None:
                 yield outcome.result
             else:
                 given_up.append(_given_up(plan, outcome.task, str(outcome.failure)))
 
-    # Removal by diffusion runs on the renderer's device, so there is nothing to gain from working ahead of it.
-    sources = prepared() if plan.removal.startswith("diffusion") else ahead(prepared(), count=8)
-    for summary in render_stream(plan.root, renderer, batch_size, sources):  # type: ignore[arg-type]
-        yield summary
-        while given_up:
-            yield given_up.pop()
+    # Where the network has the same cores, or removes the objects itself, working ahead only gets in its way.
+    alone = described.get("device") == "cpu" or plan.removal.startswith("diffusion")
+    count = group // (len(plan.recipe.items) * plan.runs) + 2
+    with contextlib.closing(prepared() if alone else ahead(prepared(), count)) as sources:
+        for summary in render_stream(plan.root, renderer, group, sources):
+            yield summary
+            while given_up:
+                yield given_up.pop()
     yield from given_up
 
 
@@ -186,9 +197,9 @@ def _given_up(plan: Plan, source_id: str, reason: str) -> Summary:
     return Summary(source_id, counts(rows), {})
 
 
-def _preparers() -> int:
-    """How many processes keep a network fed: none of its own on a small machine, a few on a large one."""
-    return max(1, min(4, (os.cpu_count() or 1) - 2))
+def _preparers(described: Mapping[str, Any]) -> int:
+    """How many processes keep a network fed: on a GPU a few, on the CPU none besides this one."""
+    return 1 if described.get("device") == "cpu" else max(1, min(4, (os.cpu_count() or 1) - 2))
 
 
 def _failures(rows: list[Row]) -> dict[str, str]:

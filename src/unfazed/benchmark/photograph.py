@@ -139,7 +139,7 @@ def request_plan(request: Request) -> Plan:
     return Plan(
         root=Path(),
         source=open_source(request.pool),
-        recipe=Recipe("edit", (ORIGINAL,)),
+        recipe=Recipe("edit", (ORIGINAL, Item("edit", request.chain))),
         renderer=request.renderer,
         options=request.options,
         removal=request.removal,

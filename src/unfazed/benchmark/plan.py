@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.edits.items import Item, Recipe
+from unfazed.edits.textures import TEXTURES
 from unfazed.errors import UserError, unknown
+from unfazed.labels import imagenet
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
 from unfazed.scene import FRAMES
@@ -17,6 +19,8 @@ from unfazed.sources import Source
 from .card import ids_hash, versions
 from .layout import ORIGINAL_EDIT, SOURCE_EDIT
 from .seeds import picture_seed
+
+DEFAULT_GUIDE = "lite:2"
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,21 @@ class Plan:
 
     @property
     def has_network(self) -> bool:
-        """Whether pictures come out of noise, so that two runs of any edit differ."""
         return self.renderer != "paste"
 
+    def has_draws(self, item: Item) -> bool:
+        """Whether anything in an edit is left to chance: the network's noise, a place, an angle, another scene."""
+        steps = item.parameters["chain"]
+        if self.has_network and any(step.get("start", 0) > 0 for step in steps):
+            return True
+        return any(
+            "random" in step.values() or step["edit"] == "occlusion" or step.get("kind") in TEXTURES for step in steps
+        )
+
     def pictures(self, source_id: str) -> Iterator[Planned]:
-        """Every picture that is to be made of one source."""
+        """Every picture that is to be made of one source: further runs only where they would be other pictures."""
         for item in self.recipe.items:
-            for run in range(self.runs):
+            for run in range(self.runs if self.has_draws(item) else 1):
                 yield Planned(item, run, picture_seed(self.seed, source_id, item.name, item.parameters, run))
 
     def open_renderer(self, batch_size: int | None = None) -> Renderer:
@@ -87,18 +99,29 @@ class Plan:
             return Paste() if given is None else Paste(feather=given)
         from unfazed.rendering import open_renderer
 
-        options = {name: value for name, value in self.options.items() if value is not None}
-        if batch_size is not None:
-            options["batch_size"] = batch_size
-        renderer: Renderer = open_renderer(self.renderer, **options)
-        return renderer
+        return open_renderer(
+            self.renderer, **{**self.options, "guide": self.guide, "batch_size": batch_size, "size": self.size}
+        )
+
+    @property
+    def guide(self) -> str | None:
+        """The classifier that adversarial backgrounds work against: the one given, or for ImageNet's classes ours."""
+        given = self.options.get("guide")
+        if not self.has_network or given == "none":
+            return None
+        wanted = any("adversarial" in step.values() for item in self.recipe.items for step in item.parameters["chain"])
+        if given is None and wanted and self.source.labels == imagenet():
+            return DEFAULT_GUIDE
+        return given
 
     def open_removal(self) -> Removal:
+        """What removes objects, loaded; by diffusion it is the renderer's network unless another is named."""
         from unfazed.rendering.removal import open_removal
 
-        return open_removal(self.removal)
+        network = self.options.get("network")
+        return open_removal(f"diffusion:{network}" if self.removal == "diffusion" and network else self.removal)
 
-    def card(self, renderer: Renderer) -> dict[str, Any]:
+    def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
         """`benchmark.json`; nothing in it depends on the hour, the batch size or the number of workers."""
         described = renderer.describe()
         return {
@@ -111,10 +134,10 @@ class Plan:
             "seed": self.seed,
             "runs": self.runs,
             "whole_objects": self.whole_objects,
-            "removal": self.removal,
+            "removal": {"spec": self.removal, "name": getattr(removal, "name", self.removal)},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),
-            "guide": self.options.get("guide") if self.has_network else None,
+            "guide": self.guide,
             "labels": self.source.labels.to_json(),
             "versions": versions(),
         }

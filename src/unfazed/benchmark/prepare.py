@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
-from unfazed.rendering.backgrounds import Backgrounds
+from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realise import realise
 from unfazed.scene import Scene, frame
@@ -47,13 +48,17 @@ class Prepared:
 class Preparation:
     """A worker for the engine: the id of a source in, `Prepared` out; never raises for a bad source."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
+        """removal: what `plan` would open, where it is open already."""
+        self.plan, self._removal = plan, removal
         self.seconds = {"decode": 0.0, "compose": 0.0}
         self._framed: OrderedDict[str, Scene] = OrderedDict()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_removal": None}  # loaded anew in another process
+
     def __call__(self, source_id: str) -> Prepared:
-        self.seconds = dict.fromkeys(self.seconds, 0.0)
+        self.seconds = {"decode": 0.0, "compose": 0.0}
         try:
             with self._timed("decode"):
                 scene = self.plan.source[source_id]
@@ -75,13 +80,8 @@ class Preparation:
         except Exception as error:
             files.clear()
             rows.append(replace(self._row(source_id, None), status=FAILED, reason=reason_of(error)))
-        first: Layers | None = None
         for planned in self.plan.pictures(source_id):
             row, made = self._compose(framed, planned)
-            if planned.run == 0:
-                first = made
-            elif row.status != FAILED and (made is None or first is None or self._same(first, made)):
-                continue
             if made is not None:
                 layers[len(rows)] = made
             rows.append(replace(row, border_contact=contact, notes=list(scene.notes)))
@@ -104,15 +104,8 @@ class Preparation:
             row,
             requested=None if rate is None else float(rate),
             values=dict(composition.requested),
-            guide=self.plan.options.get("guide") if adversarial else None,
+            guide=self.plan.guide if adversarial else None,
         ), made
-
-    def _same(self, first: Layers, further: Layers) -> bool:
-        """Whether a further run would be the first run's picture again: nothing drawn, and no noise."""
-        if self.plan.has_network and further.start > 0:
-            return False
-        pairs = ((first.object, further.object), (first.alpha, further.alpha), (first.background, further.background))
-        return all(np.array_equal(one, other) for one, other in pairs)
 
     def _as_found(self, scene: Scene) -> tuple[Row, bytes]:
         """The row and the bytes of the file as found, or of a PNG where no file shows the scene."""
@@ -146,8 +139,8 @@ class Preparation:
 
     def all_rows(self, source_id: str, status: str, reason: str) -> list[Row]:
         """Every row of a source with the same status and reason."""
-        firsts = [None, *(planned for planned in self.plan.pictures(source_id) if planned.run == 0)]
-        return [replace(self._row(source_id, planned), status=status, reason=reason) for planned in firsts]
+        everything = [None, *self.plan.pictures(source_id)]
+        return [replace(self._row(source_id, planned), status=status, reason=reason) for planned in everything]
 
     def _all(self, source_id: str, status: str, reason: str) -> Prepared:
         return Prepared(source_id, self.all_rows(source_id, status, reason), seconds=dict(self.seconds))
@@ -158,8 +151,8 @@ class Preparation:
 
     @functools.cached_property
     def backgrounds(self) -> Backgrounds:
-        cache = self.plan.root / CACHE / "removed"
-        return Backgrounds(self.pool, self.plan.open_removal(), size=self.plan.size, cache=cache)
+        removal = self._removal or self.plan.open_removal()
+        return Backgrounds(self.pool, removal, size=self.plan.size, cache=self.plan.root / CACHE / "removed")
 
     def _load(self, scene_id: str) -> Scene:
         """A framed scene; a few are kept, because an edit that picks one soon asks for it again."""

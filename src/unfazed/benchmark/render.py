@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from unfazed.errors import UserError
+from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
 
 from .pictures import Written, finish, write_file, write_picture
@@ -32,8 +33,9 @@ class Summary:
 class SourceBuilder:
     """A worker for the engine that does the whole of one source: its id in, its files on the disk, a summary out."""
 
-    def __init__(self, plan: Plan, batch_size: int) -> None:
+    def __init__(self, plan: Plan, batch_size: int, removal: Removal | None = None) -> None:
         self.plan, self.batch_size = plan, batch_size
+        self.preparation = Preparation(plan, removal)
 
     def __call__(self, source_id: str) -> Summary:
         prepared = self.preparation(source_id)
@@ -47,10 +49,6 @@ class SourceBuilder:
         rendered = time.perf_counter() - started
         written = write_all(self.plan.root, prepared, answers)
         return finished(self.plan.root, prepared, written, rendered)
-
-    @cached_property
-    def preparation(self) -> Preparation:
-        return Preparation(self.plan)
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -71,12 +69,11 @@ class _Open:
 
 
 def render_stream(
-    root: Path, renderer: Renderer, batch_size: int, sources: Iterable[Prepared], writers: int = 2
+    root: Path, renderer: Renderer, group: int, sources: Iterable[Prepared], writers: int = 2
 ) -> Iterator[Summary]:
-    """Summaries as sources are finished; batches are filled across sources, and files are written meanwhile.
+    """Summaries as sources are finished; `group` pictures, of whichever sources, are handed to the renderer at a time.
 
-    The renderer runs in this thread and waits for nobody but `sources`; PNGs are encoded and written by `writers`
-    threads. At most a few batches of pictures are held.
+    It runs in this thread and waits for nobody but `sources`; PNGs are encoded and written by `writers` threads.
     """
     queue: deque[tuple[_Open, int, Layers]] = deque()
     finishing: deque[Future[Summary]] = deque()
@@ -107,12 +104,12 @@ def render_stream(
                     source.written[number] = pool.submit(write_file, root, prepared.rows[number], data)
                 queue.extend((source, number, layers) for number, layers in prepared.layers.items())
                 advance(source)
-                while len(queue) >= batch_size:
-                    render(batch_size)
-                while finishing and (finishing[0].done() or len(finishing) > 4 * batch_size):
+                while len(queue) >= group:
+                    render(group)
+                while finishing and (finishing[0].done() or len(finishing) > 4 * group):
                     yield finishing.popleft().result()
             while queue:
-                render(batch_size)
+                render(group)
             while finishing:
                 yield finishing.popleft().result()
         except BaseException:

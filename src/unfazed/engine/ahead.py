@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 
-def ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+def ahead(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
     """The same items in the same order; a thread fetches up to `count` of them before they are asked for.
 
     An exception of `items` is raised where it would have been. Leaving early stops the thread at its next item.

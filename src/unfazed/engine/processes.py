@@ -25,9 +25,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Two torch threads that wait for one core are many times slower than one, so workers × threads stays at workers.
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"), "1"
-)
+LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
+ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 
 DONE, FAILED = b"+", b"-"
 
