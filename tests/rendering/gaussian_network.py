@@ -1,0 +1,36 @@
+"""A network whose answer is known: pictures whose pixels are independent N(mean, deviation²), and their exact denoiser."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from unfazed.rendering.network import Network
+from unfazed.rendering.schedule import Schedule
+
+
+class ExactDenoiser(nn.Module):
+    """E[ε | x_t], and as second half the log of its squared error: what a perfect network would answer."""
+
+    def __init__(self, mean: float, deviation: float, halves: int = 2, second: float | None = None) -> None:
+        super().__init__()
+        self.mean, self.variance, self.halves, self.second = mean, deviation**2, halves, second
+        self.left = nn.Parameter(torch.tensor(Schedule.respaced(1000).alphas_cumprod, dtype=torch.float32), False)
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        left = self.left[t.round().long()].view(-1, 1, 1, 1)
+        gain = left.sqrt() * self.variance / (left * self.variance + 1 - left)
+        start = self.mean + gain * (x - left.sqrt() * self.mean)
+        noise = (x - left.sqrt() * start) / (1 - left).sqrt()
+        if self.halves == 1:
+            return noise
+        # The error of ε̂ is that of x̂0 times sqrt(ᾱ / (1 − ᾱ)).
+        error = (left * self.variance / (left * self.variance + 1 - left)).log().expand_as(x)
+        return torch.cat([noise, error if self.second is None else torch.full_like(x, self.second)], dim=1)
+
+
+def gaussian(mean: float = 0.2, deviation: float = 0.4, kind: str = "error", size: int = 64, **facts: float) -> Network:
+    """The exact denoiser as a network; kind: its variance_type (learned_range then answers β, right for deviation 1)."""
+    second = 1.0 if kind == "learned_range" else None
+    module = ExactDenoiser(mean, deviation, 1 if kind == "fixed" else 2, second)
+    return Network(module, "gaussian", size, "epsilon", kind, "linear", **facts)

@@ -1,0 +1,83 @@
+"""The noise schedule against guided-diffusion's numbers and against its own definitions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unfazed.errors import UserError
+from unfazed.rendering import Schedule
+from unfazed.rendering.schedule import BETAS, spaced_timesteps
+
+# index -> timestep, ᾱ, posterior variance of guided-diffusion's 1000 linear steps respaced to 100
+ORIGINAL = {
+    0: (0, 0.9999, 0.0),
+    1: (10, 0.997806572507846, 9.545047024934424e-05),
+    5: (50, 0.9699514935950494, 0.006745677869772402),
+    25: (252, 0.5161078480420028, 0.0464653933900926),
+    49: (494, 0.0826373761846283, 0.09337050899101033),
+    50: (505, 0.0739391247214384, 0.10426941686284175),
+    75: (757, 0.0029663280615167048, 0.1409836065619838),
+    99: (999, 4.035829765375676e-05, 0.1821778929430258),
+}
+
+
+@pytest.mark.parametrize("index", ORIGINAL)
+def test_respaced_to_100_is_the_original(index):
+    schedule = Schedule.respaced(100)
+    timestep, left, variance = ORIGINAL[index]
+    assert schedule.timesteps[index] == timestep
+    assert schedule.alphas_cumprod[index] == pytest.approx(left, rel=1e-12)
+    assert schedule.posterior_variance[index] == pytest.approx(variance, rel=1e-11, abs=1e-18)
+
+
+def test_everything_is_float64():
+    schedule = Schedule.respaced(37, "cosine")
+    assert schedule.alphas_cumprod.dtype == schedule.betas.dtype == np.float64
+    assert schedule.timesteps.dtype == np.int64
+
+
+@given(st.integers(1, 1000))
+def test_any_number_of_steps_spans_the_schedule(steps):
+    kept = spaced_timesteps(steps)
+    assert len(kept) == steps
+    assert kept[0] == 0
+    assert steps == 1 or kept[-1] == 999
+    assert (np.diff(kept) > 0).all()
+
+
+@given(st.integers(2, 1000), st.sampled_from(sorted(BETAS)))
+def test_respaced_betas_multiply_to_the_same_noise(steps, beta):
+    schedule = Schedule.respaced(steps, beta)
+    full = Schedule.respaced(1000, beta)
+    assert np.allclose(np.cumprod(1 - schedule.betas), full.alphas_cumprod[schedule.timesteps], rtol=1e-9)
+    assert (schedule.posterior_variance >= 0).all()
+    assert (schedule.posterior_variance[1:] <= schedule.betas[1:]).all()
+
+
+def test_sections_and_strides_are_cut_as_the_original_cuts_them():
+    # guided-diffusion: section sizes 334, 333, 333; each cut by its own fractional stride
+    assert spaced_timesteps("2,3,2").tolist() == [0, 333, 334, 500, 666, 667, 999]
+    assert spaced_timesteps("ddim50").tolist() == list(range(0, 1000, 20))
+
+
+def test_cosine_is_the_squared_cosine():
+    left = Schedule.respaced(1000, "cosine").alphas_cumprod
+    place = np.arange(1, 1001) / 1000
+    expected = np.cos((place + 0.008) / 1.008 * np.pi / 2) ** 2 / np.cos(0.008 / 1.008 * np.pi / 2) ** 2
+    assert np.allclose(left[:990], expected[:990], rtol=1e-9)
+
+
+def test_times_are_rescaled_to_a_thousand():
+    assert Schedule.respaced(4, total=500).network_times.tolist() == [0, 332, 666, 998]
+
+
+@pytest.mark.parametrize("steps", [0, -3, "many", "ddim", 1001, "600,600", "ddim999"])
+def test_impossible_steps_are_refused(steps):
+    with pytest.raises(UserError, match="step"):
+        spaced_timesteps(steps)
+
+
+def test_an_unknown_schedule_names_the_known_ones():
+    with pytest.raises(UserError, match="linear, cosine"):
+        Schedule.respaced(10, "sigmoid")
