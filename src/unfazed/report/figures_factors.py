@@ -70,14 +70,8 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
             ratio = rows["error_ratio"].to_numpy()
             axes.plot(ratio[sure], y[sure], marker, color=colour, markersize=6, linestyle="none")
             axes.plot(ratio[~sure], y[~sure], marker, color=colour, markersize=6, linestyle="none", alpha=0.25)
-            axes.plot(
-                [],
-                [],
-                marker,
-                color=colour,
-                linestyle="none",
-                label=f"{group} ({rows.get_column('models').to_list()[0]})",
-            )
+            models = rows["models"].to_list()[0]
+            axes.plot([], [], marker, color=colour, linestyle="none", label=f"{group} ({models})")
         axes.set_yticks(range(len(order)), [_words(f) for f in order])
         axes.set_title(grouping, loc="left", fontsize=10)
         axes.set_xlabel("mean error ratio (log scale); pale: p ≥ 0.05")

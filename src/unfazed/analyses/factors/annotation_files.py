@@ -93,9 +93,5 @@ def _place_in_cache(path: Path) -> Path:
     from unfazed.rendering.weights import cache_folder
 
     state = path.stat()
-    version = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
-    return (
-        cache_folder()
-        / "imagenet-x"
-        / f"{path.stem}-{hashlib.blake2b(version.encode(), digest_size=8).hexdigest()}.parquet"
-    )
+    version = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()
+    return cache_folder() / "imagenet-x" / f"{path.stem}-{hashlib.blake2b(version, digest_size=8).hexdigest()}.parquet"

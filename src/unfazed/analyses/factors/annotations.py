@@ -69,7 +69,7 @@ class Annotations:
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """K kinds: `of_image` (N,) the kind of each image, `factors` (K, 16) float64 of zeros and ones, `metaclasses` (K,)."""
+    """K kinds: `of_image` (N,) the kind of each image, `factors` (K, 16) float64 zeros and ones, `metaclasses` (K,)."""
 
     of_image: np.ndarray
     factors: np.ndarray

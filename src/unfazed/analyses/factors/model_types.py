@@ -50,7 +50,7 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
     for (grouping, factor), part in means.group_by(["grouping", "factor"]):
         statistic, p_value = _alexander_govern([np.asarray(v) for v in part["values"].to_list()])
         tests.append((grouping, factor, statistic, p_value))
-    tested = pl.DataFrame(tests, schema=["grouping", "factor", "statistic", "p_value"], orient="row", nan_to_null=True)
+    tested = pl.DataFrame(tests, schema=["grouping", "factor", "statistic", "p_value"], orient="row").fill_nan(None)
     tested = tested.with_columns(
         p_holm=pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("grouping")
     )

@@ -50,7 +50,7 @@ def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame) -> pl.DataFrame:
         }
         for (augmentation, factor), part in joined.group_by(["augmentation", "factor"])
     ]
-    table = pl.DataFrame(rows, nan_to_null=True).sort("augmentation", factor_order())
+    table = pl.DataFrame(rows).fill_nan(None).sort("augmentation", factor_order())
     return table.with_columns(
         p_holm=pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("augmentation")
     )
