@@ -86,6 +86,35 @@ def test_a_wide_object_is_padded_by_reflection_and_its_reflection_is_no_object()
     assert (framed.image[9] == framed.image[10]).all()
 
 
+def test_the_reflection_holds_no_second_object_where_there_is_room_beside_the_first():
+    framed = frame(made(20, 50, 8, 14, 5, 45))
+    assert framed.mask.shape == (40, 40)
+    assert ((framed.image[..., 2] == 255) == (framed.mask > 0.5)).all()
+    assert framed.image[:, 0, 0].tolist() == [
+        4,
+        5,
+        6,
+        6,
+        5,
+        4,
+        3,
+        2,
+        1,
+        0,
+        *range(20),
+        19,
+        18,
+        17,
+        16,
+        15,
+        14,
+        14,
+        15,
+        16,
+        17,
+    ]
+
+
 def test_a_square_photograph_is_left_as_it_is():
     scene = made(20, 20, 2, 5, 2, 5)
     assert all(frame(scene, how) is scene for how in FRAMES)

@@ -90,18 +90,43 @@ def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
 def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
     """The object's own extent along the long side, the short side grown to it by reflection."""
     long = _window(scene, along_width, first, last - first)
+    axis = 0 if along_width else 1
     missing = (last - first) - min(scene.mask.shape)
     before = missing // 2
     widths = [(0, 0), (0, 0)]
-    widths[0 if along_width else 1] = (before, missing - before)
+    widths[axis] = (before, missing - before)
     return replace(
         long,
-        image=np.pad(long.image, [*widths, (0, 0)], mode="symmetric"),
+        image=np.ascontiguousarray(long.image.take(_reflection(long.mask, axis, *widths[axis]), axis)),
         # The mirrored strip is background: a second, mirrored object must not count as the object.
         mask=np.pad(long.mask, widths),
         parts={name: np.pad(part, widths) for name, part in long.parts.items()},
         notes=(*scene.notes, f"framed with {missing} reflected pixels"),
     )
+
+
+def _reflection(mask: np.ndarray, axis: int, before: int, after: int) -> np.ndarray:
+    """The rows (axis 0) or columns (1) to take, in order, for a picture with `before` and `after` more of them.
+
+    Each side mirrors the strip between the border and the object, to and fro, so that no second object appears;
+    where that strip is too thin (less than a quarter of what is missing), the whole picture.
+    """
+    length = mask.shape[axis]
+    inside = np.flatnonzero((mask > 0).any(axis=1 - axis))
+    free_before, free_after = int(inside[0]), length - 1 - int(inside[-1])
+    return np.concatenate(
+        [
+            _to_and_fro(before, free_before if free_before * 4 >= before else length)[::-1],
+            np.arange(length),
+            length - 1 - _to_and_fro(after, free_after if free_after * 4 >= after else length),
+        ]
+    )
+
+
+def _to_and_fro(count: int, strip: int) -> np.ndarray:
+    """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
+    steps = np.arange(count) % (2 * max(strip, 1))
+    return np.minimum(steps, 2 * max(strip, 1) - 1 - steps)
 
 
 def _squash(scene: Scene) -> Scene:
