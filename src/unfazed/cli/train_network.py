@@ -1,0 +1,43 @@
+"""`unfazed train-network`: the compact diffusion network, trained on your own photographs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+
+def train_network(
+    photos: Annotated[list[Path], typer.Argument(help="Folders or tars of photographs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the network and the run's state go.")],
+    steps: Annotated[int, typer.Option(help="Optimiser steps in all.")] = 17500,
+    batch: Annotated[int, typer.Option(help="Pictures a step.")] = 128,
+    lr: Annotated[float, typer.Option(help="Learning rate before it falls.")] = 2e-3,
+    decay: Annotated[float, typer.Option(help="Share of the steps, at the end, over which it falls to zero.")] = 0.5,
+    held_out: Annotated[int, typer.Option(help="Photographs left out of training, to measure with.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of the weights, the crops and the noise.")] = 0,
+    minutes: Annotated[Optional[float], typer.Option(help="Stop after this long; the same command goes on.")] = None,
+    every: Annotated[int, typer.Option(help="Steps between two lines of progress.")] = 1000,
+    device: Annotated[Optional[str], typer.Option(help="cuda or cpu; by default the GPU where there is one.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the network first.")] = True,
+) -> None:
+    """Train the compact diffusion network; stopped or killed, the same command resumes.
+
+    Example: `unfazed train-network photos/ -o runs/network --minutes 15`, then
+    `unfazed build sample -o B --network runs/network`.
+
+    A photograph that looks like one of the sample scenes is refused. Each line of progress is one JSON record:
+    the loss by noise level, and the loss on the photographs held out. `sheet.png` shows what the network gives back.
+    """
+    import torch
+
+    from unfazed.rendering.training.loop import Recipe, train
+    from unfazed.rendering.training.sheet import write_sheet
+
+    recipe = Recipe(steps=steps, batch=batch, lr=lr, decay=decay, held_out=held_out, seed=seed)
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    trainer = train(list(photos), output, recipe, device=place, minutes=minutes, compiled=compiled, every=every)
+    if len(trainer.held):
+        write_sheet(trainer.folder, trainer.held)
+    print(output)

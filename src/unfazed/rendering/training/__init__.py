@@ -1,0 +1,1 @@
+"""Training of the compact diffusion network: photographs, optimiser, loop."""

@@ -1,0 +1,291 @@
+"""The training loop of the compact network: noise levels, loss, learning rates, EMA, resume, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unfazed.errors import UserError
+from unfazed.files import read_json, whole, write_json
+
+from ..compact import CompactConfig, CompactNetwork, save_compact
+from .muon import Muon
+from .photos import Photos, load_photos
+
+LEVELS = (30, 180, 320, 500, 800)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the result besides the photographs.
+
+    steps: in all; decay: the share of them, at the end, over which the learning rates fall to zero; near: the share
+    of noise levels drawn below 620 of 1000 (edits use no higher ones), skewed towards little noise; spread: relative
+    standard deviation of the error put on the noise level of half of each batch, so that a sampler's small errors are
+    no surprise; ema: relative width of the power-function average (Karras et al. 2024).
+    """
+
+    steps: int = 17500
+    batch: int = 128
+    lr: float = 2e-3
+    warmup: int = 300
+    decay: float = 0.5
+    near: float = 0.92
+    spread: float = 0.02
+    ema: float = 0.05
+    doubt_weight: float = 0.02
+    held_out: int = 50
+    seed: int = 0
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """Warm-up, constant, then a straight line to zero."""
+    falling = (recipe.steps - step) / max(1, recipe.decay * recipe.steps)
+    return recipe.lr * max(0.0, min(1.0, (step + 1) / recipe.warmup, falling))
+
+
+def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """(number,) integers in 0…999."""
+    u = torch.rand(number, generator=generator, device=device)
+    far = torch.rand(number, generator=generator, device=device) >= recipe.near
+    return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
+
+
+def alphas_cumprod(device: torch.device) -> Tensor:
+    """(1000,) float32, linear β from 1e-4 to 0.02, computed in float64."""
+    betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+    return (1 - betas).cumprod(0).float().to(device)
+
+
+def losses(
+    network: nn.Module, clean: Tensor, t: Tensor, noise: Tensor, stretch: Tensor, bars: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Per picture: mean square error of v, and the negative log-likelihood of that error as the network foresaw it."""
+    a = bars[t].sqrt().view(-1, 1, 1, 1)
+    s = (1 - bars[t]).sqrt().view(-1, 1, 1, 1)
+    noise = noise * stretch.view(-1, 1, 1, 1)
+    noisy = (a * clean + s * noise).contiguous(memory_format=torch.channels_last)
+    with torch.autocast(clean.device.type, torch.bfloat16):
+        out = network(noisy, t)
+    out = out.float()
+    error = (out[:, :3] - (a * noise - s * clean)).square()
+    log_variance = out[:, 3:].clamp(-14, 4)
+    doubt = 0.5 * (error.detach() * torch.exp(-log_variance) + log_variance)
+    return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3))
+
+
+class Trainer:
+    """A run that can stop and go on: `DIR/state.safetensors` and `DIR/state.json` hold all of it."""
+
+    def __init__(self, recipe: Recipe, photos: Photos, held: Tensor, folder: Path, compiled: bool = True) -> None:
+        self.recipe, self.photos, self.held, self.folder = recipe, photos, held, folder
+        self.device = photos.pixels.device
+        torch.manual_seed(recipe.seed)
+        self.network = _fresh(self.device)
+        self.average = _fresh(self.device)
+        self.average.load_state_dict(self.network.state_dict())
+        inner = {
+            id(p)
+            for n, p in self.network.named_parameters()
+            if p.ndim == 4 and not n.startswith(("conv_in", "conv_out"))
+        }
+        everything = list(self.network.parameters())
+        self.optimisers: list[torch.optim.Optimizer] = [
+            Muon([p for p in everything if id(p) in inner], lr=recipe.lr),
+            torch.optim.AdamW(
+                [p for p in everything if id(p) not in inner],
+                lr=recipe.lr,
+                betas=(0.9, 0.99),
+                weight_decay=0.0,
+                fused=self.device.type == "cuda",
+            ),
+        ]
+        self.bars = alphas_cumprod(self.device)
+        self.losses: Callable[..., tuple[Tensor, Tensor]] = torch.compile(losses) if compiled else losses
+        self.step, self.seconds = 0, 0.0
+        self.log: list[dict[str, Any]] = []
+
+    def generator(self) -> torch.Generator:
+        """Randomness of this step alone, so that a resumed run draws what an unbroken one would."""
+        return torch.Generator(self.device).manual_seed(self.recipe.seed * 1_000_003 + self.step)
+
+    def advance(self) -> tuple[Tensor, Tensor]:
+        """One optimiser step; the batch's noise levels and losses, still on the device."""
+        recipe, generator = self.recipe, self.generator()
+        clean = self.photos.crops(recipe.batch, generator)
+        t = noise_levels(recipe, recipe.batch, generator, self.device)
+        noise = torch.randn(clean.shape, generator=generator, device=self.device).contiguous(
+            memory_format=torch.channels_last
+        )
+        stretch = 1 + recipe.spread * torch.randn(recipe.batch, generator=generator, device=self.device)
+        stretch[::2] = 1
+        error, doubt = self.losses(self.network, clean, t, noise, stretch, self.bars)
+        (error.mean() + recipe.doubt_weight * doubt.mean()).backward()
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate(recipe, self.step)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        # power-function profile: the share of the average that is new falls as (γ + 1) / step
+        gamma = _gamma(recipe.ema)
+        with torch.no_grad():
+            torch._foreach_lerp_(
+                list(self.average.parameters()), list(self.network.parameters()), 1 - (1 - 1 / self.step) ** (gamma + 1)
+            )
+        return t, error.detach()
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Loss of the average on the photographs held out, at fixed noise levels with fixed noise."""
+        result: dict[str, float] = {}
+        if len(self.held) == 0:
+            return result
+        noise = torch.randn(self.held.shape, generator=torch.Generator(self.device).manual_seed(1), device=self.device)
+        ones = torch.ones(len(self.held), device=self.device)
+        for level in LEVELS:
+            t = torch.full((len(self.held),), level, device=self.device)
+            parts = [
+                losses(self.average, c, i, n, o, self.bars)[0]
+                for c, i, n, o in zip(*(x.split(25) for x in (self.held, t, noise, ones)), strict=True)
+            ]
+            result[str(level)] = round(float(torch.cat(parts).mean()), 5)
+        return result
+
+    def run(self, minutes: float | None = None, every: int = 1000, say: Callable[[str], None] | None = None) -> bool:
+        """Train until the recipe's last step or the time is up; True when the recipe is finished."""
+        say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+        begin = time.monotonic()
+        since, mark, sums = begin, self.step, torch.zeros(len(LEVELS), 2, device=self.device)
+        edges = torch.tensor([100, 250, 400, 620], device=self.device)
+        while self.step < self.recipe.steps and (minutes is None or time.monotonic() - begin < 60 * minutes):
+            t, error = self.advance()
+            bucket = torch.bucketize(t, edges, right=True)
+            sums[:, 0].index_add_(0, bucket, error)
+            sums[:, 1].index_add_(0, bucket, torch.ones_like(error))
+            if self.step % every == 0 or self.step == self.recipe.steps:
+                by_level = (sums[:, 0] / sums[:, 1].clamp(min=1)).tolist()
+                now = time.monotonic()
+                rate = (self.step - mark) * self.recipe.batch / (now - since)
+                entry = {
+                    "step": self.step,
+                    "lr": learning_rate(self.recipe, self.step),
+                    "samples_per_second": round(rate),
+                    "loss": [round(x, 5) for x in by_level],
+                    "held_out": self.validate(),
+                }
+                self.log.append(entry)
+                say(json.dumps(entry))
+                sums.zero_()
+                since, mark = time.monotonic(), self.step
+        self.seconds += time.monotonic() - begin
+        self.save()
+        return self.step >= self.recipe.steps
+
+    def save(self) -> None:
+        """Write the whole state, and the averaged network as it would ship."""
+        from safetensors.torch import save
+
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        for number, optimiser in enumerate(self.optimisers):
+            for index, state in optimiser.state_dict()["state"].items():
+                tensors |= {f"optimiser.{number}.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        with whole(self.folder / "state.safetensors") as file:
+            file.write(save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}))
+        write_json(
+            self.folder / "state.json",
+            {
+                "step": self.step,
+                "seconds": self.seconds,
+                "recipe": asdict(self.recipe),
+                "photographs": self.photos.digest,
+                "log": self.log,
+            },
+        )
+        self.average.config = replace(
+            self.average.config,
+            trained={
+                "steps": self.step,
+                "samples": self.step * self.recipe.batch,
+                "seconds": round(self.seconds),
+                "recipe": asdict(self.recipe),
+                "photographs": len(self.photos.names),
+                "photographs_sha256": self.photos.digest,
+            },
+        )
+        save_compact(self.average, self.folder)
+
+    def resume(self) -> None:
+        """Go on from the folder's state; the recipe may differ only in `steps` and `decay`."""
+        from safetensors.torch import load_file
+
+        record = read_json(self.folder / "state.json")
+        mine = asdict(self.recipe)
+        differing = [k for k in mine if k not in ("steps", "decay") and mine[k] != record["recipe"].get(k)]
+        if record["photographs"] != self.photos.digest:
+            differing.append("photographs")
+        if differing:
+            raise UserError(
+                f"{self.folder} holds a run with another {', '.join(differing)}",
+                run="choose another -o, or give the same values",
+            )
+        tensors = load_file(self.folder / "state.safetensors", device=str(self.device))
+        self.network.load_state_dict(_under(tensors, "network."))
+        self.average.load_state_dict(_under(tensors, "average."))
+        for number, optimiser in enumerate(self.optimisers):
+            states: dict[int, dict[str, Tensor]] = {}
+            for key, value in _under(tensors, f"optimiser.{number}.").items():
+                index, name = key.split(".")
+                # A fused optimiser wants its state laid out as the weights are.
+                states.setdefault(int(index), {})[name] = _laid_out(value)
+            optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+        self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
+
+
+def train(
+    paths: list[str | Path],
+    folder: str | Path,
+    recipe: Recipe,
+    *,
+    device: str = "cuda",
+    minutes: float | None = None,
+    compiled: bool = True,
+    every: int = 1000,
+) -> Trainer:
+    """Train, or go on training, the compact network on the photographs; the averaged network lands in the folder."""
+    folder = Path(folder)
+    torch.backends.cudnn.benchmark = True
+    photos, held = load_photos(paths, recipe.held_out, device)
+    trainer = Trainer(recipe, photos, held, folder, compiled)
+    if (folder / "state.json").exists():
+        trainer.resume()
+    trainer.run(minutes, every)
+    return trainer
+
+
+def _gamma(width: float) -> float:
+    """The exponent of the power-function average of that relative width (Karras et al. 2024, appendix C)."""
+    import numpy as np
+
+    return float(np.roots([1, 7, 16 - width**-2, 12 - width**-2]).real.max())
+
+
+def _fresh(device: torch.device) -> CompactNetwork:
+    return CompactNetwork(CompactConfig()).to(device).to(memory_format=torch.channels_last)
+
+
+def _laid_out(value: Tensor) -> Tensor:
+    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
