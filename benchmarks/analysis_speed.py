@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-EDITS = (
-    "original inversion background-simple background-complex background-adversarial background-random "
-    "size-full size-0.1 size-0.08 size-0.05 position direction"
-).split()
+EDITS = [
+    *("original", "inversion", "background-simple", "background-complex", "background-adversarial"),
+    *("background-random", "size-full", "size-0.1", "size-0.08", "size-0.05", "position", "direction"),
+]
 IMAGES = 4167
 
 TIMED = """

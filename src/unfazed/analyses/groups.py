@@ -87,7 +87,8 @@ def _valued(
         return [(name, rows.with_columns(text(rows[by]).alias(_VALUE))) for name, rows in found]
     manifest = facts.manifest
     if manifest is None or by not in manifest.columns or by in (*COLUMNS, "sample_id"):
-        there = [name for name in [*own, *(manifest.columns if manifest is not None else [])] if name not in COLUMNS]
+        hidden = (*COLUMNS, "sample_id")
+        there = [name for name in [*own, *(manifest.columns if manifest is not None else [])] if name not in hidden]
         raise unknown("column to split by", by, ["class", "superclass", *dict.fromkeys(there)])
     values = manifest.select("source_id", "edit", "run", _as_text(manifest[by])(manifest[by]).alias(_VALUE))
     keys = ["source_id", "edit", "run"]
@@ -135,7 +136,12 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
     means = (
         entries.filter(pl.col("edit").is_in(averaged))
         .group_by("source_id", _VALUE, maintain_order=True)
-        .agg(pl.col("share", "drop", "net").mean(), pl.col("base").first(), pl.col("^.*(_answers|runs)$").sum())
+        .agg(
+            pl.col("share", "drop").mean(),
+            pl.when(pl.col("net").null_count() == 0).then(pl.col("net").mean()).alias("net"),
+            pl.col("base").first(),
+            pl.col("^.*(_answers|runs)$").sum(),
+        )
         .with_columns(edit=pl.lit(AVERAGE), control=pl.lit("each edit's own"))
     )
     return pl.concat([entries, means], how="diagonal_relaxed")

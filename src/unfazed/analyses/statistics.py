@@ -73,8 +73,9 @@ def score_interval(
     mean = (losses - gains) / n
     single = (losses + gains) / n - mean**2
     seen = (squares - n * mean**2) / np.maximum(n - 1, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(seen > 1e-12, single / seen, 1.0)
+    # Nothing flips: one answer a photograph is all that is known. All differ alike: as exact as the answers allow.
+    flat = np.where(single > 1e-12, float(answers), 1.0)
+    gain = np.divide(single, seen, out=flat, where=seen > 1e-12)
     scale = np.clip(gain, 1.0, answers)
     quantile = special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2)
     return tango_interval(losses * scale, gains * scale, n * scale, level, quantile)

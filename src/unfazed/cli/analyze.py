@@ -60,7 +60,7 @@ def analyze(
         level=level,
         seed=seed,
     )
-    text = analysis_text(frame, table, format, by)
+    text = analysis_text(frame, table, format, by, level)
     if output is None:
         typer.echo(text, nl=False)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from unfazed.errors import UserError, unknown
 
 from .tables import format_table
 
-_DIGITS = {"p_holm": 4, "p_value": 4, "level": 3, "halfway": 3, "low": 2, "high": 2, "true probability": 3}
-_POINTS = "Accuracies in %, drops in points with 95 % intervals over photographs; net: against the edit's control."
+_DIGITS = {"p_holm": 4, "level": 4}
+_FINE = dict.fromkeys(("level", "halfway", "low", "high", "accuracy", "true_probability", "top"), 4)
+_POINTS = "Accuracies in %, drops in points with intervals over photographs; net: against the edit's control."
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class Analysis:
     title: str
     columns: Sequence[str]
     notes: str = ""
-    options: frozenset[str] = field(default=frozenset({"resamples", "level", "seed"}))
+    none: str = "There is no sweep of at least three levels in these predictions."
+    options: frozenset[str] = frozenset({"resamples", "level", "seed"})
+    digits: Mapping[str, int] = field(default_factory=lambda: _DIGITS)
 
 
 def analyse(
@@ -68,18 +71,21 @@ def analyse(
     return with_published(frame) if facts.official and by is None else frame
 
 
-def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None = None) -> str:
+def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None = None, level: float = 0.95) -> str:
     """The frame in one of the formats; csv and json whole, the others cut down to what people read."""
     if format in ("csv", "json"):
         return format_table(frame, format)
     shown = ANALYSES[table]
     if table == "drops":
-        return format_table(for_people(frame, by), format, digits=_DIGITS, title=_title(frame, by), notes=_notes(frame))
+        people = for_people(frame, by, level)
+        return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=_notes(frame))
     columns = [name for name in shown.columns if name in frame.columns]
-    return format_table(frame.select(columns), format, digits=_DIGITS, title=shown.title, notes=shown.notes or None)
+    return format_table(
+        frame.select(columns), format, digits=shown.digits, title=shown.title, notes=shown.notes or None
+    )
 
 
-def for_people(table: pl.DataFrame, by: str | None = None) -> pl.DataFrame:
+def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) -> pl.DataFrame:
     """The drop table as people read it: percent, intervals as one cell, columns that say nothing left out."""
     columns = [pl.col("model"), pl.col("edit")]
     if by is not None:
@@ -90,12 +96,12 @@ def for_people(table: pl.DataFrame, by: str | None = None) -> pl.DataFrame:
         pl.col("n"),
         (100 * pl.col("accuracy")).alias("accuracy %"),
         pl.col("drop"),
-        _interval("low", "high").alias("95 %"),
+        _interval("low", "high").alias(f"{100 * level:g} %"),
     ]
     if by is not None:
         columns.append(pl.col("shrunk_drop").alias("shrunk"))
     if table["net_drop"].is_not_null().any():
-        columns += [pl.col("net_drop").alias("net"), _interval("net_low", "net_high").alias("net 95 %")]
+        columns += [pl.col("net_drop").alias("net"), _interval("net_low", "net_high").alias(f"net {100 * level:g} %")]
     columns.append(pl.col("p_holm"))
     if table["white_box"].any():
         columns.append(pl.when("white_box").then(pl.lit("yes")).otherwise(pl.lit("")).alias("white-box"))
@@ -182,26 +188,29 @@ ANALYSES: dict[str, Analysis] = {
         accuracy_curves,
         "Accuracy along each attribute",
         ("model", "attribute", "side", "level", "n", "accuracy", "low", "high", "true_probability"),
-        "Accuracies in [0, 1] with 95 % intervals.",
-        frozenset({"level"}),
+        "Accuracies in [0, 1] with intervals.",
+        options=frozenset({"level"}),
+        digits=_FINE,
     ),
     "fits": Analysis(
         curve_fits,
         "Where accuracy is half way down",
         ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "top", "scale"),
         "halfway in the attribute's own unit; a dash where it lies outside the levels that were tried.",
+        digits=_FINE,
     ),
     "flips": Analysis(
         smallest_flips,
         "The mildest change that flips each picture",
         ("model", "attribute", "side", "source_id", "level", "returns"),
         "level: a dash where no level flips it; returns: a harsher level is answered right again.",
-        frozenset(),
+        options=frozenset(),
     ),
     "interactions": Analysis(
         interactions,
         "Is the pair worse than the sum?",
         ("model", "first", "second", "n", "drop", "first_drop", "second_drop", "interaction", "low", "high", "p_holm"),
         "Points; interaction = drop - first_drop - second_drop, positive where the pair is worse than the sum.",
+        "There is no grid of two attributes in these predictions.",
     ),
 }

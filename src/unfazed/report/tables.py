@@ -91,13 +91,13 @@ def _table(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes:
     table = Table(title=title and Text(title), caption=notes and Text(notes), box=box.SIMPLE_HEAD, pad_edge=False)
     table.title_justify = table.caption_justify = "left"
     for name, numeric in zip(frame.columns, _numeric(frame), strict=True):
-        table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=numeric)
+        table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         # Text, not str: a class or file called "[red]" must not be read as markup.
         table.add_row(*(Text(value) for value in row))
-    console = Console(file=io.StringIO(), force_terminal=False, color_system=None)
-    # A pipe or file has no width of its own; there the table takes what it needs.
-    console.width = max(console.width, console.measure(table).maximum) if not _terminal() else console.width
+    # As wide as its content: a terminal wraps long lines, but a name cut short cannot be read back.
+    console = Console(file=io.StringIO(), force_terminal=False, color_system=None, width=10_000)
+    console.width = max(console.measure(table).maximum, 80)
     console.print(table)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
@@ -167,12 +167,6 @@ def _digits(digits: int | Mapping[str, int], name: str) -> int:
 
 def _numeric(frame: pl.DataFrame) -> list[bool]:
     return [kind.is_numeric() for kind in frame.dtypes]
-
-
-def _terminal() -> bool:
-    import sys
-
-    return sys.stdout.isatty()
 
 
 def _plain(value: Any) -> Any:
