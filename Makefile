@@ -1,0 +1,53 @@
+# make demo   sets everything up and runs the whole job on the embedded sample; ends with the report's path
+# make test   sets everything up and runs all tests (SLOW=1: those that take minutes as well)
+# make lint   ruff and mypy
+# make bench  every benchmark that needs no GPU; each prints its ratio
+# make lock   compiles the pinned requirements anew
+
+PYTHON ?= python3
+VENV := .venv
+UV := $(VENV)/bin/uv
+INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
+COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
+DEMO ?= demo
+
+.PHONY: demo test lint bench lock setup setup-dev clean
+
+setup: $(VENV)/ready
+setup-dev: $(VENV)/ready-dev
+
+$(UV):
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv==0.13.7
+
+$(VENV)/ready: requirements.txt pyproject.toml | $(UV)
+	$(INSTALL) -r requirements.txt
+	$(INSTALL) --no-deps -e .
+	touch $@
+
+# The ImageNet-X annotations are CC BY-NC: a group of their own, never a dependency. Without them their tests skip.
+$(VENV)/ready-dev: requirements-dev.txt requirements-imagenetx.txt $(VENV)/ready
+	$(INSTALL) -r requirements-dev.txt
+	-$(INSTALL) --no-deps -r requirements-imagenetx.txt
+	touch $@
+
+demo: $(VENV)/ready
+	$(VENV)/bin/unfazed demo -o $(DEMO)
+
+test: $(VENV)/ready-dev
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 $(if $(SLOW),,-m "not slow and not gpu") $(ARGS)
+
+lint: $(VENV)/ready-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/ready-dev
+	@for file in benchmarks/*.py; do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
+
+lock: | $(UV)
+	$(COMPILE) -o requirements.txt
+	$(COMPILE) --extra models --extra app --extra ray --extra dev -o requirements-dev.txt
+
+clean:
+	rm -rf $(VENV) $(DEMO)
