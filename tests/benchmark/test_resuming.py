@@ -1,0 +1,124 @@
+"""A run that is stopped, however rudely, and started again ends in the same bytes and redoes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from unfazed.benchmark import build, verify
+from unfazed.benchmark.standing import standing
+from unfazed.errors import UserError
+
+UNFAZED = str(Path(sys.executable).with_name("unfazed"))
+
+
+def start_build(out: Path, *more: str) -> subprocess.Popen:
+    command = [
+        UNFAZED,
+        "build",
+        "sample",
+        "--recipe",
+        "imagenet-e",
+        "--renderer",
+        "paste",
+        "-o",
+        str(out),
+        "--seed",
+        "7",
+    ]
+    return subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_rows(out: Path, count: int, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("rows/*.json"))) < count:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_killed_half_way_it_ends_in_the_same_bytes(sample_benchmark, tmp_path, tree):
+    out = tmp_path / "bench"
+    process = start_build(out, "--workers", "2", "--batch-size", "16")
+    wait_for_rows(out, 5, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    rows = {path: path.stat().st_mtime_ns for path in out.glob("rows/*.json")}
+    assert not (out / "manifest.parquet").exists()
+    assert len(rows) < 20
+    assert not standing(out).finished
+    again = start_build(out)
+    assert again.wait() == 0, again.stderr.read()
+    assert tree(out) == tree(sample_benchmark)
+    assert verify(out).passed
+    assert {path: path.stat().st_mtime_ns for path in rows} == rows
+
+
+def test_interrupted_it_says_so_and_goes_on(tmp_path, sample_benchmark, tree):
+    out = tmp_path / "bench"
+    process = start_build(out)
+    wait_for_rows(out, 2, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    assert "Traceback" not in process.stderr.read()
+    build("sample", out, renderer="paste", seed=7)
+    assert tree(out) == tree(sample_benchmark)
+
+
+def test_unfinished_sources_are_made_again_and_finished_ones_left(sample_benchmark, tmp_path, tree):
+    out = tmp_path / "bench"
+    shutil.copytree(sample_benchmark, out)
+    (out / "rows/panda.json").unlink()
+    (out / "images/size-0.05/panda.png").write_bytes(b"half a pict")
+    (out / "images/size-0.05/.panda.png.abc.part").write_bytes(b"left by a killed run")
+    kept = (out / "images/size-0.05/pig.png").stat().st_mtime_ns
+    built = build("sample", out, renderer="paste", seed=7)
+    assert built.made == 1
+    assert tree(out) == tree(sample_benchmark)
+    assert (out / "images/size-0.05/pig.png").stat().st_mtime_ns == kept
+
+
+def test_two_runs_in_one_folder_at_once_are_refused(tmp_path, sample_benchmark, tree):
+    out = tmp_path / "bench"
+    process = start_build(out)
+    wait_for_rows(out, 1, process)
+    assert standing(out).running
+    with pytest.raises(UserError, match="another run is building"):
+        build("sample", out, renderer="paste", seed=7)
+    assert process.wait() == 0
+    assert tree(out) == tree(sample_benchmark)
+    now = standing(out)
+    assert (now.finished, now.running, now.done, now.total) == (True, False, 20, 20)
+
+
+def test_a_path_that_cannot_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("precious")
+    for out in (tmp_path / "file", tmp_path / "file" / "bench"):
+        with pytest.raises(UserError, match="cannot write .*not a folder"):
+            build("sample", out, "original", renderer="paste", limit=1)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount the small file system that this fills")
+def test_a_full_disk_ends_the_run_with_words_and_loses_nothing(tmp_path, sample_benchmark, tree):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True).returncode != 0:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        with pytest.raises(UserError, match="cannot write .*the disk is full"):
+            build("sample", disk / "bench", renderer="paste", seed=7)
+        finished = list((disk / "bench/rows").glob("*.json"))
+        assert finished
+        subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
+        build("sample", disk / "bench", renderer="paste", seed=7)
+        assert tree(disk / "bench") == tree(sample_benchmark)
+    finally:
+        subprocess.run(["umount", disk], check=True)
