@@ -14,6 +14,8 @@ _PUBLIC = {
     "LabelSpace": "unfazed.labels",
     "UserError": "unfazed.errors",
     "open_source": "unfazed.sources",
+    "open_model": "unfazed.models",
+    "evaluate": "unfazed.predictions",
     "dropped_accuracy": "unfazed.analyses.drop",
 }
 __all__ = ["__version__", *_PUBLIC]

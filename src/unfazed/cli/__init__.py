@@ -17,9 +17,13 @@ COMMANDS: dict[str, str] = {
     "import": "import_",
     "verify": "verify",
     "status": "status",
+    "models": "models",
+    "evaluate": "evaluate",
+    "sensitivity": "sensitivity",
     "analyze": "analyze",
     "compare": "compare",
     "check": "check",
+    "train-network": "train_network",
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4

@@ -23,6 +23,7 @@ from .pictures import ORIGINAL, Pictures, open_pictures
 from .tables import PARTS, Parts, is_finished, write_predictions
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
+ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
 FAILED = ".failed.json"
 
 
@@ -187,6 +188,11 @@ def _finish(folder: Path, job: Job, pictures: Pictures) -> list[str]:
     table = job.parts.merged()
     unreadable = job.parts.note("unreadable")
     warnings = list(job.parts.note("check").get("warnings", []))
+    few = [seen for seen in job.parts.note("adapted").values() if seen < ENOUGH]
+    if few:
+        warnings.append(
+            f"{job.model.name}: batch-norm statistics of {len(few)} edits come from {max(few)} pictures or fewer"
+        )
     if unreadable:
         first = next(iter(unreadable))
         warnings.append(

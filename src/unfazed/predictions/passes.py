@@ -19,6 +19,7 @@ from .memory import in_halves
 from .pictures import Pictures
 from .scoring import Scores, score
 from .tables import Parts, make_table
+from .threads import Threads
 
 SANITY = 64  # originals that are looked at before anything is kept
 
@@ -57,12 +58,14 @@ class Pass:
         everything = range(len(self.plan))
         pending = [index for index in everything if any(index not in job.parts.done for job in self.jobs)]
         yield sum(len(self.plan[index]) for job in self.jobs for index in job.parts.done if index in everything)
-        with _fixed_shapes(self.device):
+        with _fixed_shapes(self.device), Threads(self._one_picture) as threads:
             for indices in self._sets(pending):
                 if self.adapting:
                     self._adapt(self._edit(indices[0]))
                 waiting: list[tuple[Job, Batch, Scores]] = []
                 for batch in self.decoder.batches(indices):
+                    if torch.device(self.device).type == "cpu":
+                        threads.adjust()
                     launched = [(job, batch, scores) for job in self.jobs if (scores := self._score(job, batch))]
                     # The answers to the batch before are fetched only now, so that the device always has work.
                     for job, before, scores in waiting:
@@ -74,6 +77,14 @@ class Pass:
         for job in self.jobs:
             if job.error is None:
                 job.parts.flush()
+
+    def _one_picture(self) -> None:
+        """A forward pass of the first model that still runs, to see how quick it is."""
+        model = next((job.model for job in self.jobs if job.error is None), None)
+        if model is not None:
+            side = model.transform.crop
+            with contextlib.suppress(Exception):  # its own error is found, and recorded, when it is scored
+                model.logits(torch.zeros(1, 3, side, side))
 
     def _score(self, job: Job, batch: Batch) -> Scores | None:
         """The model's answers to a batch, still on its device; None if it has them already or fails."""
@@ -146,6 +157,8 @@ class Pass:
         indices = [index for index in range(len(self.plan)) if self._edit(index) == edit]
         whole = [index for index in indices if len(self.plan[index]) >= self.size / 2] or indices
         batches = (job.model.from_pixels(batch.crops[0]) for batch in self.decoder.batches(whole))
+        seen = sum(len(self.plan[index]) for index in whole)
+        job.parts.write_note("adapted", {**job.parts.note("adapted"), edit: seen})
         try:
             job.model.adapt(batches)
         except Exception as error:

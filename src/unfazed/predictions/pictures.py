@@ -118,11 +118,16 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         if limit is None
         else f"{sha256(root / 'manifest.parquet')}:{limit}",
         "card_sha256": sha256(root / "benchmark.json"),
-        "recipe": benchmark.card.get("recipe"),
+        "recipe": _recipe(benchmark.card),
         "guide": sorted(guides) or None,
         "pictures": len(rows),
     }
     return Pictures(str(root), benchmark.labels, rows, described, frozenset(guides))
+
+
+def _recipe(card: dict[str, Any]) -> Any:
+    recipe = card.get("recipe")
+    return recipe.get("name") if isinstance(recipe, dict) else recipe
 
 
 def guides_of(card: Any) -> set[str]:

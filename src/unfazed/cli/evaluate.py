@@ -1,0 +1,89 @@
+"""`unfazed evaluate`: a benchmark and models in, every answer out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labelled folder.")],
+    model: Annotated[
+        list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `python:FILE.py:function` …; repeatable.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
+    transform: Annotated[str, typer.Option(help="`own`: each model's; `paper`: resize 256, crop 224 for all.")] = "own",
+    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="`fp32`, `bf16`, `fp16` [default: fp32 on a CPU, bf16 on a GPU].")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures at once [default: what fits].")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that decode [default: one a core beside a GPU].")
+    ] = None,
+    groups: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='JSON: {"dog": ["Labrador retriever", "beagle"], …}.')
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check every hash of the benchmark first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+) -> None:
+    """Classify every picture with every model; keep every answer.
+
+        unfazed evaluate bench -m lite:0 -m lite:1 -m lite:2 -o predictions
+
+        unfazed evaluate bench -m timm:resnet50.a1_in1k -m timm:resnet50.a1_in1k+tencrop -o predictions
+
+        unfazed evaluate images:/data/imagenet/val -m torchvision:resnet50/IMAGENET1K_V2 -o predictions
+
+        unfazed evaluate bench -m python:mine.py:build -o predictions --transform paper
+
+    Pictures are decoded once for all models. One Parquet file and one card (JSON) a model come out; the same command
+    again does only what is missing, and does a model over when its weights have changed. A model that fails is
+    recorded, the others go on. See `unfazed models` for what a model may be called.
+
+    Exit codes: 0 done, 2 the command was wrong or no model could be scored, 4 done but some models failed.
+    """
+    import json
+
+    from unfazed.cli import EXIT_USAGE, EXIT_WITH_FAILURES
+    from unfazed.cli.progress import progress_line
+    from unfazed.predictions import cards, run_evaluation
+
+    with progress_line("evaluate", "answers") as show:
+        done = run_evaluation(
+            benchmark,
+            model,
+            output,
+            transform=transform,
+            device=device,
+            precision=precision,
+            batch_size=batch_size,
+            workers=workers,
+            groups=groups,
+            limit=limit,
+            verify=verify,
+            progress=lambda now, total: show(now, total, ""),
+        )
+    for lines in done.warnings.values():
+        for line in lines:
+            typer.echo(f"warning: {line}", err=True)
+    for name, reason in done.failed.items():
+        typer.echo(f"failed: {name}: {reason}", err=True)
+    there = [*done.scored, *done.skipped]
+    if as_json:
+        record = {"scored": done.scored, "skipped": done.skipped, "failed": done.failed, "warnings": done.warnings}
+        print(json.dumps({"predictions": str(done.folder), "pictures": done.pictures, **record}, ensure_ascii=False))
+    elif there:
+        known = cards(output)
+        print(f"{done.folder}: {done.pictures} pictures")
+        for name in there:
+            originals = known[name]["originals"]
+            right = (
+                "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
+            )
+            print(f"  {name}: {right}" + (" (was there already)" if name in done.skipped else ""))
+    if done.failed:
+        raise typer.Exit(EXIT_WITH_FAILURES if there else EXIT_USAGE)

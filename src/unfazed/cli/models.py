@@ -1,0 +1,37 @@
+"""`unfazed models`: what a model may be called; `unfazed models SPEC`: one model's card."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def models(
+    spec: Annotated[str | None, typer.Argument(help="A model, as `lite:0`: its card is printed.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the sources of models, or print one model's card: transform, labels, weights, the heat map's layer.
+
+        unfazed models
+
+        unfazed models lite:0
+
+        unfazed models "timm:resnet50?checkpoint=mine.pt+tencrop" --json
+
+    Wrappers follow the name: `+tencrop` (mean over ten crops), `+bn-adapt` (batch-norm statistics estimated anew from
+    the pictures). Options follow a `?`: `checkpoint=FILE`, `labels=FILE`, `crop=224`, `mean=0.5`, `layer=NAME`.
+    """
+    import json
+
+    from unfazed.models.describe import describe_model, describe_sources
+
+    described = describe_model(spec) if spec else describe_sources()
+    if as_json:
+        print(json.dumps(described, ensure_ascii=False, indent=1))
+        return
+    for name, text in described.items():
+        lines = [f"{key:<14}{value}" for key, value in text.items()] if isinstance(text, dict) else [str(text)]
+        print(f"{name:<14}{lines[0]}")
+        for line in lines[1:]:
+            print(f"{'':<14}{line}")
