@@ -99,6 +99,10 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     path.write_text('{"images": [], "annotations": [{"caption": "a dog"}]}')
     with pytest.raises(UserError, match="is no COCO annotation file of objects"):
         open_source(f"coco:{path}")
+    content = {**CONTENT, "images": [{"id": 7, "file_name": "a.jpg"}]}
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="is no COCO annotation file of objects"):
+        open_source(f"coco:{path}")
     path.write_text("[")
     with pytest.raises(UserError, match="is not readable JSON"):
         open_source(f"coco:{path}")

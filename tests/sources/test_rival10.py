@@ -90,6 +90,15 @@ def test_masks_as_text_and_attributes_that_are_absent(root):
     assert set(open_source(f"rival10:{root}")["n02690373_7"].parts) == {"wings"}
 
 
+def test_masks_with_line_breaks_or_as_a_browser_writes_them_and_empty_ones(root):
+    wings = as_base64(box_mask(60, 60, 100, 120))
+    content = {"wings": b"\n".join((wings[:76], wings[76:])), "tail": b"data:image/png;base64," + wings, "beak": None}
+    (root / "test/ordinary/n01531178_12_attr_dict.pkl").write_bytes(pickle.dumps(content))
+    parts = open_source(f"rival10:{root}")["n01531178_12"].parts
+    assert set(parts) == {"wings", "tail"}
+    assert (parts["tail"] == box_mask(60, 60, 100, 120) / 255).all()
+
+
 def test_the_object_comes_from_the_attributes_file_where_it_has_no_own(root):
     assert (open_source(f"rival10:{root}")["n02391049_3"].mask == box_mask(40, 40, 180, 200) / 255).all()
 

@@ -18,6 +18,7 @@ from .source import Entry, Source
 from .spec import Spec, existing_folder
 
 OBJECTS = ("largest", "all")
+_PICTURE = ("file_name", "height", "width")
 
 
 def open_scenes(spec: Spec) -> Source:
@@ -58,10 +59,11 @@ def load_annotated(entry: Entry) -> Scene:
 def _parts(content: Any, path: Path) -> tuple[dict[int, Any], list[Any], list[Any]]:
     """The pictures by id, the annotations in order of picture and id, the categories."""
     try:
-        pictures = {one["id"]: one for one in content["images"]}
-        annotations = sorted(content["annotations"], key=lambda one: (one["image_id"], one["id"]))
-        return pictures, [one for one in annotations if one.get("segmentation")], content["categories"]
-    except (KeyError, TypeError):
+        pictures = {one["id"]: {key: one[key] for key in _PICTURE} for one in content["images"]}
+        annotated = [one for one in content["annotations"] if one["category_id"] is not None and "segmentation" in one]
+        categories = [{"id": one["id"], "name": one["name"]} for one in content["categories"]]
+        return pictures, sorted(annotated, key=lambda one: (one["image_id"], one["id"])), categories
+    except (KeyError, TypeError, AttributeError):
         raise UserError(
             f"{path} is no COCO annotation file of objects", allowed="JSON with images, annotations and categories"
         ) from None

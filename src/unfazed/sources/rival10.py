@@ -106,7 +106,11 @@ def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
     content = read_pickle(path)
     if not isinstance(content, dict):
         raise BadPicture(f"{path}: it holds a {type(content).__name__}", allowed="a dict of attribute to picture")
-    return {str(name): _sharp(read_mask(_picture_bytes(value, str(name), path))) for name, value in content.items()}
+    return {
+        str(name): _sharp(read_mask(_picture_bytes(value, str(name), path)))
+        for name, value in content.items()
+        if value not in (None, "", b"")
+    }
 
 
 def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
@@ -125,8 +129,10 @@ def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
 
 def _picture_bytes(value: Any, name: str, path: str | Path) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)
-    except (TypeError, ValueError, binascii.Error):
+        # Encoders break lines, and browsers put "data:image/png;base64," in front.
+        text = value.decode("ascii") if isinstance(value, bytes) else value
+        return base64.b64decode("".join(text.rpartition("base64,")[2].split()), validate=True)
+    except (AttributeError, ValueError, binascii.Error):
         raise BadPicture(f"{path}: the mask of '{name}' is no base64 picture") from None
 
 

@@ -31,7 +31,7 @@ def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
     """One slug a name, in order; those that a file system blind to case would mix up get a hash of their name.
 
     >>> unique_slugs(["cat/001.jpg", "Cat/001.jpg", "dog/001.jpg"])
-    ('cat--001-8faa9ab8', 'Cat--001-bf5a5bc2', 'dog--001')
+    ('cat--001-683477cd', 'Cat--001-90068bed', 'dog--001')
     """
     if len(set(names)) != len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
