@@ -103,7 +103,7 @@ def test_counts_and_worst_classes(both):
             *(int(rows.loc[rows.is_correct, f].sum()) for f in FACTORS),
             rows.is_correct.sum(),
         ]
-        # the published choice among equally bad classes is whatever an unstable sort leaves; ours takes the lower number
+        # the published choice among equally bad classes is what an unstable sort leaves; ours takes the lower number
         per_class = (
             rows.groupby("class").is_correct.agg(["mean", "sum", "size"]).sort_values("mean", kind="stable").head(100)
         )
@@ -145,7 +145,7 @@ def test_prevalence_shifts(both, folder):
 
     annotations, answers, _ = both
     if annotations.which == "multi":
-        pytest.skip("the published class always loads the top factors")
+        pytest.skip("the published class knows only the top factors")
     theirs = Prevalence(models_dir=str(folder))
     for metaclass, factor, share, shift in (
         metaclass_shift(annotations).select("metaclass", "factor", "prevalence", "shift").iter_rows()
