@@ -35,7 +35,7 @@ def test_equals_the_published_noise(norm, region):
         mask = torch.tensor(masks[0])
         mask = mask if region == "fg" else 1 - mask
         level = torch.tensor([PUBLISHED[f"{norm}_eps"]], dtype=torch.double)
-        made = add_noise(torch.tensor(x).double(), torch.tensor(noise).double(), mask[None], norm, level)
+        made = add_noise(*(torch.tensor(v, dtype=torch.double) for v in (x, noise)), mask[None], norm, level)
         assert made[0].numpy() == pytest.approx(np.array(expected), abs=1e-9)
 
 

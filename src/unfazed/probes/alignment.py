@@ -100,6 +100,19 @@ def look(
     return answer, heat
 
 
+def scene_pictures(source: Source, model: Classifier) -> tuple[Callable[[str], Looked], LabelMapping]:
+    """A loader by scene id, pictures whole at the model's input size, and how the model answers their classes."""
+    if not source.has_masks:
+        raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unfazed masks FOLDER")
+
+    def load(scene_id: str) -> Looked:
+        scene = source[scene_id]
+        image, masks = at_input(scene, model.transform.crop)
+        return Looked(scene.id, "original", labelled(scene), image, masks["foreground"], True)
+
+    return load, source_mapping(model, source)
+
+
 @dataclass(frozen=True, eq=False)
 class Triple:
     """One photograph and its edit, each with its heat map and the model's answer, for a page to show side by side."""
@@ -151,17 +164,9 @@ def _opened(
     from unfazed.sources import Source
 
     if isinstance(pictures, Source):
-        source: Source = pictures
-        if not source.has_masks:
-            raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unfazed masks FOLDER")
-
-        def load_scene(sample_id: str) -> Looked:
-            scene = source[sample_id.rsplit("/", 2)[0]]
-            image, masks = at_input(scene, model.transform.crop)
-            return Looked(scene.id, "original", labelled(scene), image, masks["foreground"], True)
-
-        ids = {f"{one}/original/0": None for one in source.ids}
-        return load_scene, ids, source_mapping(model, source), source.spec
+        load_scene, mapping = scene_pictures(pictures, model)
+        ids = {f"{one}/original/0": None for one in pictures.ids}
+        return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, pictures.spec
 
     from unfazed.sources.pictures import read_mask, read_picture
 

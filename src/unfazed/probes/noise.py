@@ -143,6 +143,17 @@ def changed(
     return add_noise(picture, noise(variants[0].seed), stacked, norm, levels)
 
 
+def choose_levels(norm: str, text: str | None) -> dict[str, tuple[float, ...]]:
+    """Norm -> levels for `linf`, `l2` or `both`: those in `text`, the published ones if None."""
+    if norm not in (*LEVELS, "both"):
+        raise unknown("norm", norm, (*LEVELS, "both"))
+    if norm == "both":
+        if text is not None:
+            raise UserError("levels of one norm mean nothing to the other", allowed="--levels with --norm linf or l2")
+        return dict(LEVELS)
+    return {norm: LEVELS[norm] if text is None else parse_levels(text, norm)}
+
+
 def parse_levels(text: str, norm: str) -> tuple[float, ...]:
     """`30,60,90` as numbers above 0, in rising order and once each."""
     try:

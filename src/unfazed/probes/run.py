@@ -104,16 +104,17 @@ def run_probe(
     return Outcome(path, len(todo) - len(failures), resumed, failures)
 
 
-def read_probe(folder: str | Path, kind: str) -> pl.DataFrame:
-    """The rows of every model in FOLDER/<kind>, one below the other, models in the order of their names."""
+def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None) -> pl.DataFrame:
+    """The rows of the models called `slugs` (every one there if None) in FOLDER/<kind>, one below the other."""
     import polars as pl
 
-    files = sorted((Path(folder) / kind).glob("*.parquet"))
-    if not files:
+    names = sorted(file.stem for file in (Path(folder) / kind).glob("*.parquet"))
+    chosen = names if slugs is None else [slug for slug in slugs if slug in names]
+    if not chosen:
         raise UserError(
             f"{folder} holds no results of the kind '{kind}'", run="unfazed sensitivity SOURCE -m MODEL -o DIR"
         )
-    return pl.concat([pl.read_parquet(file) for file in files])
+    return pl.concat([pl.read_parquet(Path(folder) / kind / f"{slug}.parquet") for slug in chosen])
 
 
 def _ahead(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:

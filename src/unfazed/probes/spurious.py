@@ -1,0 +1,145 @@
+"""What a model looks at beside the object: regions of suspicious pictures, clustered for a person to name.
+
+found = shared_regions(open_model("lite:0"), open_source("sample"), suspect_ids)
+groups = [[region for region in found if region.cluster == one] for one in range(...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unfazed.errors import BadPicture, UserError
+
+from .alignment import look, scene_pictures
+from .features import activation_maps
+from .saliency import explainer
+
+if TYPE_CHECKING:
+    from unfazed.models import Classifier
+    from unfazed.sources import Source
+
+CLUSTERINGS = ("hdbscan", "kmeans")
+NOISE = -1
+# A heat map reaches 1; what stays below this beside the object is the rim of the light on it.
+FAINT = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The part of one picture off its object that the model looks at most.
+
+    image: (S, S, 3) uint8 at the model's input size; heat: (S, S), 0 on and close to the object; box: top, left,
+    bottom, right of the region around its peak; share: how much of the heat map's mass lies there, off the object;
+    feature: (C,) of unit length, the layer's activations under that heat; cluster: its shared feature, -1 for none.
+    """
+
+    source_id: str
+    label: int
+    predicted: int
+    image: np.ndarray
+    heat: np.ndarray
+    box: tuple[int, int, int, int]
+    share: float
+    feature: np.ndarray
+    cluster: int = NOISE
+
+
+def shared_regions(
+    model: Classifier,
+    source: Source,
+    ids: Iterable[str],
+    method: str = "layercam",
+    clustering: str = "hdbscan",
+    clusters: int | None = None,
+    seed: int = 0,
+) -> list[Region]:
+    """A region a picture that could be read, with its cluster: the largest cluster first, those without one last."""
+    regions = list(looked_at(model, source, ids, method))
+    if not regions:
+        raise UserError("none of these pictures shows the model looking beside the object")
+    found = cluster(np.stack([one.feature for one in regions]), clustering, clusters, seed)
+    marked = [replace(region, cluster=int(number)) for region, number in zip(regions, found, strict=True)]
+    sizes = {number: int((found == number).sum()) for number in set(found.tolist())}
+    return sorted(marked, key=lambda one: (one.cluster == NOISE, -sizes[one.cluster], one.cluster, -one.share))
+
+
+def looked_at(model: Classifier, source: Source, ids: Iterable[str], method: str = "layercam") -> Iterable[Region]:
+    """The region of each picture; pictures that cannot be read or whose heat lies on the object are left out."""
+    import cv2
+    import torch
+
+    load, mapping = scene_pictures(source, model)
+    with explainer(model, method) as explain, activation_maps(model) as maps_of:
+        for scene_id in dict.fromkeys(ids):
+            try:
+                picture = load(scene_id)
+            except BadPicture:
+                continue
+            answer, heat = look(model, picture, mapping, explain)
+            off = np.where(_grown(picture.mask, model.heat_layer.height), 0, heat).astype(np.float32)
+            if off.max() < FAINT:
+                continue
+            maps = maps_of(model.from_pixels(torch.from_numpy(picture.image)[None]))[0]
+            weights = cv2.resize(off, (maps.shape[2], maps.shape[1]), interpolation=cv2.INTER_AREA)
+            feature = torch.einsum("chw,hw->c", maps.cpu(), torch.from_numpy(weights)).numpy()
+            length = float(np.linalg.norm(feature)) or 1.0
+            yield Region(
+                scene_id, picture.label, answer["predicted"], picture.image, off, _box(off),
+                float(off.sum() / heat.sum()), feature / length,
+            )  # fmt: skip
+
+
+def cluster(
+    features: np.ndarray, clustering: str = "hdbscan", clusters: int | None = None, seed: int = 0
+) -> np.ndarray:
+    """A cluster number a row of (n, C) unit vectors, -1 for a row that is like no other.
+
+    hdbscan finds the number of clusters itself; kmeans takes `clusters`, or the number from 2 to 8 with the best
+    silhouette. Fewer than four rows are not clustered.
+    """
+    if clustering not in CLUSTERINGS:
+        from unfazed.errors import unknown
+
+        raise unknown("clustering", clustering, CLUSTERINGS)
+    if len(features) < 4:
+        return np.full(len(features), NOISE)
+    from sklearn.cluster import HDBSCAN, KMeans
+    from sklearn.metrics import silhouette_score
+
+    if clustering == "hdbscan":
+        return HDBSCAN(min_cluster_size=2, metric="euclidean", copy=True).fit_predict(features)
+    if clusters is not None and not 1 <= clusters <= len(features):
+        raise UserError(f"{clusters} clusters of {len(features)} regions", allowed=f"1 to {len(features)}")
+    numbers = [clusters] if clusters else range(2, min(8, len(features) - 1) + 1)
+    fits = [KMeans(number, n_init=10, random_state=seed).fit_predict(features) for number in numbers]
+    return fits[0] if clusters else max(fits, key=lambda fit: silhouette_score(features, fit))
+
+
+def _grown(mask: np.ndarray, cells: int) -> np.ndarray:
+    """The object and half a cell of the layer's grid around it: that far the map's own blur carries light beyond it."""
+    import cv2
+
+    reach = 2 * (len(mask) // (2 * cells)) + 1
+    return cv2.dilate((mask > 0.5).astype(np.uint8), np.ones((reach, reach), np.uint8)) > 0
+
+
+def _box(heat: np.ndarray) -> tuple[int, int, int, int]:
+    """The box of the part around the peak at half its height or above; at least an eighth of the picture's side."""
+    import cv2
+
+    _, parts = cv2.connectedComponents((heat >= heat.max() / 2).astype(np.uint8))
+    rows, columns = np.nonzero(parts == parts[np.unravel_index(heat.argmax(), heat.shape)])
+    least = max(1, len(heat) // 8)
+    top, bottom = _at_least(rows.min(), rows.max() + 1, least, len(heat))
+    left, right = _at_least(columns.min(), columns.max() + 1, least, heat.shape[1])
+    return top, left, bottom, right
+
+
+def _at_least(first: int, last: int, least: int, side: int) -> tuple[int, int]:
+    missing = max(0, least - int(last - first))
+    first = min(max(0, int(first) - missing // 2), side - least) if missing else int(first)
+    return first, max(int(last), first + least)

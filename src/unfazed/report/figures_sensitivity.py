@@ -1,0 +1,143 @@
+"""Figures of sensitivity and saliency: RFS against noise level, heat maps over photographs, channels on attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from unfazed.probes.alignment import Triple
+
+# told apart with and without colour vision (Okabe and Ito), and by marker
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A00")
+_MARKERS = "osD^vPX*"
+MOST_CURVES = len(_COLOURS)
+_UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm of the noise"}
+
+
+def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
+    """Accuracy under noise and RFS against the level, a row of panels a norm, a colour a model (or group).
+
+    table: of `sensitivity` (name="model") or `sensitivity_by_group` (name="group"), at most eight names. An undefined
+    RFS leaves a gap.
+    """
+    names = table[name].unique(maintain_order=True).to_list()
+    if len(names) > MOST_CURVES:
+        raise UserError(f"curves of {len(names)} {name}s cannot be told apart", allowed=f"at most {MOST_CURVES}")
+    levels = table.filter(pl.col("level").is_not_null())
+    norms = levels["norm"].unique(maintain_order=True).to_list()
+    from matplotlib.figure import Figure as NewFigure
+
+    figure = NewFigure(figsize=(8.6, 0.5 + 3.1 * len(norms)), layout="constrained")
+    panels = figure.subplots(len(norms), 2, squeeze=False)
+    for (accuracy, rfs), norm in zip(panels, norms, strict=True):
+        for place, one in enumerate(names):
+            part = levels.filter((pl.col(name) == one) & (pl.col("norm") == norm)).sort("level")
+            _accuracy(accuracy, part, place)
+            _rfs(rfs, part, place, one)
+        accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
+        rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
+        rfs.axhline(0, color="#888888", linewidth=0.8)
+        for axes in (accuracy, rfs):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    from matplotlib.lines import Line2D
+
+    key = [Line2D([], [], color="#444444", linestyle=style) for style in ("-", "--")]
+    panels[0][0].legend(key, ["noise on the background", "noise on the foreground"], frameon=False, fontsize=8)
+    handles, labels = panels[0][1].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside upper right", ncols=min(4, len(names)), fontsize=9)
+    return figure
+
+
+def overlay(image: np.ndarray, heat: np.ndarray, strength: float = 0.6) -> np.ndarray:
+    """The photograph under its heat map: (H, W, 3) uint8 and (H, W) in [0, 1] in, (H, W, 3) uint8 out.
+
+    Where the map is 0 the photograph stays as it is; the hotter, the more of the colour (dark red to yellow).
+    """
+    from matplotlib import colormaps
+
+    colours = colormaps["inferno"](0.15 + 0.85 * np.clip(heat, 0, 1))[..., :3] * 255
+    share = (strength * np.sqrt(np.clip(heat, 0, 1)))[..., None]
+    return (image * (1 - share) + colours * share).round().astype(np.uint8)
+
+
+def outlined(image: np.ndarray, mask: np.ndarray, colour: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
+    """The picture with the mask's outline drawn on it."""
+    import cv2
+
+    contours, _ = cv2.findContours((mask > 0.5).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    return cv2.drawContours(image.copy(), contours, -1, colour, max(1, len(image) // 110))
+
+
+def triple_sheet(triples: Sequence[Triple], classes: Sequence[str]) -> Figure:
+    """Photograph, heat map, edited photograph, heat map: a row a triple, with what the model said to each."""
+    if not triples:
+        raise UserError("there is no picture to show")
+    rows = []
+    for one in triples:
+        pictures = [
+            one.original,
+            overlay(one.original, one.original_heat),
+            one.edited,
+            overlay(one.edited, one.edited_heat),
+        ]
+        said = [_said(answer, classes) for answer in (one.original_answer, one.edited_answer)]
+        rows.append((pictures, [f"{one.source_id}", said[0], one.edit, said[1]]))
+    return picture_sheet(rows)
+
+
+def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
+    """Rows of pictures, each with a line of text above it; `names` stand at the left of the rows."""
+    from matplotlib.figure import Figure as NewFigure
+
+    wide = max(len(pictures) for pictures, _ in rows)
+    figure = NewFigure(figsize=(1.75 * wide + (0.9 if names else 0), 1.95 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), wide, squeeze=False)
+    for row, (pictures, texts) in enumerate(rows):
+        for column in range(wide):
+            axes: Any = panels[row][column]
+            axes.set_axis_off()
+            if column < len(pictures):
+                axes.imshow(pictures[column])
+                axes.set_title(texts[column], fontsize=7.5, pad=3)
+        if names:
+            panels[row][0].text(
+                -0.08, 0.5, names[row], transform=panels[row][0].transAxes, ha="right", va="center", fontsize=8
+            )
+    return figure
+
+
+def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
+    for column, style in (("accuracy_background", "-"), ("accuracy_foreground", "--")):
+        axes.plot(
+            part["level"],
+            part[column],
+            style,
+            color=_COLOURS[place],
+            marker=_MARKERS[place],
+            markersize=3.5,
+            linewidth=1.4,
+        )
+
+
+def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str) -> None:
+    level, value, low, high = (
+        part[column].cast(pl.Float64).fill_null(np.nan).to_numpy() for column in ("level", "rfs", "rfs_low", "rfs_high")
+    )
+    axes.fill_between(level, low, high, color=_COLOURS[place], alpha=0.12, linewidth=0)
+    axes.plot(level, value, color=_COLOURS[place], marker=_MARKERS[place], markersize=4, linewidth=1.4, label=label)
+
+
+def _said(answer: dict[str, Any], classes: Sequence[str]) -> str:
+    name = classes[answer["predicted"]]
+    short = name if len(name) <= 18 else name[:17] + "…"
+    return f"{'right' if answer['correct'] else 'wrong'}: {short} {answer['probability']:.0%}"
