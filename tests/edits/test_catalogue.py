@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,30 @@ def test_an_edit_that_does_not_exist_names_the_nearest() -> None:
         parse_edit("oclusion", "0.3")
     with pytest.raises(UserError, match="size has no value"):
         parse_edit("size", " ")
+
+
+def test_another_package_adds_an_edit_by_an_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "foggy.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from unfazed.edits.parameters import Range, check, parameter\n"
+        "@dataclass(frozen=True)\n"
+        "class Fog:\n"
+        "    '''Fog before everything.'''\n"
+        "    name, axis = 'fog', 'density'\n"
+        "    density: float = parameter(0.5, Range(0.0, 1.0), 'how dense')\n"
+        "    __post_init__ = check\n"
+        "    def apply(self, composition, rng, pool):\n"
+        "        return composition\n"
+    )
+    (tmp_path / "foggy-1.dist-info").mkdir()
+    (tmp_path / "foggy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: foggy\nVersion: 1\n")
+    (tmp_path / "foggy-1.dist-info" / "entry_points.txt").write_text("[unfazed.edits]\nfog = foggy:Fog\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from unfazed.edits.recipes import open_recipe\n"
+        "from unfazed.edits.catalogue import catalogue\n"
+        "print([item.name for item in open_recipe('fog=0:1:3').items], catalogue()['edits']['fog']['explains'])"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.split("]")[0] == "['original', 'fog-0', 'fog-0.5', 'fog-1'"
+    assert "Fog before everything." in printed

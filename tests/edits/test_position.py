@@ -29,13 +29,13 @@ def test_the_object_lands_at_its_share_of_the_free_room(scene: Scene, x: float, 
 @given(scenes(thin=False), st.integers(0, 2**32 - 1))
 def test_moving_a_sized_object_leaves_every_pixel_of_its_mask(scene: Scene, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    sized = make_edit("size", rate=scene.pixel_rate / 3).apply(Composition.of(scene), rng, ALONE)
+    sized = make_edit("size", rate=max(scene.pixel_rate / 3, 0.004)).apply(Composition.of(scene), rng, ALONE)
     placed = make_edit("position").apply(sized, rng, ALONE)
     before, after = (placed_mask(scene.mask, one.placement, 256) for one in (sized, placed))
     steps = np.round((placed.placement - sized.placement)[:, 2] * 256).astype(int)
     shifted = np.roll(before, (steps[1], steps[0]), axis=(0, 1))
-    assert np.abs(shifted - after)[shifted > 0.5].max() < 1e-3
-    assert (before > 0.5).sum() == (after > 0.5).sum()
+    assert np.abs(shifted - after)[shifted > 0.5].max() < 2 / 255
+    assert abs(int((before > 0.5).sum()) - int((after > 0.5).sum())) <= 2
 
 
 def test_random_places_are_uniform_over_the_free_room() -> None:

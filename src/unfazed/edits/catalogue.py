@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from . import EDITS
+from . import EDITS, add_installed
 from .parameters import Choice, Range, parameters
 from .recipes import RECIPES
 
@@ -16,6 +16,7 @@ def catalogue() -> dict[str, Any]:
     >>> catalogue()["edits"]["size"]["parameters"]["rate"]["high"]
     1.0
     """
+    add_installed()
     return {
         "edits": {name: _edit(edit) for name, edit in EDITS.items()},
         "recipes": {

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError
 
-from . import EDITS, parse_edit
+from . import find_edit, parse_edit
 from .background import Background
 from .items import Item, Level
 from .parameters import Allowed, Range, allowed
@@ -56,11 +56,10 @@ def _axis(text: str) -> list[Item]:
     if match is None:
         raise UserError(f"'{text}' is not a sweep", allowed="attribute=low:high:count or attribute=value,value,…")
     name, inside, levels = match.groups()
-    if name not in EDITS:
-        raise unknown("edit", name, EDITS, run="unfazed edits")
+    kind = find_edit(name)
     fixed = _fixed(inside or "")
     attribute = "-".join([name, *map(_slug, fixed.values())])
-    space = allowed(EDITS[name], EDITS[name].axis)
+    space = allowed(kind, kind.axis)
     items = []
     for value in _levels(name, levels, space):
         edit = parse_edit(name, value, **fixed)

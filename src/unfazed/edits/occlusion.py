@@ -11,6 +11,8 @@ from .composition import Composition, Cover, Impossible, Pool, Removed
 from .geometry import placed_mask
 from .parameters import Range, check, parameter
 
+PLACES = 6
+
 
 @dataclass(frozen=True)
 class Occlusion:
@@ -44,17 +46,31 @@ class Occlusion:
 def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
     """A rounded square, (S, S) float32 in [0, 1], that hides `share` of the object's pixels to within one of them.
 
-    Its middle is drawn from the object's pixels and its tilt at random; it grows until it hides enough.
+    Of a few squares at random places of the object and random tilts, each grown until it hides enough, the smallest:
+    it leaves the most of the background as it was.
     """
     rows, columns = np.nonzero(alpha > 0.5)
     wanted = int(round(share * len(rows)))
     if not 0 < wanted < len(rows):
         raise Impossible(f"occlusion {share:g}: the object has only {len(rows)} pixels")
-    middle = int(rng.integers(len(rows)))
-    tilt = float(rng.uniform(0, np.pi / 2))
-    y, x = np.mgrid[: alpha.shape[0], : alpha.shape[1]].astype(np.float32)
-    x, y = x - columns[middle], y - rows[middle]
+    # A pixel is hidden once alpha·(1 − patch) falls to one half; a pixel of the object's rim is so a little earlier.
+    earlier = 0.5 / alpha[rows, columns] - 0.5
+    squares = []
+    for _ in range(PLACES):
+        middle = int(rng.integers(len(rows)))
+        # Off the pixels' grid, so that no two of them are equally far.
+        aside = rng.uniform(-0.5, 0.5, 2)
+        square = columns[middle] + aside[0], rows[middle] + aside[1], rng.uniform(0, np.pi / 2)
+        reached = _distance(columns, rows, *square) - earlier
+        squares.append((float(np.partition(reached, wanted - 1)[wanted - 1]) + 1e-3, square))
+    radius, square = min(squares)
+    places = np.indices(alpha.shape, dtype=np.float32)
+    return np.clip(radius - _distance(places[1], places[0], *square) + 0.5, 0.0, 1.0).astype(np.float32)
+
+
+def _distance(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
+    """How far points are from the middle, in the norm whose circles are rounded, tilted squares."""
+    x, y = np.subtract(x, middle_x, dtype=np.float32), np.subtract(y, middle_y, dtype=np.float32)
     along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
-    distance = np.sqrt(np.sqrt(along**4 + across**4))
-    radius = np.partition(distance[rows, columns], wanted - 1)[wanted - 1]
-    return np.clip(radius - distance + 0.5 + 1e-3, 0.0, 1.0).astype(np.float32)
+    distance: np.ndarray = np.sqrt(np.sqrt(along**4 + across**4))
+    return distance
