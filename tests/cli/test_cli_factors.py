@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "analyses"))
 from factor_worlds import random_answers, write_annotations
 
 from unfazed.analyses.factors import FACTORS, load_annotations
+from unfazed.cli import main
 
 
 @pytest.fixture(scope="module")
