@@ -80,9 +80,8 @@ def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None =
         people = for_people(frame, by, level)
         return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=_notes(frame))
     columns = [name for name in shown.columns if name in frame.columns]
-    return format_table(
-        frame.select(columns), format, digits=shown.digits, title=shown.title, notes=shown.notes or None
-    )
+    notes = shown.notes if frame.height else shown.none
+    return format_table(frame.select(columns), format, digits=shown.digits, title=shown.title, notes=notes)
 
 
 def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) -> pl.DataFrame:

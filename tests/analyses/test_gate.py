@@ -1,0 +1,185 @@
+"""The gate: pass, fail and cannot tell follow from intervals; rules come from the command line and from TOML."""
+
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from prediction_worlds import folder, frame
+
+from unfazed.analyses.gate import check_predictions, judge, junit_xml, verdict
+from unfazed.analyses.rules import Rules, parse_limits, read_rules
+from unfazed.errors import UserError
+
+
+def answers(n, lost, edit="size-0.05"):
+    """n photographs right on the original, of which `lost` are wrong after the edit."""
+    return frame({"original": [1] * n, edit: [0] * lost + [1] * (n - lost)})
+
+
+def only(checks):
+    assert checks.height == 1
+    return checks.row(0, named=True)
+
+
+@pytest.mark.parametrize(
+    ("n", "lost", "limit", "expected"),
+    [(400, 20, 20, "pass"), (400, 160, 20, "fail"), (400, 80, 20, "cannot tell"), (20, 2, 20, "cannot tell")],
+)
+def test_the_three_verdicts_of_a_drop(n, lost, limit, expected):
+    checks = check_predictions(answers(n, lost), Rules(max_drop={"size-0.05": limit}))
+    found = only(checks)
+    assert found["verdict"] == verdict(checks) == expected
+    assert found["value"] == pytest.approx(100 * lost / n)
+    assert (found["low"] <= limit < found["high"]) == (expected == "cannot tell")
+    assert str(n) in found["reason"]
+
+
+@pytest.mark.parametrize(("least", "expected"), [(60, "pass"), (75, "cannot tell"), (90, "fail")])
+def test_the_three_verdicts_of_an_accuracy(least, expected):
+    checks = check_predictions(answers(200, 50), Rules(min_accuracy={"size-0.05": least}))
+    assert only(checks)["verdict"] == expected
+    assert only(checks)["value"] == pytest.approx(75)
+
+
+def test_judgement_at_the_threshold_itself():
+    assert judge(1, 4, at_most=4) == "pass"
+    assert judge(4, 5, at_most=4) == "cannot tell"
+    assert judge(4.01, 5, at_most=4) == "fail"
+
+
+def test_a_failure_outweighs_a_doubt_and_a_doubt_a_pass():
+    table = pl.DataFrame({"verdict": ["pass", "cannot tell", "fail"]})
+    assert verdict(table) == "fail"
+    assert verdict(table[:2]) == "cannot tell"
+    assert verdict(table[:1]) == "pass"
+
+
+def test_patterns_the_average_and_an_edits_own_limit():
+    predictions = frame({"original": [1] * 300, "size-0.05": [1] * 300, "size-0.1": [1] * 300, "position": [0] * 300})
+    checks = check_predictions(predictions, Rules(max_drop={"size-*": 10, "size-0.1": 5, "average": 90}))
+    assert dict(checks.select("edit", "threshold").rows()) == {"size-0.05": 10, "size-0.1": 5, "average": 90}
+    assert verdict(checks) == "pass"
+
+
+@pytest.mark.parametrize(
+    ("worse", "margin", "expected"), [(0, 5, "pass"), (60, 5, "fail"), (15, 5, "cannot tell"), (3, 0, "cannot tell")]
+)
+def test_the_three_verdicts_against_a_baseline(worse, margin, expected):
+    rules = Rules(baseline=answers(300, 30), margin=margin)
+    checks = check_predictions(answers(300, 30 + worse), rules)
+    found = only(checks.filter(edit="size-0.05"))
+    assert found["measure"] == "accuracy lost"
+    assert found["value"] == pytest.approx(100 * worse / 300)
+    assert found["verdict"] == expected
+
+
+def test_a_better_original_is_no_fault_unless_drops_are_asked_for():
+    old = frame({"original": [1] * 200 + [0] * 100, "size-0.05": [1] * 150 + [0] * 150})
+    new = frame({"original": [1] * 300, "size-0.05": [1] * 150 + [0] * 150})
+    assert verdict(check_predictions(new, Rules(baseline=old, margin=4))) == "pass"
+    assert verdict(check_predictions(new, Rules(baseline=old, margin=4, measure="drop"))) == "fail"
+
+
+def test_the_same_weights_with_the_same_answers_pass_without_a_margin(tmp_path):
+    old, new = (folder(tmp_path / name, {"m": answers(30, 3)}) for name in ("old", "new"))
+    checks = check_predictions(new, Rules(baseline=old))
+    assert verdict(checks) == "pass"
+    assert checks["reason"].unique().to_list() == ["the same weights give the same answers"]
+    other = folder(tmp_path / "other", {"m": answers(30, 3)}, {"m": {"weights_sha256": "another"}})
+    assert verdict(check_predictions(other, Rules(baseline=old))) == "cannot tell"
+
+
+def test_the_only_model_is_held_against_the_only_model(tmp_path):
+    old = folder(tmp_path / "old", {"release-1": answers(200, 10)})
+    new = folder(tmp_path / "new", {"release-2": answers(200, 10)})
+    assert verdict(check_predictions(new, Rules(baseline=old, margin=3))) == "pass"
+    both = folder(tmp_path / "new", {"release-3": answers(200, 10)})
+    with pytest.raises(UserError, match="the baseline has no predictions of release-2, release-3; it has release-1"):
+        check_predictions(both, Rules(baseline=old, margin=3))
+
+
+def test_rules_from_toml_and_from_the_command_line(tmp_path):
+    config = tmp_path / "gate.toml"
+    config.write_text(
+        'level = 0.9\nmodels = ["m"]\n[max-drop]\n"size-0.05" = 20\naverage = 15\n[min-accuracy]\noriginal = 70\n'
+        '[baseline]\npath = "old"\nmargin = 1.5\n'
+    )
+    rules = read_rules(config, max_drop={"average": 12.0}, margin=None, models=())
+    assert rules == Rules(
+        max_drop={"size-0.05": 20.0, "average": 12.0},
+        min_accuracy={"original": 70.0},
+        baseline="old",
+        margin=1.5,
+        level=0.9,
+        models=("m",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[max-drops]\na = 1\n", "did you mean 'max-drop'"),
+        ("[baseline]\npth = 'x'\n", "did you mean 'path'"),
+        ("[max-drop]\na = 'much'\n", "the limit of a is 'much'"),
+        ("max-drop = 3\n", "3 is no table of limits"),
+        ("not toml", "is not TOML"),
+        ("", "there is nothing to check"),
+    ],
+)
+def test_wrong_configs_are_refused(tmp_path, text, message):
+    (tmp_path / "gate.toml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_rules(tmp_path / "gate.toml")
+
+
+def test_a_config_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match="is not there"):
+        read_rules(tmp_path / "gate.toml")
+
+
+@pytest.mark.parametrize("text", ["size-0.05", "size-0.05=", "=3", "size-0.05=many"])
+def test_wrong_limits_are_refused(text):
+    with pytest.raises(UserError, match="EDIT=NUMBER"):
+        parse_limits([text], "--max-drop")
+
+
+def test_a_bare_accuracy_is_of_the_original():
+    assert parse_limits(["80", "size-0.1=60"], "--min-accuracy", bare="original") == {"original": 80, "size-0.1": 60}
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"min_accuracy": {"original": 0.9}}, "90 means 90 %"),
+        ({"max_drop": {"size-0.05": 200}}, "-100 to 100"),
+        ({"max_drop": {"a": 1}, "measure": "acuracy"}, "did you mean 'accuracy'"),
+        ({"max_drop": {"a": 1}, "margin": -1}, "0 or more"),
+    ],
+)
+def test_wrong_rules_are_refused(rules, message):
+    with pytest.raises(UserError, match=message):
+        Rules(**rules)
+
+
+def test_unknown_edits_and_models_are_refused():
+    with pytest.raises(UserError, match="no edit 'size-0.5'; did you mean 'size-0.05'"):
+        check_predictions(answers(20, 1), Rules(max_drop={"size-0.5": 3}))
+    with pytest.raises(UserError, match="no edit 'blur-"):
+        check_predictions(answers(20, 1), Rules(max_drop={"blur-*": 3}))
+    with pytest.raises(UserError, match="no model 'n'"):
+        check_predictions(answers(20, 1), Rules(max_drop={"size-0.05": 3}, models=("n",)))
+
+
+def test_junit_counts_failures_and_doubts():
+    checks = check_predictions(
+        pl.concat([answers(400, 160), answers(400, 80, "position<&>\x07").filter(pl.col("edit") != "original")]),
+        Rules(max_drop={"size-0.05": 20, "position<&>\x07": 20}, min_accuracy={"original": 50}),
+    )
+    suite = ElementTree.fromstring(junit_xml(checks))
+    assert {name: suite.get(name) for name in ("tests", "failures", "skipped")} == {
+        "tests": "3",
+        "failures": "1",
+        "skipped": "1",
+    }
+    cases = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert cases == {"size-0.05: drop": ["failure"], "position<&> : drop": ["skipped"], "original: accuracy": []}
