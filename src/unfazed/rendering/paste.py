@@ -37,8 +37,7 @@ def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
     """`alpha` (S, S) faded inwards over about `feather` pixels; never above what it was, so no old rim shows."""
     if feather <= 0:
         return alpha
-    soft = cv2.GaussianBlur(alpha, (0, 0), feather / 2)
-    return np.minimum(alpha, np.clip(2 * soft - alpha, 0, 1)) if feather < 1 else np.minimum(alpha, soft)
+    return np.minimum(alpha, cv2.GaussianBlur(alpha, (0, 0), feather / 2))
 
 
 def composite(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
