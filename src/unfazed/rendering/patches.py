@@ -19,7 +19,7 @@ COARSE = 32
 # Weight of a patch's place beside its colours: sky is filled from the sky, ground from the ground.
 DOWN, ACROSS = 6, 2
 FEWEST = 16
-ALIKE = 6  # how many like patches a cell's texture is drawn from: one alone would repeat itself
+ALIKE = 12  # how many like patches a cell's texture is drawn from: one alone would repeat itself
 
 
 def fill_hole(image: np.ndarray, hole: np.ndarray, seed: int = 0) -> np.ndarray:

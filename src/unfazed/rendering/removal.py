@@ -33,7 +33,7 @@ def open_removal(spec: str = "opencv") -> Removal:
 class OpencvRemoval:
     """Removal without a network: a generous hole, filled from patches of the rest of the picture."""
 
-    name = "opencv-1"
+    name = "opencv-patches-1"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
         return fill_hole(image, generous(mask), seed)
