@@ -1,0 +1,230 @@
+"""timm, torchvision, transformers and open_clip models really load: tiny ones of each library's own architecture,
+saved in the layout of a hub's cache and opened offline in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CLASSES = ("ant", "bee", "cat", "dog")
+OPEN = """
+import json, sys
+import numpy as np
+import torch
+from unfazed.labels import own
+from unfazed.models import open_model
+
+image = np.load(sys.argv[1])
+answers = {}
+for key, spec in json.loads(sys.argv[2]).items():
+    if spec.startswith("open_clip:tiny"):
+        import open_clip
+        open_clip.add_model_config(sys.argv[3])
+    model = open_model(spec, device="cpu", labels=own(["ant", "bee", "cat", "dog"]))
+    layer = model.heat_layer
+    answers[key] = {
+        "logits": model.logits(model.prepare(image)[None])[0].tolist(),
+        "card": model.card(), "layer": layer.to_json(), "classes": list(model.labels.classes[:4]),
+    }
+print(json.dumps(answers))
+"""
+Answers = dict[str, dict[str, Any]]
+
+
+def snapshot(home: Path, repository: str) -> Path:
+    """The folder in which the hub's cache keeps a repository's files."""
+    root = home / "hub" / f"models--{repository.replace('/', '--')}"
+    (root / "refs").mkdir(parents=True)
+    (root / "refs" / "main").write_text(COMMIT)
+    folder = root / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    return folder
+
+
+def photograph() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (70, 90, 3), dtype=np.uint8)
+
+
+def save_timm(home: Path) -> Callable[[np.ndarray], torch.Tensor]:
+    import timm
+    from safetensors.torch import save_file
+    from timm.data import create_transform, resolve_data_config
+
+    network = timm.create_model("test_vit", pretrained=False).eval()
+    folder = snapshot(home, "timm/test_vit.r160_in1k")
+    save_file(network.state_dict(), str(folder / "model.safetensors"))
+    transform = create_transform(**resolve_data_config({}, model=network))
+    return lambda image: network(transform(Image.fromarray(image))[None])[0]
+
+
+def save_torchvision(home: Path) -> Callable[[np.ndarray], torch.Tensor]:
+    from torchvision.models import ShuffleNet_V2_X0_5_Weights as Weights
+    from torchvision.models import shufflenet_v2_x0_5
+
+    network = shufflenet_v2_x0_5(weights=None).eval()
+    folder = home / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    torch.save(network.state_dict(), folder / Path(Weights.IMAGENET1K_V1.url).name)
+    transform = Weights.IMAGENET1K_V1.transforms()
+    return lambda image: network(transform(Image.fromarray(image))[None])[0]
+
+
+def save_classifier(home: Path) -> Callable[[np.ndarray], torch.Tensor]:
+    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+
+    config = ViTConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        image_size=32,
+        patch_size=8,
+        id2label=dict(enumerate(CLASSES)),
+        label2id={name: index for index, name in enumerate(CLASSES)},
+    )
+    network = ViTForImageClassification(config).eval()
+    processor = ViTImageProcessor(size={"height": 32, "width": 32})
+    folder = snapshot(home, "somebody/tiny-vit")
+    network.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return lambda image: network(**processor(Image.fromarray(image), return_tensors="pt")).logits[0]
+
+
+def save_clip(home: Path) -> Callable[[np.ndarray], torch.Tensor]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, PreTrainedTokenizerFast
+
+    vocabulary = {
+        word: index for index, word in enumerate(["<pad>", "<start>", "<end>", "a", "photo", "of", ".", *CLASSES])
+    }
+    tokens = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    tokens.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokens.post_processor = processors.TemplateProcessing(
+        "<start> $A <end>", special_tokens=[("<start>", 1), ("<end>", 2)]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=tokens, pad_token="<pad>", eos_token="<end>", unk_token="<pad>"
+    )
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = CLIPConfig(
+        text_config={**small, "vocab_size": 20, "max_position_embeddings": 16, "eos_token_id": 2, "bos_token_id": 1},
+        vision_config={**small, "image_size": 32, "patch_size": 8},
+        projection_dim=16,
+    )
+    network = CLIPModel(config).eval()
+    processor = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    folder = snapshot(home, "somebody/tiny-clip")
+    for part in (network, processor, tokenizer):
+        part.save_pretrained(folder)
+
+    def answer(image: np.ndarray) -> torch.Tensor:
+        texts = tokenizer([f"a photo of a {name}." for name in CLASSES], padding=True, return_tensors="pt")
+        pixels = processor(Image.fromarray(image), return_tensors="pt")
+        texts.pop("token_type_ids", None)
+        return network(**texts, **pixels).logits_per_image[0]
+
+    return answer
+
+
+def save_open_clip(home: Path) -> Callable[[np.ndarray], torch.Tensor]:
+    import open_clip
+    from safetensors.torch import save_file
+
+    model_config = {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 16},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+    }
+    (home / "tiny.json").write_text(json.dumps(model_config))
+    open_clip.add_model_config(home / "tiny.json")
+    network, _, transform = open_clip.create_model_and_transforms("tiny")
+    network.eval()
+    folder = snapshot(home, "somebody/tiny-open-clip")
+    save_file(network.state_dict(), str(folder / "open_clip_model.safetensors"))
+    save_file(network.state_dict(), str(home / "tiny.safetensors"))
+    details = {"mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": model_config, "preprocess_cfg": details}))
+    save_file({"weight": torch.eye(4, 16), "bias": torch.arange(4.0)}, str(home / "head.safetensors"))
+
+    def answer(image: np.ndarray) -> torch.Tensor:
+        pictures = network.encode_image(transform(Image.fromarray(image))[None], normalize=True)
+        texts = network.encode_text(open_clip.tokenize([f"a photo of a {name}." for name in CLASSES]), normalize=True)
+        return (network.logit_scale.exp() * pictures @ texts.T)[0]
+
+    answer.embedding = lambda image: network.encode_image(transform(Image.fromarray(image))[None], normalize=True)[0]  # type: ignore[attr-defined]
+    return answer
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, dict[str, torch.Tensor]]:
+    """What a fresh, offline process answers for each model, and what the library's own pipeline answers."""
+    home = tmp_path_factory.mktemp("home")
+    torch.manual_seed(0)
+    image = photograph()
+    np.save(home / "image.npy", image)
+    with torch.inference_mode():
+        clip = save_open_clip(home)
+        expected = {
+            "timm": save_timm(home)(image),
+            "torchvision": save_torchvision(home)(image),
+            "transformers": save_classifier(home)(image),
+            "clip": save_clip(home)(image),
+            "open_clip": clip(image),
+            "open_clip_file": clip(image),
+            "open_clip_head": clip.embedding(image)[:4] + torch.arange(4.0),  # type: ignore[attr-defined]
+        }
+    prompt = "?prompt=a photo of a {}."
+    specs = {
+        "timm": "timm:test_vit.r160_in1k",
+        "torchvision": "torchvision:shufflenet_v2_x0_5/IMAGENET1K_V1",
+        "transformers": "transformers:somebody/tiny-vit",
+        "clip": f"transformers:somebody/tiny-clip{prompt}",
+        "open_clip": f"open_clip:hf-hub:somebody/tiny-open-clip{prompt}",
+        "open_clip_file": f"open_clip:tiny/{home}/tiny.safetensors{prompt}",
+        "open_clip_head": f"open_clip:tiny/{home}/tiny.safetensors?head={home}/head.safetensors",
+    }
+    environment = {**os.environ, "HF_HOME": str(home), "TORCH_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    arguments = [str(home / "image.npy"), json.dumps(specs), str(home / "tiny.json")]
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), expected
+
+
+KEYS = ["timm", "torchvision", "transformers", "clip", "open_clip", "open_clip_file", "open_clip_head"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_answers_are_those_of_the_library_itself(opened: tuple[Answers, dict[str, torch.Tensor]], key: str) -> None:
+    answers, expected = opened
+    # transformers resizes tensors, we resize pictures: the two may round a pixel differently.
+    tolerance = 2e-3 if key in ("transformers", "clip") else 1e-4
+    assert np.allclose(answers[key]["logits"], expected[key].numpy(), atol=tolerance)
+
+
+def test_classes_are_the_models_own(opened: tuple[Answers, dict[str, torch.Tensor]]) -> None:
+    answers, _ = opened
+    assert answers["timm"]["card"]["labels"] == {"name": "imagenet-1k"}
+    assert answers["torchvision"]["card"]["labels"] == {"name": "imagenet-1k"}
+    assert answers["transformers"]["classes"] == list(CLASSES)
+    assert answers["clip"]["classes"] == list(CLASSES)
+
+
+def test_heat_layers_of_transformers_drop_the_class_token(opened: tuple[Answers, dict[str, torch.Tensor]]) -> None:
+    answers, _ = opened
+    for key in ("timm", "transformers", "clip", "open_clip"):
+        assert (answers[key]["layer"]["reshape"], answers[key]["layer"]["prefix"]) == ("tokens", 1), key
+    assert answers["timm"]["layer"]["name"] == "blocks.5.norm1"
+    assert answers["torchvision"]["layer"]["reshape"] == "none"
