@@ -84,6 +84,12 @@ class Plan:
             "random" in step.values() or step["edit"] == "occlusion" or step.get("kind") in TEXTURES for step in steps
         )
 
+    @property
+    def borrows(self) -> bool:
+        """Whether an edit uses other scenes' backgrounds, so that a removal is asked for by more than its own scene."""
+        steps = [step for item in self.recipe.items for step in item.parameters["chain"]]
+        return any(step.get("kind") == "random" or step["edit"] == "occlusion" for step in steps)
+
     def pictures(self, source_id: str) -> Iterator[Planned]:
         """Every picture that is to be made of one source: further runs only where they would be other pictures."""
         for item in self.recipe.items:

@@ -152,7 +152,8 @@ class Preparation:
     @functools.cached_property
     def backgrounds(self) -> Backgrounds:
         removal = self._removal or self.plan.open_removal()
-        return Backgrounds(self.pool, removal, size=self.plan.size, cache=self.plan.root / CACHE / "removed")
+        cache = self.plan.root / CACHE / "removed" if self.plan.borrows else None
+        return Backgrounds(self.pool, removal, size=self.plan.size, cache=cache)
 
     def _load(self, scene_id: str) -> Scene:
         """A framed scene; a few are kept, because an edit that picks one soon asks for it again."""
