@@ -205,7 +205,7 @@ def test_adjusting_survives_a_factor_whose_images_are_all_wrong(annotations):
     assert perfect["adjusted_error_ratio"].null_count() == len(FACTORS)
 
 
-def test_edits_and_annotations_agree_over_models(annotations):
+def test_edits_and_annotations_agree_over_models(annotations, world, tmp_path):
     """Models that lean on the background lose more when it is edited, and err more where it is annotated unusual."""
     rng = np.random.default_rng(8)
     keys, unusual = annotations.keys.to_list()[:600], annotations.factors[:600, FACTORS.index("background")]
@@ -214,7 +214,7 @@ def test_edits_and_annotations_agree_over_models(annotations):
         lean = number / 10
         before = rng.random(600) > 0.15 + lean * unusual
         for edit, right in (
-            ("original", before), ("background-random", before & (rng.random(600) > lean)), ("inversion", before)
+            ("original", before), ("background-random", before & (rng.random(600) > lean)), ("size-full", ~before)
         ):  # fmt: skip
             names = [f"x/{key}.png" for key in keys]
             tables.append(pl.DataFrame({"model": f"m{number}", "file_name": names, "edit": edit, "correct": right}))
@@ -223,6 +223,9 @@ def test_edits_and_annotations_agree_over_models(annotations):
     assert pairs["attribute"].unique().to_list() == ["background"]
     first = pairs.row(0, named=True)
     assert (first["n"], first["n_factor"], first["drop"]) == (600, unusual.sum(), 0.0)
+    edited.write_parquet(tmp_path / "all.parquet")
+    joined = make_table(Study(tmp_path, "multi", folder=world), "editing")
+    assert joined.select(pairs.columns).equals(pairs)
     row = agreement(pairs).row(0, named=True)
     assert (row["factor"], row["models"]) == ("background", 6)
     assert row["correlation"] > 0.8

@@ -48,6 +48,7 @@ def reshaped(answers: pl.DataFrame) -> dict[str, bytes]:
         "class column": answers.with_columns(pl.lit(7).alias("class")).write_csv().encode(),
         "folders": answers.with_columns("val/n01440764/" + pl.col("file_name")).write_csv().encode(),
         "windows folders": answers.with_columns("C:\\val\\" + pl.col("file_name")).write_csv().encode(),
+        "a benchmark's names": text.replace("ILSVRC", "n01440764--ILSVRC").replace(".JPEG", ".png").encode(),
         "windows line ends": text.replace("\n", "\r\n").encode(),
         "byte order mark": b"\xef\xbb\xbf" + text.encode(),
         "other ending": text.replace(".JPEG", ".png").encode(),

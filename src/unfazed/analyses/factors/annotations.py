@@ -113,15 +113,17 @@ def load_annotations(
 def image_keys(file_names: pl.Series) -> pl.Series:
     """File names without their folders (either slash) and without their ending: how images are told apart.
 
-    >>> image_keys(pl.Series(["val/n01/a.JPEG", "b.png", "x\\\\c.JPEG"])).to_list()
-    ['a', 'b', 'c']
+    In the names of a benchmark's pictures `--` stands between folders, and `.run1` marks a further run of one image.
+
+    >>> image_keys(pl.Series(["val/n01/a.JPEG", "b.png", "x\\\\c.JPEG", "n01--d.run1.png"])).to_list()
+    ['a', 'b', 'c', 'd']
     """
     names = file_names.cast(pl.String).str.strip_suffix(".JPEG").alias("key")
     # patterns are slow beside plain searches, and most lists of names need neither
-    if names.str.contains_any(["/", "\\"]).any():
-        names = names.str.replace(r"^.*[/\\]", "")
+    if names.str.contains_any(["/", "\\", "--"]).any():
+        names = names.str.replace(r"^.*([/\\]|--)", "")
     if names.str.contains(".", literal=True).any():
-        names = names.str.replace(r"\.[A-Za-z0-9]{1,5}$", "")
+        names = names.str.replace(r"(\.run\d+)?\.[A-Za-z0-9]{1,5}$", "")
     return names
 
 

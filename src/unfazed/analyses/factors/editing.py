@@ -15,6 +15,8 @@ from .answers import prediction_files
 
 # edited attribute (how an edit's name begins) -> annotated factor that comes nearest to it
 COUNTERPARTS: dict[str, str] = {"background": "background", "size": "smaller", "position": "pose", "direction": "pose"}
+# an edit that enlarges the object says nothing about images whose object is smaller than usual
+_NOT_MEANT = ("size-full",)
 
 
 def read_edited(path: str | Path) -> pl.DataFrame:
@@ -50,7 +52,8 @@ def drop_and_error_ratio(
         raise UserError("the predictions hold no `original` rows to measure a drop against")
     tables = []
     for attribute, factor in counterparts.items():
-        of_attribute = known.filter((pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-"))
+        named = (pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-")
+        of_attribute = known.filter(named & ~pl.col("edit").is_in(_NOT_MEANT))
         per_image = of_attribute.group_by("model", "key").agg(
             after=pl.col("correct").mean(), has_factor=pl.col(factor).first()
         )
