@@ -114,8 +114,11 @@ def cluster(
         return HDBSCAN(min_cluster_size=2, metric="euclidean", copy=True).fit_predict(features)
     if clusters is not None and not 1 <= clusters <= len(features):
         raise UserError(f"{clusters} clusters of {len(features)} regions", allowed=f"1 to {len(features)}")
-    numbers = [clusters] if clusters else range(2, min(8, len(features) - 1) + 1)
+    most = min(8, len(features) - 1, len(np.unique(features.round(6), axis=0)))
+    numbers = [clusters] if clusters else range(2, most + 1)
     fits = [KMeans(number, n_init=10, random_state=seed).fit_predict(features) for number in numbers]
+    if not fits:
+        return np.zeros(len(features), int)
     return fits[0] if clusters else max(fits, key=lambda fit: silhouette_score(features, fit))
 
 
