@@ -54,13 +54,10 @@ def build(
 ) -> None:
     """Build a benchmark: every edit of a recipe for every scene of a source.
 
-        unfazed build sample -o bench
-
-        unfazed build sample -o quick --renderer paste --workers 2
-
-        unfazed build imagenet-s:/data/ImageNetS919 -o bench --classes imagenet-e --limit 500 --guide lite:2
-
-        unfazed build folder:photos -o sizes --recipe size=0.02:0.5:12 --runs 5 --seed 7
+    - `unfazed build sample -o bench`
+    - `unfazed build sample -o quick --renderer paste --workers 2`
+    - `unfazed build imagenet-s:/data/ImageNetS919 -o bench --classes imagenet-e --limit 500 --guide lite:2`
+    - `unfazed build folder:photos -o sizes --recipe size=0.02:0.5:12 --runs 5 --seed 7`
 
     The same command again goes on where it stopped; the pictures are the same bytes as if it had never stopped. A
     folder that holds another benchmark is refused. Bad pictures do not end the run: their rows say what is wrong.

@@ -57,15 +57,11 @@ def edit(
 ) -> None:
     """Edit one photograph: change its background, or the object's size, direction, position and more.
 
-        unfazed edit dog.jpg --mask dog-mask.png --background simple -o simple.png
-
-        unfazed edit dog.jpg --box 40,60,300,280 --size 0.05 --position 1,1 -o corner.png
-
-        unfazed edit dog.jpg --background random --direction 30 --seed 3 -o turned.png
-
-        unfazed edit dog.jpg --background checker --renderer paste -o checker.png
-
-        unfazed edit --replay corner.json -o again.png
+    - `unfazed edit dog.jpg --mask dog-mask.png --background simple -o simple.png`
+    - `unfazed edit dog.jpg --box 40,60,300,280 --size 0.05 --position 1,1 -o corner.png`
+    - `unfazed edit dog.jpg --background random --direction 30 --seed 3 -o turned.png`
+    - `unfazed edit dog.jpg --background checker --renderer paste -o checker.png`
+    - `unfazed edit --replay corner.json -o again.png`
 
     Edits are chained: background, size, direction, position, then the others. Without `--mask` or `--box` the object
     is taken to be in the middle. Beside OUT.png come OUT.mask.png and OUT.json, which replays to the same bytes.

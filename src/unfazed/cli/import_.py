@@ -26,11 +26,9 @@ def import_(
 ) -> None:
     """Import the official ImageNet-E release, or any folder-an-edit with a labels file, as a benchmark.
 
-        unfazed import ImageNet-E -o bench
-
-        unfazed import shards/ -o bench
-
-        unfazed import myset -o bench --original clean --labels labels.csv --copy
+    - `unfazed import ImageNet-E -o bench`
+    - `unfazed import shards/ -o bench`
+    - `unfazed import myset -o bench --original clean --labels labels.csv --copy`
 
     The release's folders get our names (`ori` is `original`, `20_smooth` is `background-simple`, `005` is
     `size-0.05`, `rd` is `direction`); other folders keep theirs. A label is an index, a WNID or a class name.

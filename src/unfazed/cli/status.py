@@ -14,9 +14,9 @@ def status(
 ) -> None:
     """Say how a build stands: what is done, what failed, whether it runs now, and how long it will take.
 
-        unfazed status bench
+    - `unfazed status bench`
 
-        watch -n 10 unfazed status bench
+    - `watch -n 10 unfazed status bench`
 
     Nothing is changed by asking. Exit codes: 0 always, 2 where DIR is no benchmark.
     """

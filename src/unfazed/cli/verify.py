@@ -15,9 +15,8 @@ def verify(
 ) -> None:
     """Check a benchmark: every row has its file, every hash matches, every requested value is met.
 
-        unfazed verify bench
-
-        unfazed verify bench --json | jq '.problems[].where'
+    - `unfazed verify bench`
+    - `unfazed verify bench --json | jq '.problems[].where'`
 
     The pixel rate is measured on the written mask and must lie within 0.002 of the one requested. Skipped rows are
     planned and fine; failed rows are problems.
