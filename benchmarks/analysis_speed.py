@@ -48,7 +48,7 @@ def write_predictions(folder: Path, models: int) -> None:
     label = np.repeat(np.arange(IMAGES) % 1000, len(EDITS)).astype(np.int32)
     shared = {
         "sample_id": pyarrow.array([f"{one}/{other}/0" for one, other in zip(source, edit, strict=True)]),
-        "source_id": pyarrow.array(source).dictionary_encode(),
+        "source_id": pyarrow.array(source),
         "edit": pyarrow.array(edit).dictionary_encode(),
         "run": pyarrow.array(np.zeros(len(source), dtype=np.int32)),
         "label": pyarrow.array(label),
@@ -69,7 +69,7 @@ def write_predictions(folder: Path, models: int) -> None:
             "correct": pyarrow.array(correct),
         }
         part = path.with_suffix(".part")
-        pyarrow.parquet.write_table(pyarrow.table(columns), part)
+        pyarrow.parquet.write_table(pyarrow.table(columns), part, compression="zstd")
         part.rename(path)
 
 

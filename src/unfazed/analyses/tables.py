@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +87,35 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
         _require(predictions.columns, columns, "the frame")
         if predictions.is_empty():
             raise UserError("the frame of predictions is empty", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS")
-        yield "the frame", predictions.select(columns)
+        yield "the frame", _text(predictions.select(columns))
         return
-    for path in prediction_files(predictions):
-        try:
-            frame = pl.read_parquet(path, columns=list(columns))
-        except (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError):
-            _require(pl.read_parquet_schema(path), columns, str(path))
-            raise
-        except (OSError, pl.exceptions.ComputeError) as error:
-            raise UserError(f"{path} is not readable Parquet: {error}", run="unfazed evaluate … once more") from None
-        if frame.is_empty():
-            raise UserError(f"{path} holds no rows", run="unfazed evaluate … once more")
-        yield path.name, frame
+    files = prediction_files(predictions)
+    with ThreadPoolExecutor(1) as pool:
+        # The next file is read while this one is worked on.
+        coming = pool.submit(_read, files[0], columns)
+        for path, following in itertools.zip_longest(files, files[1:]):
+            frame = coming.result()
+            if following is not None:
+                coming = pool.submit(_read, following, columns)
+            yield path.name, frame
+
+
+def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(path, columns=list(columns))
+    except (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError):
+        _require(pl.read_parquet_schema(path), columns, str(path))
+        raise
+    except (OSError, pl.exceptions.ComputeError) as error:
+        raise UserError(f"{path} is not readable Parquet: {error}", run="unfazed evaluate … once more") from None
+    if frame.is_empty():
+        raise UserError(f"{path} holds no rows", run="unfazed evaluate … once more")
+    return _text(frame)
+
+
+def _text(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with dictionary columns as plain text, so that it joins with any other."""
+    return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
 
 def _by_model(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
