@@ -76,6 +76,8 @@ def run_evaluation(
     """
     if not models:
         raise UserError("no model is named", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
+    if batch_size is not None and batch_size < 1:
+        raise UserError(f"the batch size is {batch_size}", allowed="1 or more")
     models = list(dict.fromkeys(models))
     for model in models:
         if isinstance(model, str):
@@ -163,8 +165,6 @@ def _job(folder: Path, ready: _Ready, size: int, save_every: float) -> Job:
 def _batch_size(folder: Path, models: Sequence[Classifier], asked: int | None) -> int:
     """The size asked for; else that of an unfinished run in this folder, so that it goes on; else what fits."""
     if asked is not None:
-        if asked < 1:
-            raise UserError(f"the batch size is {asked}", allowed="1 or more")
         return asked
     if models[0].adapt is not None:
         return ADAPTATION_BATCH

@@ -1,0 +1,76 @@
+"""The sanity run on originals: a wrong label order and a wrong transform are told apart and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unfazed.labels import imagenet, own
+from unfazed.models.label_mapping import map_labels
+from unfazed.predictions import run_evaluation
+from unfazed.predictions.contract import suspect_order
+
+SPACE = own(["zebra", "Ant", "cat", "dog", "bee", "emu", "fox", "gnu", "hen", "ibis", "jay", "kiwi"])
+
+
+def answers_under(meaning: np.ndarray, truth: np.ndarray, wrong: float = 0.1) -> np.ndarray:
+    """What a good model answers (output -> class is `meaning`), with a share of mistakes."""
+    rng = np.random.default_rng(0)
+    answers = np.argsort(meaning)[truth]
+    return np.where(rng.random(len(truth)) < wrong, rng.integers(0, len(meaning), len(truth)), answers)
+
+
+def suspicion(meaning: np.ndarray, a_class: int = 5, space=SPACE):  # type: ignore[no-untyped-def]
+    truth = np.tile(np.arange(len(space)), a_class)
+    mapping = map_labels(space, space, truth)
+    return suspect_order(space, mapping, answers_under(meaning, truth), truth)
+
+
+def test_the_right_order_is_not_suspected() -> None:
+    assert suspicion(np.arange(12)) is None
+
+
+def test_random_answers_suspect_nothing() -> None:
+    truth = np.tile(np.arange(12), 5)
+    mapping = map_labels(SPACE, SPACE, truth)
+    for seed in range(50):
+        assert suspect_order(SPACE, mapping, np.random.default_rng(seed).integers(0, 12, 60), truth) is None
+
+
+@pytest.mark.parametrize(("shift", "words"), [(1, r"output j means class j \+ 1"), (11, "output j means class j - 1")])
+def test_a_shift_is_named_even_with_one_picture_a_class(shift: int, words: str) -> None:
+    found = suspicion((np.arange(12) + shift) % 12, a_class=1)
+    assert found is not None
+    import re
+
+    assert re.search(words, found.explanation)
+
+
+def test_alphabetical_and_text_orders_are_named() -> None:
+    alphabetical = np.array(sorted(range(12), key=lambda index: SPACE.classes[index].lower()))
+    assert "alphabetical order" in suspicion(alphabetical).explanation
+    text = np.array(sorted(range(1000), key=str))
+    assert "indices as text" in suspicion(text, 1, imagenet()).explanation
+
+
+def test_two_swapped_classes_are_named() -> None:
+    meaning = np.arange(12)
+    meaning[[2, 3]] = [3, 2]
+    found = suspicion(meaning, a_class=8)
+    assert "output 2 ('cat') means 'dog'" in found.explanation
+    assert "output 3 ('dog') means 'cat'" in found.explanation
+
+
+def test_warnings_name_what_is_suspected(benchmark: Path, own_models: str, tmp_path: Path) -> None:
+    names = ("shifted", "permuted", "bytes_wanted", "constant", "good")
+    done = run_evaluation(benchmark, [own_models + name for name in names], tmp_path, device="cpu")
+    warnings = {name: " ".join(done.warnings[own_models + name]) for name in names}
+    assert "label order" in warnings["shifted"]
+    assert "output j means class j + 1" in warnings["shifted"]
+    assert "label order" in warnings["permuted"]
+    assert "output 0 ('red') means 'green'" in warnings["permuted"]
+    assert "suspected: the transform" in warnings["bytes_wanted"]
+    assert "may be untrained" in warnings["constant"]
+    assert warnings["good"] == ""
