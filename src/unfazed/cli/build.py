@@ -62,16 +62,16 @@ def build(
     The same command again goes on where it stopped; the pictures are the same bytes as if it had never stopped. A
     folder that holds another benchmark is refused. Bad pictures do not end the run: their rows say what is wrong.
 
-    Exit codes: 0 done, 2 the command was wrong or the disk full, 4 done but some rows failed.
+    Exit codes: 0 done, 2 the command was wrong or the disk full, 4 done but some rows failed, 130 interrupted.
     """
     import json
     from dataclasses import asdict
 
     from unfazed.benchmark import build as build_benchmark
     from unfazed.cli import EXIT_WITH_FAILURES
-    from unfazed.cli.progress import progress_line
+    from unfazed.cli.progress import progress_line, stoppable
 
-    with progress_line("build", "scenes") as show:
+    with progress_line("build", "scenes") as show, stoppable(f"unfazed status {output}"):
         built = build_benchmark(
             source,
             output,

@@ -33,3 +33,15 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
             progress.update(task, completed=done, total=total, rate=rate, note=note)
 
         yield show
+
+
+@contextmanager
+def stoppable(run: str) -> Iterator[None]:
+    """A block that Ctrl-C ends with a word about how to go on, and with 130."""
+    import typer
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; the same command goes on from here\nrun: {run}", err=True)
+        raise typer.Exit(130) from None
