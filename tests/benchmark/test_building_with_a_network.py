@@ -1,0 +1,59 @@
+"""Building with the embedded diffusion network: every edit is made; neighbours, workers and stops change nothing."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from unfazed.benchmark import Benchmark, build, verify
+
+OPTIONS = {"steps": 4, "device": "cpu", "limit": 2, "seed": 7}
+RECIPE = "original,inversion,background-adversarial,size-0.1"
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    root = tmp_path_factory.mktemp("network") / "bench"
+    build("sample", root, RECIPE, runs=2, **OPTIONS)
+    return root
+
+
+def test_every_edit_is_made_and_says_how(rendered):
+    assert verify(rendered).passed
+    benchmark = Benchmark(rendered)
+    rows = benchmark.manifest.to_pylist()
+    assert {row["status"] for row in rows} == {"ok"}
+    assert {row["edit"]: row["guide"] for row in rows} == {
+        **dict.fromkeys(("source", "original", "inversion", "reinsertion", "size-0.1")),
+        "background-adversarial": "lite:2",
+    }
+    assert benchmark.card["renderer"]["network"]["weights_sha256"]
+    assert benchmark.card["guide"] == "lite:2"
+
+
+def test_noise_is_drawn_anew_in_every_run_and_the_original_is_one(rendered):
+    rows = Benchmark(rendered).manifest.to_pylist()
+    hashes: dict[str, list[str]] = {}
+    for row in rows:
+        if row["source_id"] == "cat":
+            hashes.setdefault(row["edit"], []).append(row["sha256"])
+    assert {edit: len(set(found)) for edit, found in hashes.items()} == {
+        "source": 1,
+        "original": 1,
+        "inversion": 2,
+        "background-adversarial": 2,
+        "size-0.1": 2,
+        "reinsertion": 2,
+    }
+
+
+def test_batches_workers_and_a_stop_change_nothing(rendered, tmp_path, tree):
+    out = tmp_path / "bench"
+    build("sample", out, RECIPE, runs=2, batch_size=8, workers=2, **OPTIONS)
+    assert tree(out) == tree(rendered)
+    (out / "rows/cat.json").unlink()
+    shutil.rmtree(out / "images/inversion")
+    (out / "rows/bison.json").unlink()
+    build("sample", out, RECIPE, runs=2, **OPTIONS)
+    assert tree(out) == tree(rendered)
