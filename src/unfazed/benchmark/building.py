@@ -214,7 +214,9 @@ def _failures(rows: list[Row]) -> dict[str, str]:
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """The folder held by this run alone."""
-    with explained(root), open(root / LOCK, "ab") as lock:
+    with explained(root):
+        (root / LOCK).touch()
+    with open(root / LOCK, "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
