@@ -18,10 +18,10 @@ def noise_level(images: np.ndarray) -> np.ndarray:
 
 
 def grid(images: np.ndarray, period: int) -> float:
-    """How uneven the mean difference of neighbouring columns and rows is by index modulo `period`: max / min − 1."""
-    unevenness = []
-    for axis in (1, 2):
-        steps = np.abs(np.diff(images.astype(np.float64), axis=axis)).mean(axis=tuple({0, 1, 2, 3} - {axis}))
-        by_phase = [steps[phase::period].mean() for phase in range(period)]
-        unevenness.append(max(by_phase) / max(min(by_phase), 1e-12) - 1)
-    return float(max(unevenness))
+    """How uneven the mean difference of neighbouring columns is by column index modulo `period`: max / min − 1.
+
+    images: (N, H, W, 3). Few pictures are uneven by chance, and JPEG photographs by their own blocks of eight.
+    """
+    steps = np.abs(np.diff(images.astype(np.float64), axis=2)).mean(axis=(0, 1, 3))
+    by_phase = [steps[phase::period].mean() for phase in range(period)]
+    return float(max(by_phase) / max(min(by_phase), 1e-12) - 1)

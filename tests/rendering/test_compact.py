@@ -1,0 +1,123 @@
+"""The embedded network: what is shipped is what is stated, and it denoises real photographs."""
+
+import json
+from dataclasses import replace
+from importlib import resources
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from unfazed.errors import UserError
+from unfazed.rendering import load_network
+from unfazed.rendering.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
+from unfazed.rendering.layers import Layers
+from unfazed.rendering.quality import grid, noise_level, spectral_amplitude
+from unfazed.rendering.training.photos import decode
+
+SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16, sample_size=32)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return load_network("compact")
+
+
+def photograph(name="koala"):
+    import cv2
+
+    image = decode(resources.files("unfazed.data").joinpath(f"sample/{name}.jpg").read_bytes())
+    side = min(image.shape[:2])
+    return cv2.resize(image[:side, :side], (256, 256), interpolation=cv2.INTER_AREA)
+
+
+def test_the_shipped_network_keeps_its_promises_of_size(network):
+    file = resources.files("unfazed.data").joinpath("network/network.safetensors")
+    assert len(file.read_bytes()) <= 32e6
+    assert sum(p.numel() for p in network.module.parameters()) <= 16e6
+    with FlopCounterMode(display=False) as counter:
+        network(torch.zeros(1, 3, 256, 256), 100)
+    assert counter.get_total_flops() <= 25e9
+
+
+def test_its_error_on_a_photograph_is_that_of_a_trained_network(network):
+    clean = torch.from_numpy(photograph()).permute(2, 0, 1)[None].float() / 127.5 - 1
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    left = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64), 0)[320].float()
+    raw = network(left.sqrt() * clean + (1 - left).sqrt() * noise, 320)
+    error = (raw[:, :3] - (left.sqrt() * noise - (1 - left).sqrt() * clean)).square()
+    assert error.mean() < 0.06
+    # The second half foresees the error: where it expects twice as much there is more of it.
+    foreseen = raw[:, 3:].exp()
+    sure = foreseen <= foreseen.median()
+    assert error[~sure].mean() > 1.5 * error[sure].mean()
+    assert 0.5 < float(foreseen.mean() / error.mean()) < 2
+
+
+def test_a_photograph_comes_back_sharp_and_clean_from_few_steps(network):
+    from unfazed.rendering.diffusion import open_diffusion
+
+    original = photograph()
+    nothing = np.zeros((256, 256), np.float32)
+    renderer = open_diffusion(network, steps=20, device="cpu", precision="fp32")
+    (answer,) = renderer.render([Layers(original, nothing, original, 0.25, None, None, 5)])
+    before, after = original[None] / 255, answer.image[None] / 255
+    assert spectral_amplitude(after)[0] > 0.7 * spectral_amplitude(before)[0]
+    assert noise_level(after)[0] < 1.3 * noise_level(before)[0] + 1 / 255
+    assert np.abs(after - before).mean() < 0.08
+    assert (answer.image != original).mean() > 0.5
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path):
+    torch.manual_seed(0)
+    network = CompactNetwork(replace(SMALL, doubt=1.5)).eval()
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    save_compact(network, tmp_path, torch.float32)
+    again = load_compact(tmp_path)
+    x = torch.randn(2, 3, 32, 32)
+    assert again.config.doubt == 1.5
+    torch.testing.assert_close(again(x, torch.tensor([3, 900])), network(x, torch.tensor([3, 900])))
+
+
+def test_other_sides_than_256_pass_through():
+    assert CompactNetwork(SMALL)(torch.zeros(1, 3, 48, 80), torch.tensor([5])).shape == (1, 6, 48, 80)
+
+
+def test_weights_that_do_not_fit_their_config_are_refused(tmp_path):
+    save_compact(CompactNetwork(SMALL), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"middle": 2}))
+    with pytest.raises(UserError, match="do not fit their config"):
+        load_compact(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"depth": 2}))
+    with pytest.raises(UserError, match="not the config of a compact network"):
+        read_config(tmp_path / "config.json")
+
+
+def test_a_truncated_weights_file_is_refused(tmp_path):
+    save_compact(CompactNetwork(SMALL), tmp_path)
+    file = tmp_path / "network.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserError, match="not a readable safetensors file"):
+        load_compact(tmp_path)
+
+
+def test_a_grid_is_seen_where_there_is_one():
+    rng = np.random.default_rng(0)
+    plain = rng.random((4, 64, 128, 3))
+    gridded = plain.copy()
+    gridded[:, :, ::8] += 0.5
+    assert grid(plain, 8) < 0.05
+    assert grid(gridded, 8) > 0.3
+
+
+def test_blur_lowers_the_amplitude_and_noise_raises_the_noise_level():
+    import cv2
+
+    image = photograph() / 255
+    blurred = cv2.GaussianBlur(image, (0, 0), 2)
+    noisy = np.clip(image + np.random.default_rng(0).normal(0, 0.05, image.shape), 0, 1)
+    assert spectral_amplitude(blurred[None])[0] < 0.7 * spectral_amplitude(image[None])[0]
+    assert noise_level(noisy[None])[0] > noise_level(image[None])[0] + 0.02
