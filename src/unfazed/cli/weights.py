@@ -42,7 +42,9 @@ def weights(
         for row in rows:
             size = f"{row['size'] / 1e9:.2f} GB" if row["size"] else "size unknown"
             print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'here' if row['here'] else 'not here'})")
-            print(f"    {row['url'] or 'comes with the package'}\n    sha256 {row['sha256'] or 'unknown: fetch needs --sha256'}")
+            print(
+                f"    {row['url'] or 'comes with the package'}\n    sha256 {row['sha256'] or 'unknown: fetch needs --sha256'}"
+            )
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])
@@ -52,11 +54,17 @@ def weights(
         from unfazed.cli.progress import progress_line
 
         with progress_line(name, "MB") as show:
-            path = fetch(name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, ""))
+            path = fetch(
+                name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, "")
+            )
         print(json.dumps({"path": str(path)}) if as_json else path)
         return
     found, known = verify(name)
     right = known is not None if sha256 is None else found == sha256.lower()
-    print(json.dumps({"sha256": found, "name": known, "right": right}) if as_json else f"{found} {known or 'unknown file'}")
+    print(
+        json.dumps({"sha256": found, "name": known, "right": right})
+        if as_json
+        else f"{found} {known or 'unknown file'}"
+    )
     if not right:
         raise typer.Exit(1)

@@ -110,7 +110,9 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any]) -> dict[str, Any]:
     multipliers = tuple(c / layout.base for c in layout.channels)
     size = stated.get("image_size") or MULTIPLIERS.get(multipliers)
     if size is None:
-        doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {sorted(MULTIPLIERS.values())}")
+        doubts.append(
+            f"image_size: multipliers {multipliers} are none of guided-diffusion's {sorted(MULTIPLIERS.values())}"
+        )
     if doubts or size is None:
         raise UserError(
             f"{path.name} does not tell everything about itself:\n  " + "\n  ".join(doubts),

@@ -22,7 +22,7 @@ from .layers import Layers, Refused, Rendered
 from .loop import Job, Settings, denoise_all
 from .network import Network, load_network
 from .paste import composite
-from .samplers import find_sampler, visited
+from .samplers import SAMPLERS, find_sampler, visited
 
 # Below this many pictures at once compiling (about a minute) costs more than it saves.
 COMPILE_FROM = 8
@@ -91,7 +91,7 @@ class Diffusion:
         return None
 
     def _job(self, layers: Layers) -> Job:
-        _, sampler = find_sampler(self.sampler, self.steps)
+        sampler = SAMPLERS[self.sampler]
         object_, background = as_tensor(layers.object), as_tensor(layers.background)
         # Blending is all or nothing a pixel: mixing two independent noises would leave less than either has.
         mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
@@ -103,6 +103,7 @@ class Diffusion:
             mask=mask,
             timesteps=visited(layers.start, self.steps, sampler.spacing, self.exact.beta_schedule),
             start=layers.start,
+            steps=self.steps,
             seed=layers.seed,
             kind=None if guidance is None else guidance.kind,
             strength=0.0 if guidance is None else guidance.strength,
@@ -111,7 +112,7 @@ class Diffusion:
         )
 
     def _denoise(self, jobs: Sequence[Job]) -> list[Tensor]:
-        _, sampler = find_sampler(self.sampler, self.steps)
+        sampler = SAMPLERS[self.sampler]
         settings = Settings(
             sampler, self.through_network, None if self.guide is None else self.guide.logits, self.exact
         )
@@ -129,7 +130,7 @@ class Diffusion:
         if not bool(torch.isfinite(start).all()):
             return Refused("the network answered with NaN or infinity", status="failed")
         picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
-        _, sampler = find_sampler(self.sampler, self.steps)
+        sampler = SAMPLERS[self.sampler]
         passes = len(visited(layers.start, self.steps, sampler.spacing, self.exact.beta_schedule))
         measures: dict[str, Any] = {"passes": passes}
         if layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None:
@@ -157,7 +158,7 @@ def open_diffusion(
     """
     if not 1 <= int(steps) <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
-    name, _ = find_sampler(sampler, int(steps))
+    name = find_sampler(sampler, int(steps)).name
     if through_network and name != "ancestral":
         raise UserError(f"through_network is the released code's, which samples ancestrally, not with {name}",
                         allowed="--sampler ancestral")  # fmt: skip

@@ -21,7 +21,9 @@ def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
     image: (H, W, 3) uint8; inside: (H, W) bool, where both pixels of a pair must lie.
     """
     if inside.shape != image.shape[:2]:
-        raise UserError(f"the mask is {inside.shape}, its picture {image.shape[:2]}", allowed="a mask of its picture's size")
+        raise UserError(
+            f"the mask is {inside.shape}, its picture {image.shape[:2]}", allowed="a mask of its picture's size"
+        )
     grey = np.clip(np.rint(image @ _LUMA), 0, 255).astype(np.int64) * LEVELS // 256
     inside = inside.astype(bool)
     high, wide = grey.shape

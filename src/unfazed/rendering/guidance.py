@@ -7,6 +7,7 @@ sampler's business (`push` and `calibration`), so one λ means one strength what
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from unfazed.errors import UserError
 
-from .samplers import sample_ancestral, total_push, visited
+from .samplers import SAMPLERS, total_push, visited
 from .schedule import Schedule
 
 Push = Callable[[Tensor], Tensor]
@@ -27,6 +28,14 @@ BANDS = ("all", "high")
 # 2 changes a background clearly both ways with the picture intact, 5 etches it, 10 destroys it.
 STRENGTH = {"complexity": 2.0, "adversarial": 1.0}
 REFERENCE_STEPS = 100
+# How much further than in theory (`samplers.total_push`) a push carries with a trained network, against the reference,
+# at 20 and at 100 steps; between them it is interpolated. Measured by benchmarks/guidance_strength.py.
+RESPONSE: dict[str, tuple[float, float]] = {
+    "ancestral": (0.66, 1.0),
+    "ddim": (0.93, 1.1),
+    "dpm": (0.87, 1.1),
+    "dpm-sde": (0.64, 1.0),
+}
 RANGE_WEIGHT = 50.0
 # Where the high band begins, in cycles a pixel: half of the finest that a picture can hold.
 HIGH_BAND = 0.25
@@ -99,19 +108,25 @@ def through_network(denoise: Callable[[Tensor], Tensor], x: Tensor, strength: Te
     return gradient
 
 
-def calibration(kind: str, start: float, alphas_cumprod: np.ndarray, total: float, beta: str = "linear") -> float:
-    """What λ is multiplied by for a sampler whose `total_push` over these levels is `total`.
+def calibration(kind: str, start: float, steps: int, sampler: str, beta: str = "linear") -> float:
+    """What λ is multiplied by, so that it moves a picture as far as the reference does (ancestral, 100 steps).
 
-    Every sampler gets the total push of the reference (ancestral, 100 steps, from the same start), so few steps push
-    harder each, and the flow's half-sized pushes are doubled. One level alone takes no step and needs no push.
+    >>> round(calibration("complexity", 0.5, 100, "ancestral") / STRENGTH["complexity"], 6)
+    1.0
     """
-    if len(alphas_cumprod) < 2:
-        return 0.0
-    levels = visited(start, REFERENCE_STEPS, "respaced", beta)
-    reference = Schedule.respaced(1000, beta).alphas_cumprod[levels]
-    if len(reference) < 2:
-        return 0.0
-    return STRENGTH[kind] * total_push(reference, sample_ancestral(reference)) / total
+    reference = _carried(start, REFERENCE_STEPS, "ancestral", beta)
+    found = _carried(start, steps, sampler, beta)
+    return STRENGTH[kind] * reference / found if found > 0 else 0.0
+
+
+@functools.cache
+def _carried(start: float, steps: int, sampler: str, beta: str) -> float:
+    """How far a unit push carries: theory times the measured response; 0 where a single level takes no step."""
+    chosen = SAMPLERS[sampler]
+    levels = Schedule.respaced(1000, beta).alphas_cumprod[visited(start, steps, chosen.spacing, beta)]
+    share = float(np.clip(np.log(steps / 20) / np.log(100 / 20), 0, 1))
+    few, many = RESPONSE[sampler]
+    return total_push(levels, chosen.steps(levels)) * few ** (1 - share) * many**share
 
 
 def _high(start: Tensor, half: bool = True) -> Tensor:

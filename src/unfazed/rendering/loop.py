@@ -17,7 +17,7 @@ from . import guidance as guiding
 from .denoise import predicted_start, start_error
 from .network import Network
 from .noise import as_seeds, normal
-from .samplers import Sampler, total_push
+from .samplers import Sampler
 from .schedule import Schedule
 
 
@@ -26,8 +26,8 @@ class Job:
     """One picture to be blended, at size S.
 
     first: (3, S, S) float32 in [−1, 1], what is noised to begin with; object: the same of what is kept; mask: (1, S, S)
-    float32, 1 = kept; timesteps: (K,) from `samplers.visited`; start: the share they begin at; kind: of guidance, or
-    None; strength: λ or scale; band; label: the true class or None; seed: of this picture alone.
+    float32, 1 = kept; timesteps: (K,), `samplers.visited` of start and steps; seed: of this picture alone; kind: of
+    guidance, or None; strength: λ or scale; band; label: the true class or None.
     """
 
     first: Tensor
@@ -35,6 +35,7 @@ class Job:
     mask: Tensor
     timesteps: np.ndarray
     start: float
+    steps: int
     seed: int
     kind: str | None = None
     strength: float = 0.0
@@ -68,8 +69,8 @@ def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     scale = 0.0
     if settings.through_network:
         scale = 1.0  # the released code's range loss is on whether an edit is guided or not
-    elif job.kind is not None and len(left) > 1:
-        scale = guiding.calibration(job.kind, job.start, left, total_push(left, steps), network.beta_schedule)
+    elif job.kind is not None:
+        scale = guiding.calibration(job.kind, job.start, job.steps, settings.sampler.name, network.beta_schedule)
     table = np.zeros((len(left), len(_COLUMNS)))
     table[:, 0], table[:, 1] = full.network_times[job.timesteps], left
     # The released code blends the object at the level that is left behind, ours at the one arrived at.
@@ -189,13 +190,13 @@ def _advance(
     # Second-order samplers follow the drift closely enough that a learned variance would count it twice.
     deviation, ratio = _deviation(network, numbers, spread if settings.sampler.by_variance else None)
     push = _push(network, state, numbers, start, jobs, settings)
+    towards = start + numbers["memory"] * (start - state.previous)
     if push is not None:
         # Algorithm 1's mean + λ·Σ·∇ is x̂0 moved by λ·Σ/toward·∇: the table holds it for the posterior's variance.
         moved = numbers["push"] * push
         if ratio is not None:
             moved = ratio * moved
-        start = start + moved * (1 - state.mask)
-    towards = start + numbers["memory"] * (start - state.previous)
+        towards = towards + moved * (1 - state.mask)
     x = numbers["keep"] * state.x + numbers["toward"] * towards
     if settings.sampler.stochastic:
         x = x + deviation * state.draw(_STEP)

@@ -1,7 +1,7 @@
 """guided-diffusion's noisy ImageNet classifier, a guide for adversarial edits: the encoder half of an ADM network.
 
-    classifier, digest = load_noisy_classifier("256x256_classifier.pt")
-    logits = classifier(x)                       # (N, 3, 256, 256) in [−1, 1] -> (N, 1000)
+classifier, digest = load_noisy_classifier("256x256_classifier.pt")
+logits = classifier(x)                       # (N, 3, 256, 256) in [−1, 1] -> (N, 1000)
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class AttentionPool(nn.Module):
         tokens = torch.cat([flat.mean(dim=-1, keepdim=True), flat], dim=-1) + self.positional_embedding
         n, channels, places = tokens.shape
         # This layer's rows lie [q, k, v][head][channel] in every released file, whatever the other layers do.
-        q, k, v = self.qkv_proj(tokens).view(n, 3, self.heads, channels // self.heads, places).transpose(-1, -2).unbind(1)
+        q, k, v = (
+            self.qkv_proj(tokens).view(n, 3, self.heads, channels // self.heads, places).transpose(-1, -2).unbind(1)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v).transpose(-1, -2).reshape(n, channels, places)
         return self.c_proj(mixed)[:, :, 0]
 
@@ -56,7 +58,9 @@ class NoisyClassifier(nn.Module):
         self.conv_in = nn.Conv2d(3, base, 3, padding=1)
         self.blocks = nn.ModuleList(_block(i, o, 4 * base, halves) for i, o, halves, _ in plan)
         self.attentions = nn.ModuleList(_attention(o, head) if attends else nn.Identity() for _, o, _, attends in plan)
-        self.middle = nn.ModuleList([_block(width, width, 4 * base), _attention(width, head), _block(width, width, 4 * base)])
+        self.middle = nn.ModuleList(
+            [_block(width, width, 4 * base), _attention(width, head), _block(width, width, 4 * base)]
+        )
         self.norm_out = nn.GroupNorm(32, width)
         self.pool = AttentionPool(places, width, head, self.classes)
 
@@ -86,7 +90,11 @@ def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifi
         )
     base = tensors["input_blocks.0.0.weight"].shape[0]
     plan = _plan(tensors, base, path)
-    pool = (tensors["out.2.positional_embedding"].shape[1], stated["num_head_channels"], tensors["out.2.c_proj.bias"].shape[0])
+    pool = (
+        tensors["out.2.positional_embedding"].shape[1],
+        stated["num_head_channels"],
+        tensors["out.2.c_proj.bias"].shape[0],
+    )
     classifier = NoisyClassifier(base, plan, pool)
     classifier.load_state_dict(_converted(dict(tensors), plan, settled, path))
     return classifier.eval().requires_grad_(False), sha256(path)
@@ -98,7 +106,9 @@ def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, 
     widths = [tensors[f"input_blocks.{i}.0.out_layers.3.weight"].shape[0] for i in range(1, count + 1)]
     for multipliers in MULTIPLIERS:
         depth, rest = divmod(count + 1, len(multipliers))
-        expected = [int(base * m) for level, m in enumerate(multipliers) for _ in range(depth - (level == len(multipliers) - 1))]
+        expected = [
+            int(base * m) for level, m in enumerate(multipliers) for _ in range(depth - (level == len(multipliers) - 1))
+        ]
         if rest == 0 and expected == widths:
             ends = {depth * (level + 1) - 1 for level in range(len(multipliers) - 1)}
             before = [base, *widths[:-1]]

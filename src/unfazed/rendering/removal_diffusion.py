@@ -102,7 +102,9 @@ class DiffusionRemoval:
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
         return self.remove([image], [mask], [seed])[0]
 
-    def remove(self, images: Sequence[np.ndarray], masks: Sequence[np.ndarray], seeds: Sequence[int]) -> list[np.ndarray]:
+    def remove(
+        self, images: Sequence[np.ndarray], masks: Sequence[np.ndarray], seeds: Sequence[int]
+    ) -> list[np.ndarray]:
         """Several at once, which is what a GPU wants."""
         from .diffusion import as_tensor
 

@@ -34,7 +34,9 @@ class OnnxRemoval:
         if not hole.any():
             return image.copy()
         high, wide = _size(self.picture, image.shape[:2])
-        small = cv2.resize(image, (wide, high), interpolation=cv2.INTER_AREA) if (high, wide) != image.shape[:2] else image
+        small = (
+            cv2.resize(image, (wide, high), interpolation=cv2.INTER_AREA) if (high, wide) != image.shape[:2] else image
+        )
         hole_small = cv2.resize(hole.astype(np.uint8), (wide, high), interpolation=cv2.INTER_NEAREST).astype(bool)
         feeds = {
             self.picture.name: _as_input(small, self.picture),
@@ -70,7 +72,9 @@ def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
     masks = [one for one in inputs if "mask" in one.name.lower()] or [one for one in inputs if _channels(one) == 1]
     pictures = [one for one in inputs if one not in masks and _channels(one) in (3, None)]
     if len(inputs) != 2 or len(masks) != 1 or len(pictures) != 1:
-        raise UserError(f"{path} takes {described}", allowed="two inputs: a picture (3 channels) and a mask (1 channel)")
+        raise UserError(
+            f"{path} takes {described}", allowed="two inputs: a picture (3 channels) and a mask (1 channel)"
+        )
     return pictures[0], masks[0]
 
 

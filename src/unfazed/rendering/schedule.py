@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,9 +113,8 @@ class Schedule:
         """
         if beta not in BETAS:
             raise unknown("β schedule", beta, BETAS)
-        full = np.cumprod(1.0 - BETAS[beta](total))
         timesteps = spaced_timesteps(steps, total)
-        return Schedule(timesteps, full[timesteps], total)
+        return Schedule(timesteps, _full(beta, total)[timesteps], total)
 
     @property
     def alphas_cumprod_previous(self) -> np.ndarray:
@@ -141,6 +141,11 @@ class Schedule:
     def network_times(self) -> np.ndarray:
         """What the network is told, (K,) float64: timesteps rescaled to 0…1000 whatever the length of the schedule."""
         return self.timesteps * (1000.0 / self.total)
+
+
+@functools.cache
+def _full(beta: str, total: int) -> np.ndarray:
+    return np.cumprod(1.0 - BETAS[beta](total))
 
 
 @dataclass(frozen=True, eq=False)

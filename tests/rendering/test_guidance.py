@@ -1,0 +1,152 @@
+"""Guidance: closed forms against autograd, edge cases, and one λ that means one strength."""
+
+import numpy as np
+import pytest
+import torch
+from gaussian_network import gaussian
+
+from unfazed.errors import UserError
+from unfazed.rendering import guidance
+from unfazed.rendering.guidance import adversarial, amplitude, calibration, complexity, none, through_network
+from unfazed.rendering.loop import Job, Settings, denoise_all
+from unfazed.rendering.noise import as_seeds, normal
+from unfazed.rendering.samplers import SAMPLERS, total_push, visited
+from unfazed.rendering.schedule import Schedule
+
+FULL = Schedule.respaced(1000).alphas_cumprod
+
+
+def pictures(n=3, size=32, seed=0):
+    return torch.randn(n, 3, size, size, generator=torch.Generator().manual_seed(seed)) * 0.4
+
+
+@pytest.mark.parametrize("band", ["all", "high"])
+@pytest.mark.parametrize("size", [(32, 32), (31, 24), (32, 33)])
+def test_the_closed_form_is_what_autograd_finds(band, size):
+    start = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(1)).requires_grad_(True)
+    (expected,) = torch.autograd.grad(amplitude(start, band).sum(), start)
+    found = complexity(1.0, band)(start.detach())
+    assert float((found - expected).abs().max()) < 1e-6
+
+
+def test_the_gradient_climbs():
+    start = pictures()
+    step = complexity(100.0)(start)
+    assert (amplitude(start + step) > amplitude(start)).all()
+    assert (amplitude(start - step) < amplitude(start)).all()
+
+
+def test_each_picture_has_its_own_strength_and_no_neighbours():
+    start = pictures(3)
+    together = complexity(torch.tensor([20.0, 0.0, -5.0]))(start)
+    assert torch.equal(together[1], torch.zeros_like(together[1]))
+    assert torch.allclose(together[2:], complexity(-5.0)(start[2:]), atol=1e-9)
+    assert torch.equal(none()(start), torch.zeros_like(start))
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, 0.37, 1.0])
+def test_a_flat_or_black_picture_is_pushed_nowhere_but_in_brightness(value):
+    flat = torch.full((1, 3, 64, 64), value)
+    for band in ("all", "high"):
+        push = complexity(20.0, band)(flat)
+        assert torch.isfinite(push).all()
+        assert float(push.std()) < 1e-9
+    if value == -1.0:
+        assert torch.equal(complexity(20.0)(flat), torch.zeros_like(flat))
+
+
+def test_the_high_band_leaves_low_frequencies_alone():
+    push = complexity(1.0, "high")(pictures())
+    spectrum = torch.fft.fft2(push).abs()
+    assert float(spectrum[..., :4, :4].max()) < 1e-5
+    assert float(spectrum[..., 14:18, 14:18].min()) > 1e-3
+
+
+def test_an_unknown_band_is_refused():
+    with pytest.raises(UserError, match="all, high"):
+        complexity(1.0, "low")
+
+
+def test_adversarial_climbs_the_cross_entropy_of_the_true_class():
+    torch.manual_seed(0)
+    guide = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(5)
+    )
+    start, labels = pictures(4), torch.tensor([0, 3, 1, 4])
+    guide(start)
+    push = adversarial(guide, labels, torch.tensor([20.0, 20.0, 0.0, 20.0]))(start)
+
+    def loss(x):
+        return torch.nn.functional.cross_entropy(guide((x + 1) / 2), labels, reduction="none")
+
+    rise = loss(start + 0.05 * push) - loss(start)
+    assert (rise[[0, 1, 3]] > 0).all()
+    assert torch.equal(push[2], torch.zeros_like(push[2]))
+    alone = adversarial(guide, labels[:1], 20.0)(start[:1])
+    assert torch.allclose(push[:1], alone, atol=1e-6)
+
+
+def test_through_the_network_is_the_gradient_of_the_released_codes_loss():
+    x = 3 * pictures(2, seed=4)
+    weight = torch.tensor([20.0, -20.0])
+
+    def denoise(noisy):
+        return 1.3 * noisy - 0.1
+
+    found = through_network(denoise, x, weight)
+    start = denoise(x)
+    outside = start - start.clamp(-1, 1)
+    by_hand = 1.3 * (complexity(weight)(start) - 50 * 2 * outside / start[0].numel())
+    assert float((found - by_hand).abs().max()) < 1e-5
+    assert float(outside.abs().max()) > 0.5
+
+
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS))
+@pytest.mark.parametrize("steps", [20, 50, 100, 250])
+@pytest.mark.parametrize("start", [0.25, 0.5, 0.8])
+def test_every_sampler_is_calibrated_to_the_total_push_of_the_reference(monkeypatch, sampler, steps, start):
+    monkeypatch.setattr(guidance, "RESPONSE", dict.fromkeys(SAMPLERS, (1.0, 1.0)))
+    guidance._carried.cache_clear()
+    levels = FULL[visited(start, steps, SAMPLERS[sampler].spacing)]
+    reference = FULL[visited(start, 100)]
+    found = calibration("complexity", start, steps, sampler) * total_push(levels, SAMPLERS[sampler].steps(levels))
+    expected = guidance.STRENGTH["complexity"] * total_push(reference, SAMPLERS["ancestral"].steps(reference))
+    guidance._carried.cache_clear()
+    assert found == pytest.approx(expected)
+
+
+def guided(sampler, steps, strength, deviation=0.4):
+    """Mean spectral amplitude of Gaussian pictures rendered with λ by an exact denoiser."""
+    picture = deviation * normal(as_seeds([77, 78]), 0, (3, 64, 64))
+    empty = torch.zeros(1, 64, 64)
+    timesteps = visited(0.5, steps, SAMPLERS[sampler].spacing)
+    work = [Job(p, p, empty, timesteps, 0.5, steps, i, "complexity", strength) for i, p in enumerate(picture)]
+    done = dict(denoise_all(gaussian(0.0, deviation, "error"), work, 2, Settings(SAMPLERS[sampler])))
+    return float(amplitude(torch.stack([done[0], done[1]])).mean())
+
+
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS))
+def test_more_lambda_is_more_complex_with_every_sampler(sampler):
+    seen = [guided(sampler, 20, strength) for strength in (-20, -10, 0, 10, 20)]
+    assert seen == sorted(seen)
+    assert seen[-1] - seen[0] > 0.02 * seen[2]
+
+
+def test_what_is_kept_is_not_pushed():
+    """The gradient is masked: with everything kept, λ changes nothing."""
+    picture = 0.4 * normal(as_seeds([5]), 0, (3, 32, 32))[0]
+    half = torch.zeros(1, 32, 32)
+    half[:, :, :16] = 1
+    results = []
+    for strength in (0.0, 40.0):
+        work = [Job(picture, picture, half, visited(0.5, 20), 0.5, 20, 1, "complexity", strength)]
+        results.append(dict(denoise_all(gaussian(0.0, 0.4, "error", 32), work, 1, Settings(SAMPLERS["ancestral"])))[0])
+    difference = (results[0] - results[1]).abs()
+    assert float(difference[:, :, :16].max()) < 1e-6
+    assert float(difference[:, :, 16:].mean()) > 1e-3
+
+
+def test_strength_is_data():
+    assert set(guidance.STRENGTH) == {"complexity", "adversarial"}
+    assert set(guidance.RESPONSE) == set(SAMPLERS)
+    assert np.array(list(guidance.RESPONSE.values())).min() > 0

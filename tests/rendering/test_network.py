@@ -1,0 +1,148 @@
+"""Networks of other kinds behind the same call: diffusers folders, the compact one, and what is refused."""
+
+import json
+
+import pytest
+import torch
+
+from unfazed.errors import UserError
+from unfazed.rendering import load_network
+from unfazed.rendering.denoise import predicted_start
+from unfazed.rendering.network import Network, hash_tensors
+
+SMALL = {
+    "sample_size": 16,
+    "in_channels": 3,
+    "out_channels": 3,
+    "layers_per_block": 1,
+    "block_out_channels": [32, 32],
+    "down_block_types": ["DownBlock2D", "AttnDownBlock2D"],
+    "up_block_types": ["AttnUpBlock2D", "UpBlock2D"],
+}
+
+
+@pytest.fixture(scope="module")
+def unet_folder(tmp_path_factory):
+    from diffusers import UNet2DModel
+
+    folder = tmp_path_factory.mktemp("unet")
+    torch.manual_seed(0)
+    UNet2DModel(**SMALL).save_pretrained(folder)
+    return folder
+
+
+def scheduler(**changes):
+    return json.dumps(
+        {"beta_schedule": "linear", "beta_start": 1e-4, "beta_end": 0.02, "num_train_timesteps": 1000, **changes}
+    )
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "v_prediction", "sample"])
+def test_a_diffusers_network_says_what_it_predicts(unet_folder, tmp_path, prediction):
+    (tmp_path / "scheduler").mkdir()
+    (tmp_path / "scheduler" / "scheduler_config.json").write_text(
+        scheduler(prediction_type=prediction, beta_schedule="squaredcos_cap_v2")
+    )
+    (tmp_path / "unet").symlink_to(unet_folder)
+    network = load_network(tmp_path)
+    assert (network.prediction_type, network.beta_schedule, network.variance_type) == (prediction, "cosine", "fixed")
+    assert network.size == 16
+    x = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    expected = network.module.unet(x, torch.tensor([3, 900])).sample
+    assert torch.allclose(network(x, torch.tensor([3, 900])), expected, atol=1e-6)
+
+
+def test_what_a_bare_folder_leaves_open_can_be_said(unet_folder):
+    with pytest.raises(UserError, match="prediction_type or beta_schedule"):
+        load_network(unet_folder)
+    network = load_network(unet_folder, prediction_type="epsilon", beta_schedule="linear")
+    assert network.prediction_type == "epsilon"
+
+
+@pytest.mark.parametrize("prediction", ["epsilon", "v_prediction", "sample"])
+def test_x0_comes_out_of_every_prediction(prediction):
+    start, noise = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8)
+    left = torch.tensor([0.9, 0.1]).view(-1, 1, 1, 1)
+    x = left.sqrt() * start + (1 - left).sqrt() * noise
+    answers = {"epsilon": noise, "v_prediction": left.sqrt() * noise - (1 - left).sqrt() * start, "sample": start}
+    assert torch.allclose(predicted_start(answers[prediction], x, left, prediction), start, atol=1e-5)
+
+
+def test_one_time_serves_a_batch(unet_folder):
+    network = load_network(unet_folder, prediction_type="epsilon", beta_schedule="linear")
+    x = torch.randn(3, 3, 16, 16)
+    assert torch.equal(network(x, 7), network(x, torch.tensor([7.0, 7.0, 7.0])))
+
+
+def test_classes_are_asked_for_and_refused(unet_folder):
+    network = load_network(unet_folder, prediction_type="epsilon", beta_schedule="linear")
+    with pytest.raises(UserError, match="no classes"):
+        network(torch.zeros(1, 3, 16, 16), 0, torch.tensor([1]))
+
+
+def test_another_resolution_is_refused(unet_folder):
+    with pytest.raises(UserError, match="16×16, asked were 256×256"):
+        load_network(unet_folder, prediction_type="epsilon", beta_schedule="linear", size=256)
+
+
+def test_a_latent_network_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps({"_class_name": "UNet2DModel", "in_channels": 4, "out_channels": 4})
+    )
+    with pytest.raises(UserError, match="pixel-space"):
+        load_network(tmp_path)
+
+
+def test_another_kind_of_diffusers_network_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"_class_name": "UNet2DConditionModel"}))
+    with pytest.raises(UserError, match="UNet2DConditionModel"):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"beta_schedule": "sigmoid"}, {"beta_end": 0.012}, {"num_train_timesteps": 4000}])
+def test_a_schedule_it_was_not_trained_with_is_refused(unet_folder, tmp_path, changes):
+    (tmp_path / "unet").symlink_to(unet_folder)
+    (tmp_path / "scheduler").mkdir()
+    (tmp_path / "scheduler" / "scheduler_config.json").write_text(scheduler(**changes))
+    with pytest.raises(UserError, match="β"):
+        load_network(tmp_path)
+
+
+def test_weights_that_do_not_fit_their_config_are_refused(unet_folder, tmp_path):
+    config = json.loads((unet_folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "layers_per_block": 2}))
+    (tmp_path / "diffusion_pytorch_model.safetensors").symlink_to(unet_folder / "diffusion_pytorch_model.safetensors")
+    with pytest.raises(UserError, match="does not fit"):
+        load_network(tmp_path, prediction_type="epsilon", beta_schedule="linear")
+
+
+def test_a_folder_without_a_network_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no config\.json"):
+        load_network(tmp_path)
+
+
+def test_a_name_that_is_not_known_lists_those_that_are():
+    with pytest.raises(UserError, match="256x256_diffusion_uncond"):
+        load_network("256x256_difusion_uncond")
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(UserError, match=r"gone/net\.pt is not there"):
+        load_network("gone/net.pt")
+
+
+def test_a_known_network_that_was_not_fetched_says_how(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    with pytest.raises(UserError, match="unfazed weights fetch 256x256_diffusion_uncond"):
+        load_network("256x256_diffusion_uncond")
+
+
+def test_a_wrong_fact_is_refused_when_stated():
+    with pytest.raises(UserError, match="epsilon, v_prediction, sample"):
+        Network(torch.nn.Linear(1, 1), "x", 8, prediction_type="noise")
+
+
+def test_equal_tensors_hash_alike_and_others_do_not():
+    one = {"a": torch.zeros(2), "b": torch.ones(2)}
+    assert hash_tensors(one) == hash_tensors(dict(reversed(one.items())))
+    assert hash_tensors(one) != hash_tensors({**one, "b": torch.ones(2).half()})
