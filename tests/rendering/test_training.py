@@ -1,4 +1,4 @@
-"""Training of the compact network, on small made photographs: it learns, resumes to the same numbers, refuses the sample."""
+"""Training of the compact network on small made photographs: it learns, resumes exactly, refuses the sample."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from unfazed.rendering.training.photos import load_photos, perceptual_hash, read
 SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16)
 
 
-@pytest.fixture()
+@pytest.fixture
 def photos(tmp_path):
     """Six photographs of coloured gradients and blobs, one of them wide, one small."""
     folder = tmp_path / "photos"
@@ -32,7 +32,7 @@ def photos(tmp_path):
     return folder
 
 
-@pytest.fixture()
+@pytest.fixture
 def small_network(monkeypatch):
     monkeypatch.setattr(loop, "CompactConfig", lambda: SMALL)
 

@@ -26,7 +26,7 @@ def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: in
 
 
 def write_sheet(folder: Path, held: Tensor, columns: int = 8) -> Path:
-    """`sheet.png`: photographs held out of training, and below them what comes back from a quarter and half the noise."""
+    """`sheet.png`: photographs held out of training, and what comes back of them from a quarter and half the noise."""
     shown = ((held[:columns].permute(0, 2, 3, 1).cpu() + 1) * 127.5).round().to(torch.uint8).numpy()
     rows = [shown, *(inversions(folder, shown, start, steps) for start, steps in ROWS)]
     sheet = np.concatenate([np.concatenate(list(row), axis=1) for row in rows])
