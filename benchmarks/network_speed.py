@@ -47,9 +47,7 @@ def main() -> None:
     parameters = sum(p.numel() for p in network.module.parameters())
     print(f"parameters {parameters / 1e6:.2f} M, {flops / 1e9:.1f} GFLOP a pass")
     print(f"one pass {seconds:.3f} s on {arguments.threads} threads (limit 0.20 s)")
-    print(
-        f"{flops / seconds / 1e9:.0f} GFLOP/s, {flops / seconds / ceiling:.2f} of a matrix product's {ceiling / 1e9:.0f}"
-    )
+    print(f"{flops / seconds / 1e9:.0f} GFLOP/s, {flops / seconds / ceiling:.2f} of a matrix product's")
 
 
 if __name__ == "__main__":
