@@ -105,6 +105,9 @@ def test_labels_are_matched_by_name(case: Path) -> None:
     # A template of the whole picture lives on the background, and falls with it.
     assert frame.filter(edit="background-random")["correct"].mean() < 0.6
     assert frame.filter(edit="original")["object_survives"].is_between(0.3, 1).all()
+    drops = unfazed.dropped_accuracy(case / "predictions").filter(edit="background-random")
+    assert drops["n"][0] == 48
+    assert drops["low"][0] > 20
     (card,) = cards(case / "predictions").values()
     assert (card["mapping"]["kind"], card["warnings"]) == ("names", [])
 

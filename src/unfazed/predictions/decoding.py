@@ -1,14 +1,14 @@
 """Decode a picture once for all models: file in, one 8-bit crop for each distinct geometry out.
 
 On a CPU, decoding and forward passes take turns, each with all cores, since two at once on the same cores are slower
-than one after the other. Beside a GPU, worker processes decode ahead while it computes.
+than one after the other; cores that torch leaves alone decode a batch ahead. Beside a GPU, worker processes do.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,7 @@ class Decoder:
     def batches(self, indices: Sequence[int]) -> Iterator[Batch]:
         """The batches named by `indices`, in order."""
         if self.workers == 0 or len(indices) == 1:
-            with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-                for index in indices:
-                    rows = [self.rows[row] for row in self.plan[index]]
-                    yield self._pack(index, list(pool.map(lambda row: decode(row, self.geometries), rows)))
+            yield from self._in_threads(indices)
             return
         loader = torch.utils.data.DataLoader(
             _Plan(self),
@@ -83,6 +80,20 @@ class Decoder:
             yield Batch(
                 int(index), kept.numpy(), tuple(crops), tuple(one.numpy() for one in survives), tuple(unreadable)
             )
+
+    def _in_threads(self, indices: Sequence[int]) -> Iterator[Batch]:
+        spare = _cores() - torch.get_num_threads()
+        with ThreadPoolExecutor(spare if spare > 0 else _cores()) as pool:
+
+            def start(index: int) -> list[Future[Any]]:
+                return [pool.submit(decode, self.rows[row], self.geometries) for row in self.plan[index]]
+
+            ahead: list[Future[Any]] | None = None
+            for place, index in enumerate(indices):
+                answers = [future.result() for future in (ahead or start(index))]
+                last = place + 1 == len(indices)
+                ahead = start(indices[place + 1]) if spare > 0 and not last else None
+                yield self._pack(index, answers)
 
     def _pack(self, index: int, answers: Sequence[Any]) -> Batch:
         good = [place for place, answer in enumerate(answers) if not isinstance(answer, str)]
@@ -128,8 +139,7 @@ def worker_count(device: str, asked: int | None, batch_bytes: int) -> int:
         return max(0, asked)
     if torch.device(device).type == "cpu":
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, 16)
+    workers = min(_cores(), 16)
     try:
         shared = os.statvfs("/dev/shm")
         # Every worker keeps up to three batches in shared memory; a container may have little of it.
@@ -137,3 +147,7 @@ def worker_count(device: str, asked: int | None, batch_bytes: int) -> int:
     except OSError:
         pass
     return max(0, workers)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

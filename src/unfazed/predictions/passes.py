@@ -13,7 +13,7 @@ from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
 
-from .contract import check_accuracy, check_answers, sanity_sample
+from .contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from .decoding import Batch, Decoder, worker_count
 from .memory import in_halves
 from .pictures import Pictures
@@ -26,13 +26,15 @@ SANITY = 64  # originals that are looked at before anything is kept
 
 @dataclass(eq=False)
 class Job:
-    """One model on its way through the pictures; `held` are answers that wait for the contract check."""
+    """One model on its way through the pictures; `held` are answers that wait for the contract check, `first` the
+    logits of the first few pictures of the first of them."""
 
     model: Classifier
     mapping: LabelMapping
     fingerprint: str
     parts: Parts
     held: list[tuple[Batch, dict[str, np.ndarray]]] = field(default_factory=list)
+    first: torch.Tensor | None = None
     error: str | None = None
 
 
@@ -101,6 +103,8 @@ class Pass:
             crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
         try:
             logits = in_halves(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
+            if job.first is None:
+                job.first = logits[: min(REPEATED, len(rows))].clone()
             return score(logits[: len(rows)], labels, job.mapping)
         except Exception as error:
             job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -142,7 +146,8 @@ class Pass:
         labels = [self.pictures.rows[row].label for batch, _ in job.held for row in self._rows(batch)]
         answers = np.concatenate([values["raw"] for _, values in job.held])
         try:
-            check_answers(job.model, crops)
+            if job.first is not None:
+                check_answers(job.model, crops[: len(job.first)], job.first)
             known = np.array([-1 if label is None else label for label in labels])
             warnings = check_accuracy(job.model, job.mapping, crops, known, answers)
         except UserError as error:

@@ -1,0 +1,193 @@
+"""Speed of `unfazed evaluate` against the plain way in the same run: a timm-validate-style loop, model after model.
+
+    python benchmarks/evaluate_speed.py                    # CPU: EfficientNet-Lite 0, 1, 2
+    python benchmarks/evaluate_speed.py --device cuda      # GPU: three ResNet-50 with random weights
+
+Prints how quick one model is against its plain loop, and three models against three plain loops and against the sum
+of their forward passes and one decoding pass. Photographs are JPEG files of ImageNet's usual size (500 × 375).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from unfazed.labels import imagenet
+from unfazed.models import Classifier, open_model
+from unfazed.models.foreign_transforms import from_timm
+from unfazed.predictions import run_evaluation
+from unfazed.predictions.decoding import decode
+from unfazed.predictions.pictures import Pictures, open_pictures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--pictures", type=int, default=None, help="default: 192 on a CPU, 8192 on a GPU")
+    parser.add_argument("--width", type=int, default=500)
+    parser.add_argument("--workers", type=int, default=None, help="of the plain loop; default: one a core")
+    parser.add_argument("--repeats", type=int, default=3, help="each way is timed so often, the best counts")
+    options = parser.parse_args()
+    cuda = options.device.startswith("cuda")
+    count = options.pictures or (8192 if cuda else 192)
+    cores = len(os.sched_getaffinity(0))
+    workers = options.workers or cores
+    batch = 256 if cuda else 32
+    torch.backends.cudnn.benchmark = True
+    with tempfile.TemporaryDirectory() as folder:
+        write_photographs(Path(folder) / "photos", count, options.width)
+        pictures = open_pictures(f"images:{folder}/photos")
+        models = [resnet50(seed, options.device) for seed in range(3)] if cuda else lite(options.device)
+        print(
+            f"{options.device}, {cores} cores, torch threads {torch.get_num_threads()}, {count} pictures, batch {batch}"
+        )
+        for model in models:  # warm-up: kernels chosen, weights hashed
+            forward_only(model, batch, 2 * batch)
+            _ = model.weights_hash
+
+        def ours(chosen: list[Classifier]) -> float:
+            with tempfile.TemporaryDirectory() as output:
+                start = time.perf_counter()
+                done = run_evaluation(pictures, chosen, output, batch_size=batch)
+                seconds = time.perf_counter() - start
+                assert len(done.scored) == len(chosen), done.failed
+                return seconds
+
+        plain_one, ours_one, plain_all, ours_all = [], [], [], []
+        forward: list[list[float]] = [[] for _ in models]
+        decoding = []
+        for _ in range(options.repeats):  # the ways take turns, so that a busy moment hits all of them
+            plain_one.append(plain(models[0], pictures, batch, workers))
+            ours_one.append(ours(models[:1]))
+            plain_all.append(sum(plain(model, pictures, batch, workers) for model in models))
+            ours_all.append(ours(models))
+            if not cuda:
+                for times, model in zip(forward, models, strict=True):
+                    times.append(forward_only(model, batch, count))
+                decoding.append(decode_only(pictures, models, cores))
+        one, three = min(plain_one) / min(ours_one), min(plain_all) / min(ours_all)
+        print(f"one model:    plain {min(plain_one):.2f} s, ours {min(ours_one):.2f} s: {one:.2f} x as fast")
+        print(f"three models: plain {min(plain_all):.2f} s, ours {min(ours_all):.2f} s: {three:.2f} x as fast")
+        if not cuda:
+            passes, pictures_once = sum(min(times) for times in forward), min(decoding)
+            print(f"              forward passes {passes:.2f} s, one decoding pass {pictures_once:.2f} s: ours takes")
+            print(f"              {min(ours_all) / (passes + pictures_once):.3f} x their sum")
+
+
+def write_photographs(root: Path, count: int, width: int) -> None:
+    """`count` JPEG files in class folders, cut from the sample's photographs; every 512th has the same bytes."""
+    sample = resources.files("unfazed.data") / "sample"
+    names = sorted(entry.name for entry in sample.iterdir() if entry.name.endswith(".jpg"))
+    size = (width, width * 3 // 4)
+
+    def write(number: int) -> None:
+        rng = np.random.default_rng(number)
+        image = Image.open(str(sample / names[number % len(names)])).convert("RGB")
+        left, top = int(rng.integers(0, image.width // 8)), int(rng.integers(0, image.height // 8))
+        cut = image.crop((left, top, left + image.width * 7 // 8, top + image.height * 7 // 8))
+        folder = root / f"{number % 10}"
+        folder.mkdir(parents=True, exist_ok=True)
+        cut.resize(size, Image.Resampling.BICUBIC).save(folder / f"{number:06}.jpg", quality=92)
+
+    distinct = min(count, 512)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, range(distinct)))
+    for number in range(distinct, count):
+        source = number % distinct
+        os.link(root / f"{source % 10}" / f"{source:06}.jpg", root / f"{source % 10}" / f"{number:06}.jpg")
+
+
+def resnet50(seed: int, device: str) -> Classifier:
+    import timm
+    from timm.data import resolve_model_data_config
+
+    torch.manual_seed(seed)
+    module = timm.create_model("resnet50", pretrained=False)
+    transform = from_timm(resolve_model_data_config(module))
+    return Classifier(module, transform, imagenet(), f"timm:resnet50 seed {seed}", device=device)
+
+
+def lite(device: str) -> list[Classifier]:
+    return [open_model(f"lite:{number}", device=device) for number in range(3)]
+
+
+def plain(model: Classifier, pictures: Pictures, batch: int, workers: int) -> float:
+    """Seconds of the loop that timm's validate.py runs: its own loader, one model, top-1 and top-5."""
+    from timm.data import create_loader
+
+    cuda = str(model.device).startswith("cuda")
+    transform = model.transform
+    start = time.perf_counter()
+    loader = create_loader(
+        _Files(pictures),
+        input_size=(3, transform.crop, transform.crop),
+        batch_size=batch,
+        use_prefetcher=cuda,
+        interpolation=transform.interpolation,
+        mean=transform.mean,
+        std=transform.std,
+        num_workers=workers,
+        crop_pct=transform.crop / transform.resize,
+        pin_memory=cuda,
+        device=torch.device(str(model.device)),
+    )
+    right = torch.zeros(2)
+    with torch.inference_mode():
+        for pixels, labels in loader:
+            pixels = pixels.to(model.device).contiguous(memory_format=torch.channels_last)
+            with torch.autocast("cuda" if cuda else "cpu", torch.bfloat16, enabled=cuda):
+                logits = model.module(pixels)
+            top = logits.float().topk(5, 1).indices == labels.to(logits.device)[:, None]
+            right += torch.stack([top[:, :1].sum(), top.sum()]).cpu()
+    return time.perf_counter() - start
+
+
+class _Files(torch.utils.data.Dataset):
+    """Pictures from files as timm's own dataset reads them."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self.rows = [(row.path, row.label) for row in pictures.rows]
+        self.transform = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[object, int]:
+        path, label = self.rows[index]
+        image = Image.open(path).convert("RGB")
+        return self.transform(image) if self.transform else image, label or 0
+
+
+def forward_only(model: Classifier, batch: int, count: int) -> float:
+    """Seconds of the forward passes alone, on batches that are there already."""
+    side = model.transform.crop
+    pixels = torch.rand(batch, 3, side, side, device=model.device).contiguous(memory_format=torch.channels_last)
+    start = time.perf_counter()
+    for done in range(0, count, batch):
+        model.logits(pixels[: min(batch, count - done)])
+    if str(model.device).startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def decode_only(pictures: Pictures, models: list[Classifier], threads: int) -> float:
+    """Seconds of one decoding pass: every file read and cropped for every model, with all cores."""
+    geometries = list(dict.fromkeys(model.transform.geometry for model in models))
+    start = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda row: decode(row, geometries), pictures.rows):
+            pass
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
