@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "analyze",
     "compare": "compare",
     "check": "check",
+    "report": "report",
     "train-network": "train_network",
 }
 

@@ -1,0 +1,99 @@
+"""Sections for what was computed beside the drops: ImageNet-X factors, RIVAL10 sensitivity, distribution checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from unfazed.errors import UserError
+
+from .figures_factors import MOST_MODELS, factor_profile
+from .figures_sensitivity import MOST_CURVES, sensitivity_curve
+from .html_table import Cell, Line, sortable
+from .markup import Markup, joined
+from .section import Section, figure_block, paragraphs
+
+_MOST_ROWS = 400
+
+
+def factors_section(predictions: Path) -> Section:
+    """The ImageNet-X profile of predictions over ImageNet's validation images."""
+    from unfazed.analyses.factors import Study, make_table
+
+    errors = make_table(Study(predictions), "errors")
+    models = errors["model"].unique(maintain_order=True).to_list()[:MOST_MODELS]
+    figure = factor_profile(errors, models)
+    caption = "Error ratio of each factor of variation with 95 % intervals; in brackets the images that have it."
+    body = joined(
+        [
+            paragraphs(
+                "An error ratio of 2 says: twice as many mistakes on images with this factor as on average "
+                "(ImageNet-X annotations of ImageNet's validation set)."
+            ),
+            figure_block(figure, "factors", caption, caption),
+            frame_table("factors-table", "Error ratios by model and factor.", errors),
+        ]
+    )
+    return Section("factors", "ImageNet-X profile", body, {"factor-profile": figure}, {"factors": errors})
+
+
+def sensitivity_section(folder: Path) -> Section:
+    """Relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
+    path = folder / "rfs.csv"
+    if not path.is_file():
+        raise UserError(f"{folder} holds no rfs.csv", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
+    table = pl.read_csv(path)
+    models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
+    figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)))
+    counts = sorted(set(table["n"].to_list()))
+    size = f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
+    caption = f"Accuracy under noise and relative foreground sensitivity against the noise level; {size} pictures."
+    body = joined(
+        [
+            paragraphs(
+                "The relative foreground sensitivity (RFS) is 1 if only noise on the object hurts, −1 if only noise on "
+                "the background does, 0 if both hurt alike."
+            ),
+            figure_block(figure, "sensitivity", caption, caption),
+            frame_table("sensitivity-table", "Sensitivity by model, norm and level.", table),
+        ]
+    )
+    return Section("sensitivity", "Sensitivity to noise", body, {"sensitivity": figure}, {"sensitivity": table})
+
+
+def distribution_section(folder: Path) -> Section:
+    """Checks that the edited pictures are still like photographs: every CSV table of the folder."""
+    files = sorted(folder.glob("*.csv"))
+    if not files:
+        raise UserError(f"{folder} holds no CSV table of distribution checks")
+    tables = {path.stem: pl.read_csv(path) for path in files}
+    blocks = [frame_table(f"distribution-{number}", name, table) for number, (name, table) in enumerate(tables.items())]
+    named = {f"distribution-{name}": table for name, table in tables.items()}
+    return Section("distribution", "Distribution checks", joined(blocks), tables=named)
+
+
+def frame_table(name: str, caption: str, frame: pl.DataFrame) -> Markup:
+    """Any frame as a table that sorts; long ones are cut, and say so."""
+    numbers = frozenset(place for place, kind in enumerate(frame.dtypes) if kind.is_numeric())
+    lines = [
+        Line(
+            [
+                Cell(
+                    _shown(value),
+                    float(value) if place in numbers and value is not None else None,
+                )
+                for place, value in enumerate(row)
+            ]
+        )
+        for row in frame.head(_MOST_ROWS).iter_rows()
+    ]
+    if frame.height > _MOST_ROWS:
+        caption = f"{caption} The first {_MOST_ROWS} of {frame.height:,} rows; all with --assets."
+    return sortable(name, caption, frame.columns, lines, numbers)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}".replace("-", "−") if isinstance(value, float) else str(value)

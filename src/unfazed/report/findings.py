@@ -1,0 +1,144 @@
+"""Everything the report says, computed once from a folder of predictions and what lies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from unfazed.analyses.compare import compare_models
+from unfazed.analyses.curves import accuracy_curves, curve_fits
+from unfazed.analyses.drop import dropped_accuracy
+from unfazed.analyses.facts import AVERAGE, Facts, read_facts
+from unfazed.analyses.published import with_published
+from unfazed.benchmark.layout import CARD, MANIFEST
+from unfazed.errors import UserError
+from unfazed.files import read_json
+
+from .flips import Flips, find_flips
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """predictions: their folder; benchmark: its root and card, None and {} where it is not at hand; facts: of the
+    edits; drops, classes, curves, fits: frames of `unfazed.analyses`; comparison: of the model that drops most with
+    the one that drops least on average, None with one model; flips: counted and drawn."""
+
+    predictions: Path
+    benchmark: Path | None
+    card: Mapping[str, Any]
+    facts: Facts
+    drops: pl.DataFrame
+    comparison: pl.DataFrame | None
+    curves: pl.DataFrame
+    fits: pl.DataFrame
+    classes: pl.DataFrame
+    flips: Flips
+
+    @property
+    def models(self) -> list[str]:
+        """The models, the one that drops least on average first."""
+        return ranked(self.drops)
+
+    @property
+    def edits(self) -> list[str]:
+        """The edits and controls, in the benchmark's order."""
+        there = self.drops.filter(pl.col("kind").is_in(["edit", "control"]))["edit"].unique().to_list()
+        return self.facts.sorted(there)
+
+    def kind(self, edit: str) -> str:
+        return str(self.drops.filter(pl.col("edit") == edit)["kind"][0])
+
+    def class_name(self, label: int) -> str:
+        names = self.facts.classes
+        return names[label] if 0 <= label < len(names) else str(label)
+
+
+def find(
+    predictions: str | Path,
+    benchmark: str | Path | None = None,
+    *,
+    flips: int = 48,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Findings:
+    """The findings of a folder of predictions; flips: how many to draw for the gallery."""
+    predictions = Path(predictions)
+    if benchmark is not None and not (Path(benchmark) / MANIFEST).is_file():
+        raise UserError(f"{benchmark} is no finished benchmark: it holds no {MANIFEST}", run="unfazed status BENCH")
+    facts = read_facts(predictions, benchmark)
+    settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
+    drops = dropped_accuracy(predictions, **settings)
+    root = _root(facts, benchmark)
+    order = ranked(drops)
+    return Findings(
+        predictions=predictions,
+        benchmark=root,
+        card=read_json(root / CARD) if root is not None and (root / CARD).is_file() else {},
+        facts=facts,
+        drops=with_published(drops) if facts.official else drops,
+        comparison=compare_models(predictions, order[0], order[-1], **settings) if len(order) > 1 else None,
+        curves=accuracy_curves(predictions, facts=facts, level=level),
+        fits=curve_fits(predictions, **settings),
+        classes=_worst_classes(predictions, settings),
+        flips=find_flips(predictions, flips, seed),
+    )
+
+
+def ranked(drops: pl.DataFrame) -> list[str]:
+    """The models by average drop, least first; those without one at the end, by name."""
+    averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "drop").iter_rows())
+    names = drops["model"].unique().to_list()
+    return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
+
+
+def _worst_classes(predictions: Path, settings: dict[str, Any]) -> pl.DataFrame:
+    """A row a class, worst first: photographs n, mean and range over models of the average drop, and the worst model.
+
+    `shrunk` is the mean of the drops drawn towards the models' own by as much as chance explains; it gives the order.
+    """
+    edits = [AVERAGE]
+    try:
+        table = dropped_accuracy(predictions, by="class", edits=edits, **settings)
+    except UserError:  # no edit is averaged, or no picture has a class
+        return pl.DataFrame(schema=_CLASSES)
+    return (
+        table.drop_nulls("drop")
+        .sort("drop", descending=True)
+        .group_by("class", maintain_order=True)
+        .agg(
+            n=pl.col("n").max(),
+            models=pl.len().cast(pl.Int64),
+            shrunk=pl.col("shrunk_drop").mean(),
+            drop=pl.col("drop").mean(),
+            least=pl.col("drop").min(),
+            most=pl.col("drop").max(),
+            worst_model=pl.col("model").first(),
+        )
+        .sort("shrunk", "class", descending=[True, False], nulls_last=True)
+        .cast(_CLASSES)  # type: ignore[arg-type]
+    )
+
+
+def _root(facts: Facts, given: str | Path | None) -> Path | None:
+    paths = [card["benchmark"].get("path") for card in facts.cards.values() if isinstance(card.get("benchmark"), dict)]
+    for path in [given] if given is not None else paths:
+        if path and (Path(path) / MANIFEST).is_file():
+            return Path(path)
+    return None
+
+
+_CLASSES = {
+    "class": pl.String,
+    "n": pl.Int64,
+    "models": pl.Int64,
+    "shrunk": pl.Float64,
+    "drop": pl.Float64,
+    "least": pl.Float64,
+    "most": pl.Float64,
+    "worst_model": pl.String,
+}

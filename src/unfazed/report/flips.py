@@ -1,0 +1,139 @@
+"""Right before the edit, wrong after it: counted for every model and edit, and a fair few of them to be shown."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from unfazed.analyses.facts import ORIGINAL, SOURCE
+from unfazed.analyses.tables import Predictions, columns_of, each_model
+
+_NEEDED = ("model", "sample_id", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
+_WANTED = ("file_name", "true_probability", "object_survives")
+# Below this share of its pixels inside the model's crop an object counts as cut away.
+CUT = 0.5
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One picture that a model answers right as a photograph and wrong once edited; classes are labels."""
+
+    model: str
+    edit: str
+    run: int
+    source_id: str
+    label: int
+    before_probability: float
+    after: int
+    after_probability: float
+    after_true_probability: float | None
+    survives: float | None
+
+    @property
+    def sample_id(self) -> str:
+        return f"{self.source_id}/{self.edit}/{self.run}"
+
+
+@dataclass(frozen=True, eq=False)
+class Flips:
+    """shown: the chosen flips; counts: a row a model and edit with right (answered right before), flips, seen (pictures
+    whose object is known), cut (of those, cut away by the model's own crop), cut_flips (of those, flips)."""
+
+    shown: tuple[Flip, ...]
+    counts: pl.DataFrame
+
+    @property
+    def total(self) -> int:
+        return int(self.counts["flips"].sum())
+
+
+def find_flips(predictions: Predictions, limit: int = 48, seed: int = 0) -> Flips:
+    """All flips counted, and at most `limit` of them drawn evenly over models and edits; one model in memory at a time.
+
+    Which are drawn depends on the seed and the pictures' names only, so nothing is picked for its looks.
+    """
+    there = columns_of(predictions)
+    columns = [*_NEEDED, *(name for name in _WANTED if name in there)]
+    counts: list[pl.DataFrame] = []
+    candidates: dict[tuple[str, str], list[Flip]] = {}
+    for model, rows in each_model(predictions, columns):
+        paired = _paired(rows)
+        flips = paired.filter("flip")
+        counts.append(_counted(model, paired))
+        for (edit,), part in flips.group_by("edit", maintain_order=True):
+            chosen = sorted(part["sample_id"].to_list(), key=lambda one: _draw(seed, model, one))[:limit]
+            kept = part.filter(pl.col("sample_id").is_in(chosen)).iter_rows(named=True)
+            candidates[model, str(edit)] = sorted(
+                (_flip(row) for row in kept), key=lambda flip: _draw(seed, model, flip.sample_id)
+            )
+    return Flips(tuple(_evenly(candidates, limit)), pl.concat(counts))
+
+
+def _paired(rows: pl.DataFrame) -> pl.DataFrame:
+    """The edited pictures, each beside the answer to its photograph."""
+    before = rows.filter((pl.col("edit") == ORIGINAL) & (pl.col("run") == 0)).select(
+        "source_id", before_correct="correct", before_probability="probability"
+    )
+    edited = rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col("correct").is_not_null())
+    return edited.join(before, on="source_id").with_columns(flip=pl.col("before_correct") & ~pl.col("correct"))
+
+
+def _counted(model: str, paired: pl.DataFrame) -> pl.DataFrame:
+    known = pl.col("object_survives") if "object_survives" in paired.columns else pl.lit(None, pl.Float64)
+    cut = known < CUT
+    return (
+        paired.group_by("edit", maintain_order=True)
+        .agg(
+            n=pl.len().cast(pl.Int64),
+            right=pl.col("before_correct").sum().cast(pl.Int64),
+            flips=pl.col("flip").sum().cast(pl.Int64),
+            seen=known.is_not_null().sum().cast(pl.Int64),
+            cut=cut.sum().cast(pl.Int64),
+            cut_flips=(cut & pl.col("flip")).sum().cast(pl.Int64),
+        )
+        .insert_column(0, pl.Series("model", [model], dtype=pl.String).new_from_index(0, paired["edit"].n_unique()))
+    )
+
+
+def _flip(row: dict[str, Any]) -> Flip:
+    return Flip(
+        model=row["model"],
+        edit=row["edit"],
+        run=int(row["run"]),
+        source_id=row["source_id"],
+        label=int(row["label"]),
+        before_probability=float(row["before_probability"]),
+        after=int(row["predicted"]),
+        after_probability=float(row["probability"]),
+        after_true_probability=row.get("true_probability"),
+        survives=row.get("object_survives"),
+    )
+
+
+def _evenly(candidates: dict[tuple[str, str], list[Flip]], limit: int) -> list[Flip]:
+    """Flips taken one by one from the model and edit that have been shown least; in order of edit and model."""
+    waiting = {key: list(flips) for key, flips in candidates.items() if flips}
+    models: Counter[str] = Counter()
+    edits: Counter[str] = Counter()
+    scenes: Counter[str] = Counter()
+    chosen: list[Flip] = []
+    while waiting and len(chosen) < limit:
+        key = min(waiting, key=lambda one: (models[one[0]] + edits[one[1]], one))
+        flip = min(waiting[key], key=lambda one: scenes[one.source_id])
+        waiting[key].remove(flip)
+        if not waiting[key]:
+            del waiting[key]
+        chosen.append(flip)
+        models[key[0]] += 1
+        edits[key[1]] += 1
+        scenes[flip.source_id] += 1
+    place = {key: number for number, key in enumerate(candidates)}
+    return sorted(chosen, key=lambda flip: place[flip.model, flip.edit])
+
+
+def _draw(seed: int, model: str, sample_id: str) -> bytes:
+    return hashlib.blake2b(f"{seed}/{model}/{sample_id}".encode(), digest_size=8).digest()

@@ -1,0 +1,131 @@
+"""The gallery of right-to-wrong flips: photograph and edited picture side by side, filtered, opened in a dialog."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import polars as pl
+
+from .findings import Findings
+from .flips import Flip
+from .gallery_pictures import Album, data_address
+from .html_table import chooser
+from .markup import Markup, joined, tag
+from .section import Section, paragraphs
+from .words import explained, percent, plural
+
+
+def gallery_section(
+    findings: Findings, album: Album, heat: dict[Flip, tuple[np.ndarray, np.ndarray]], notes: list[str]
+) -> Section:
+    """The flips that were drawn, each a button that opens it; heat: pictures under their heat maps."""
+    flips = findings.flips
+    table = pl.DataFrame([asdict(flip) for flip in flips.shown]) if flips.shown else pl.DataFrame()
+    if not flips.shown:
+        return Section("flips", "Right to wrong", paragraphs("No edit turned a right answer into a wrong one."))
+    addresses: dict[str, str | None] = {}
+
+    def address(sample_id: str) -> str | None:
+        if sample_id not in addresses:
+            picture = album.picture(sample_id)
+            addresses[sample_id] = None if picture is None else data_address(picture)
+        return addresses[sample_id]
+
+    cards = []
+    for flip in flips.shown:
+        before, after = address(f"{flip.source_id}/original/0"), address(flip.sample_id)
+        cards.append(_card(findings, flip, before, after, heat.get(flip)))
+    names = [findings.class_name(label) for label in dict.fromkeys(flip.label for flip in flips.shown)]
+    filters = tag(
+        "div",
+        chooser("model", "Model", [m for m in findings.models if any(f.model == m for f in flips.shown)], "all models"),
+        chooser("edit", "Edit", [e for e in findings.edits if any(f.edit == e for f in flips.shown)], "all edits"),
+        chooser("class", "Class", sorted(set(names)), "all classes"),
+        tag("output", "", aria_live="polite"),
+        class_="filters",
+        data_for="flips-list",
+        data_noun="flips",
+    )
+    n = int(flips.counts["right"].sum())
+    words = (
+        f"{plural(flips.total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph was answered "
+        f"right (n counts each model's view); {len(flips.shown):,} are shown, drawn evenly over models and edits, "
+        "not for their looks. Press one to see it large, with what the model looked at."
+    )
+    missing = None if album.root else "The benchmark's pictures are not at hand: give --benchmark BENCH to show them."
+    items = tag("ul", *cards, id="flips-list", class_="flips")
+    body = joined([paragraphs(words, missing, *notes), filters, items])
+    return Section("flips", "Right to wrong", body, tables={"flips": table})
+
+
+def _card(
+    findings: Findings, flip: Flip, before: str | None, after: str | None, heat: tuple[np.ndarray, np.ndarray] | None
+) -> Markup:
+    truth, answer = findings.class_name(flip.label), findings.class_name(flip.after)
+    pictures = [
+        tag(
+            "img",
+            src=before,
+            alt=f"photograph {flip.source_id}",
+            loading="lazy",
+            width=128,
+            height=128,
+            class_="before",
+        ),
+        tag("img", src=after, alt=f"the same under {flip.edit}", loading="lazy", width=128, height=128, class_="after"),
+    ]
+    caption = tag(
+        "span",
+        tag("b", flip.edit),
+        tag("span", flip.model, class_="quiet"),
+        tag("span", f"{truth} {percent(flip.before_probability, 0)}"),
+        tag("span", f"→ {answer} {percent(flip.after_probability, 0)}"),
+        class_="said",
+    )
+    shown = tag("span", *(pictures if before and after else ["no pictures at hand"]), class_="pair")
+    opener = tag("button", shown, caption, type="button", class_="flip", aria_haspopup="dialog")
+    return tag(
+        "li",
+        opener,
+        tag("template", _opened(findings, flip, heat, bool(before and after))),
+        data_model=flip.model,
+        data_edit=flip.edit,
+        data_class=truth,
+    )
+
+
+def _opened(findings: Findings, flip: Flip, heat: tuple[np.ndarray, np.ndarray] | None, pictures: bool) -> Markup:
+    """What the dialog shows; its two plain pictures are copied from the button, so that each lies in the page once."""
+    truth, answer = findings.class_name(flip.label), findings.class_name(flip.after)
+    shown = []
+    if pictures:
+        shown.append(_picture("photograph", f"photograph {flip.source_id}", copy="before"))
+        if heat is not None:
+            shown.append(_picture(f"what spoke for “{truth}”", "heat map on the photograph", data_address(heat[0])))
+        shown.append(_picture(flip.edit, f"the same under {flip.edit}", copy="after"))
+        if heat is not None:
+            shown.append(
+                _picture(f"what spoke for “{answer}”", "heat map on the edited picture", data_address(heat[1]))
+            )
+    still = flip.after_true_probability
+    facts = [
+        ("Model", flip.model),
+        ("Edit", joined([flip.edit, f" ({explained(flip.edit)})" if explained(flip.edit) else None])),
+        ("Photograph", flip.source_id),
+        ("Before", joined([_bar(flip.before_probability), f"{truth}, {percent(flip.before_probability)}: right"])),
+        ("After", joined([_bar(flip.after_probability), f"{answer}, {percent(flip.after_probability)}: wrong"])),
+        ("True class after", None if still is None else joined([_bar(still), f"{truth}, {percent(still)}"])),
+        ("Object inside the model's crop", None if flip.survives is None else percent(flip.survives, 0)),
+    ]
+    listing = tag("dl", *(joined([tag("dt", key), tag("dd", value)]) for key, value in facts if value is not None))
+    return joined([tag("h3", f"{flip.source_id}, {flip.edit}"), tag("div", *shown, class_="four"), listing])
+
+
+def _picture(caption: str, words: str, address: str | None = None, copy: str | None = None) -> Markup:
+    image = tag("img", src=address, alt=words, data_copy=copy, width=256, height=256)
+    return tag("figure", image, tag("figcaption", caption))
+
+
+def _bar(share: float) -> Markup:
+    return tag("span", tag("span", style=f"width: {100 * share:.1f}%"), class_="bar", aria_hidden="true")

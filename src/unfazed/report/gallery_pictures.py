@@ -1,0 +1,64 @@
+"""Pictures for a page: read from a benchmark, made small, as data that lies inside the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import polars as pl
+
+from unfazed.errors import BadPicture
+from unfazed.sources.pictures import read_picture
+
+SIDE = 256
+THUMBNAIL = 104
+_QUALITY = 78
+
+
+@dataclass(frozen=True, eq=False)
+class Album:
+    """The pictures of a benchmark by sample id; root None: there are none at hand."""
+
+    root: Path | None
+    manifest: pl.DataFrame | None
+
+    def picture(self, sample_id: str) -> np.ndarray | None:
+        """(H, W, 3) uint8, or None where it is missing, unreadable or outside the benchmark's folder."""
+        path = self.paths.get(sample_id)
+        if self.root is None or path is None:
+            return None
+        parts = PurePosixPath(path)
+        if parts.is_absolute() or ".." in parts.parts:
+            return None
+        try:
+            return read_picture(self.root / path)
+        except (BadPicture, OSError):
+            return None
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        if self.manifest is None:
+            return {}
+        there = self.manifest.filter((pl.col("status") == "ok") & pl.col("path").is_not_null())
+        return dict(there.select("sample_id", "path").iter_rows())
+
+    def scenes(self, count: int) -> list[str]:
+        """The first scenes that have an original, in the benchmark's order."""
+        found = [one.rsplit("/", 2)[0] for one in self.paths if one.endswith("/original/0")]
+        return list(dict.fromkeys(found))[:count]
+
+
+def data_address(picture: np.ndarray, side: int = SIDE) -> str:
+    """The picture as a `data:` address: WebP, its longer side at most `side` pixels."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=_QUALITY, method=4)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

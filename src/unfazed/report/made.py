@@ -1,0 +1,159 @@
+"""How the results were made: recipe, seeds, hashes, versions, and the commands that make them again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from .findings import Findings
+from .html_table import Cell, Line, sortable
+from .markup import Markup, joined, tag
+from .section import Section, paragraphs
+from .words import percent, plural
+
+
+def made_section(findings: Findings, report_command: list[str]) -> Section:
+    """Recipe, seeds, hashes, versions, what could not be made, and the commands to reproduce."""
+    parts = [
+        _facts("The benchmark", benchmark_facts(findings)),
+        _left_out(findings),
+        _models(findings),
+        tag("h3", "To make it again"),
+        tag("pre", tag("code", "\n".join(commands(findings, report_command))), tabindex=0, aria_label="Commands"),
+    ]
+    return Section("made", "How it was made", joined(parts))
+
+
+def benchmark_facts(findings: Findings) -> dict[str, str]:
+    """What the benchmark's card says, in words; empty where the benchmark is not at hand."""
+    card = findings.card
+    if not card:
+        return {}
+    renderer = _mapping(card.get("renderer"))
+    network = _mapping(renderer.get("network"))
+    source = _mapping(card.get("source"))
+    recipe = card.get("recipe")
+    name = recipe.get("name") if isinstance(recipe, dict) else recipe
+    guide = _mapping(renderer.get("guide"))
+    found = {
+        "Folder": str(findings.benchmark),
+        "Source": f"{source.get('spec')}, {plural(int(source.get('scenes') or 0), 'scene')}",
+        "Recipe": str(name),
+        "Seed": f"{card.get('seed')}; {card.get('runs')} run(s) of what is drawn",
+        "Framing": f"{card.get('frame')}, {card.get('size')} pixels",
+        "Renderer": " · ".join(
+            str(one)
+            for one in (
+                renderer.get("renderer"),
+                network.get("name"),
+                f"{renderer['steps']} steps" if renderer.get("steps") else None,
+                renderer.get("sampler"),
+                renderer.get("precision"),
+                card.get("device"),
+            )
+            if one
+        ),
+        "Network's weights": next((str(value) for key, value in network.items() if "sha256" in key and value), ""),
+        "Object removal": str(_mapping(card.get("removal")).get("name") or ""),
+        "Guide of adversarial edits": " ".join(str(value) for value in guide.values() if value),
+        "Versions": ", ".join(f"{key} {value}" for key, value in _mapping(card.get("versions")).items()),
+    }
+    return {key: value for key, value in found.items() if value and value != "None"}
+
+
+def commands(findings: Findings, report_command: list[str]) -> list[str]:
+    """Shell commands that build, evaluate and report the same, as far as the cards tell."""
+    lines = []
+    card = findings.card
+    root = str(findings.benchmark) if findings.benchmark else "BENCH"
+    if card.get("kind") == "build":
+        renderer = _mapping(card.get("renderer"))
+        recipe = _mapping(card.get("recipe")).get("name")
+        source = _mapping(card.get("source"))
+        parts = ["unfazed", "build", str(source.get("spec")), "-o", root, "--recipe", str(recipe)]
+        parts += ["--limit", str(source.get("scenes"))]
+        parts += ["--renderer", str(renderer.get("renderer", "paste"))]
+        for option in ("steps", "sampler"):
+            if renderer.get(option) is not None:
+                parts += [f"--{option}", str(renderer[option])]
+        if card.get("guide"):
+            parts += ["--guide", str(card["guide"])]
+        parts += ["--removal", str(_mapping(card.get("removal")).get("spec", "opencv"))]
+        for option, name in (("frame", "frame"), ("pixels", "size"), ("seed", "seed"), ("runs", "runs")):
+            parts += [f"--{option}", str(card.get(name))]
+        lines.append(shlex.join(parts))
+    elif card.get("kind") == "import":
+        lines.append(shlex.join(["unfazed", "import", str(_mapping(card.get("source")).get("spec")), "-o", root]))
+    models = [part for name in sorted(findings.models) for part in ("-m", name)]
+    lines.append(shlex.join(["unfazed", "evaluate", root, *models, "-o", str(findings.predictions)]))
+    lines.append(shlex.join(report_command))
+    return lines
+
+
+def _left_out(findings: Findings) -> Markup:
+    """Edits that could not be made or failed, with their reasons and how often."""
+    manifest = findings.facts.manifest
+    if manifest is None or "status" not in manifest.columns:
+        return paragraphs("The benchmark is not at hand, so what was left out of it is not known.")
+    total = plural(manifest.height, "picture")
+    gone = manifest.filter(pl.col("status") != "ok")
+    if gone.is_empty():
+        return paragraphs(f"All {total} could be made.")
+    reasons = (
+        gone.group_by("edit", "status", "reason", maintain_order=True)
+        .agg(n=pl.len().cast(pl.Int64))
+        .sort("n", descending=True)
+    )
+    lines = [
+        Line([Cell(row["edit"]), Cell(f"{row['n']:,}", row["n"]), Cell(row["status"]), Cell(row["reason"] or "")])
+        for row in reasons.head(40).iter_rows(named=True)
+    ]
+    caption = f"{gone.height:,} of {total} could not be made; no drop counts them."
+    headings = ["edit", "pictures, n", "status", "reason"]
+    return joined([sortable("left-out-table", caption, headings, lines, frozenset({1}))])
+
+
+def _models(findings: Findings) -> Markup:
+    lines = []
+    for name in findings.models:
+        card: Mapping[str, Any] = findings.facts.cards.get(name, {})
+        originals = _mapping(card.get("originals"))
+        lines.append(
+            Line(
+                [
+                    Cell(name, note="white-box" if card.get("white_box") else None),
+                    Cell(f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})"),
+                    Cell(tag("code", str(card.get("weights_sha256", "–")))),
+                    Cell(_transform(_mapping(card.get("transform")))),
+                    Cell(f"{card.get('precision', '–')}, {card.get('device', '–')}"),
+                    Cell(", ".join(f"{key} {value}" for key, value in _mapping(card.get("versions")).items()) or "–"),
+                ]
+            )
+        )
+    headings = ["model", "originals right", "SHA-256 of the weights", "transform", "computed in", "versions"]
+    return sortable("models-table", "The models, as their cards say.", headings, lines, frozenset())
+
+
+def _transform(transform: Mapping[str, Any]) -> str:
+    if not transform:
+        return "–"
+    return ", ".join(f"{key} {_rounded(value)}" for key, value in transform.items() if value is not None)
+
+
+def _rounded(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "/".join(_rounded(one) for one in value) if isinstance(value, list) else str(value)
+
+
+def _facts(title: str, facts: Mapping[str, str]) -> Markup:
+    if not facts:
+        return paragraphs("The benchmark is not at hand: give --benchmark BENCH to say how it was built.")
+    return joined([tag("h3", title), tag("dl", *(joined([tag("dt", k), tag("dd", v)]) for k, v in facts.items()))])
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

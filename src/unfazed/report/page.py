@@ -1,0 +1,190 @@
+"""The report: one HTML file that needs nothing else.
+
+write_report("PREDICTIONS", "report.html")
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from unfazed.errors import UserError
+from unfazed.files import write_bytes
+
+from .assets import write_assets
+from .extras import distribution_section, factors_section, sensitivity_section
+from .findings import Findings, find
+from .gallery import gallery_section
+from .gallery_heat import heat_maps_of_flips
+from .gallery_pictures import THUMBNAIL, Album, data_address
+from .made import made_section
+from .markup import joined, raw, tag, text
+from .section import Section, paragraphs
+from .sections_drops import accuracy_section, classes_section, curves_section, drops_section, edits_table
+from .svg import drawing
+from .verdict import verdict
+from .words import plural
+
+# What was computed beside the drops is found in folders of these names beside the predictions.
+BESIDE = ("factors", "sensitivity", "distribution")
+_SCENES = 6
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a report came to: its file, its size, the verdict, how many flips are shown, the files under `assets`."""
+
+    path: Path
+    size: int
+    verdict: list[str]
+    flips: int
+    assets: list[Path]
+
+
+def write_report(
+    predictions: str | Path,
+    output: str | Path,
+    *,
+    benchmark: str | Path | None = None,
+    assets: str | Path | None = None,
+    factors: str | Path | None = None,
+    sensitivity: str | Path | None = None,
+    distribution: str | Path | None = None,
+    title: str = "How far do the answers move?",
+    flips: int = 48,
+    heat_maps: int = 24,
+    resamples: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Written:
+    """The report of a folder of predictions, as one HTML file; with `assets`, figures and numbers also as files.
+
+    benchmark: where the pictures are, if not where the cards say; factors: predictions over ImageNet's validation
+    images; sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; all three are also
+    found beside the predictions under these names. flips, heat_maps: how many to show; progress: (done, total, what).
+    """
+    if flips < 0 or heat_maps < 0:
+        raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
+    predictions, output = Path(predictions), Path(output)
+    show = progress or (lambda done, total, what: None)
+    total = 3 + heat_maps
+    show(0, total, "numbers")
+    findings = find(predictions, benchmark, flips=flips, resamples=resamples, seed=seed)
+    album = Album(findings.benchmark, findings.facts.manifest)
+    show(2, total, "heat maps")
+    steps = iter(range(3, total + 1))
+    heat, notes = heat_maps_of_flips(
+        findings, album, _spread(findings.flips.shown, heat_maps), lambda: show(next(steps, total), total, "heat maps")
+    )
+    given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution}
+    command = _command(predictions, output, benchmark, assets, given)
+    with drawing("unfazed"):
+        sections = [
+            _verdict_section(findings, album),
+            drops_section(findings),
+            accuracy_section(findings),
+            curves_section(findings),
+            classes_section(findings),
+            gallery_section(findings, album, heat, notes),
+            *_extra_sections(predictions, given),
+            made_section(findings, command),
+        ]
+        there = [section for section in sections if section is not None]
+        page = render_page(there, title, _subtitle(findings)).encode()
+        files = write_assets(Path(assets), there) if assets is not None else []
+    write_bytes(output, page)
+    show(total, total, "done")
+    return Written(output, len(page), verdict(findings), len(findings.flips.shown), files)
+
+
+def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
+    """The sections in the page's frame, with its style and script inside and nothing else allowed to run or load."""
+    from unfazed import __version__
+
+    script = _resource("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    contents = joined(tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections)
+    parts: dict[str, str] = {
+        "title": text(title),
+        "subtitle": text(subtitle),
+        "version": text(__version__),
+        "script-hash": f"sha256-{digest}",
+        "contents": contents,
+        "style": raw(_resource("page.css")),
+        "script": raw(script),
+        "sections": joined((section.html() for section in sections), ""),
+    }
+    page = _resource("page.html")
+    # Split first and put together once: what a part contains is never looked at as a template again.
+    pieces = [piece.partition("}}") for piece in page.split("{{")]
+    return pieces[0][0] + "".join(parts[name] + rest for name, _, rest in pieces[1:])
+
+
+def _verdict_section(findings: Findings, album: Album) -> Section:
+    small = "Intervals are at 95 %, over photographs; n is the number of photographs unless it says otherwise."
+    sheet = edits_table(findings, _thumbnails(findings, album))
+    return Section(
+        "verdict", "Verdict", joined([paragraphs(*verdict(findings)), tag("p", small, class_="quiet"), sheet])
+    )
+
+
+def _thumbnails(findings: Findings, album: Album) -> dict[str, list[tuple[str, str]]]:
+    scenes = album.scenes(_SCENES)
+    rows: dict[str, list[tuple[str, str]]] = {}
+    for edit in ["original", *findings.edits] if scenes else []:
+        rows[edit] = []
+        for scene in scenes:
+            picture = album.picture(f"{scene}/{edit}/0")
+            address = "" if picture is None else data_address(picture, THUMBNAIL)
+            rows[edit].append((address, f"{scene}, {edit}"))
+    return rows
+
+
+def _extra_sections(predictions: Path, given: dict[str, str | Path | None]) -> list[Section]:
+    makers = {"factors": factors_section, "sensitivity": sensitivity_section, "distribution": distribution_section}
+    found = []
+    for name, make in makers.items():
+        folder = given[name]
+        if folder is not None and not Path(folder).exists():
+            raise UserError(f"there is no folder {folder} for --{name}")
+        beside = predictions.resolve().parent / name
+        if folder is not None:
+            found.append(make(Path(folder)))
+        elif beside.is_dir() and beside != predictions.resolve():
+            found.append(make(beside))
+    return found
+
+
+def _spread(flips: Sequence, count: int) -> list:  # type: ignore[type-arg]
+    """Up to `count` of the flips, evenly spaced."""
+    if count >= len(flips):
+        return list(flips)
+    return [flips[place * len(flips) // count] for place in range(count)]
+
+
+def _subtitle(findings: Findings) -> str:
+    recipe = findings.card.get("recipe")
+    name = recipe.get("name") if isinstance(recipe, dict) else None
+    n = int(findings.drops["n"].max() or 0)  # type: ignore[arg-type]
+    parts = [plural(len(findings.models), "model"), plural(len(findings.edits), "edit"), plural(n, "photograph")]
+    return " · ".join([*parts, *([f"recipe {name}"] if name else [])])
+
+
+def _command(
+    predictions: Path,
+    output: Path,
+    benchmark: str | Path | None,
+    assets: str | Path | None,
+    given: dict[str, str | Path | None],
+) -> list[str]:
+    options = {"benchmark": benchmark, "assets": assets, **given}
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return ["unfazed", "report", str(predictions), "-o", str(output), *words]
+
+
+def _resource(name: str) -> str:
+    return resources.files("unfazed.report").joinpath(name).read_text(encoding="utf-8")

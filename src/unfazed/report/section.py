@@ -1,0 +1,39 @@
+"""A section of the report: its words, and the figures and tables that also become files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from .markup import Markup, joined, tag
+from .svg import inline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """id: its anchor; title; body; figures and tables: by the name of their files under `--assets`."""
+
+    id: str
+    title: str
+    body: Markup
+    figures: dict[str, Figure] = field(default_factory=dict)
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def html(self) -> Markup:
+        return tag("section", tag("h2", self.title), self.body, id=self.id)
+
+
+def paragraphs(*texts: object) -> Markup:
+    return joined(tag("p", one) for one in texts if one)
+
+
+def figure_block(figure: Figure, name: str, description: str, caption: str) -> Markup:
+    """The figure inside the page, in a region of its own that scrolls on narrow screens."""
+    drawn = inline(figure, name, description)
+    region = tag("div", drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
+    return tag("figure", region, tag("figcaption", caption), class_="figure")

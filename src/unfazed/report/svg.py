@@ -1,0 +1,76 @@
+"""A drawn figure as SVG inside a page: it takes the page's colours, so that it follows light and dark."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .figures_factors import figure_bytes
+from .markup import Markup, raw, text
+from .palette import COLOURS, GRID, QUIET
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Fixed colours of the drawing -> what the page's style sheet calls them.
+_VARIABLES = {
+    **{colour.lower(): f"var(--series-{place})" for place, colour in enumerate(COLOURS) if colour != "#000000"},
+    "#000000": "currentColor",
+    "#262626": "currentColor",
+    "#444444": "currentColor",
+    GRID: "var(--line)",
+    "#b0b0b0": "var(--line)",
+    QUIET: "var(--quiet)",
+}
+
+
+@contextlib.contextmanager
+def drawing(name: str) -> Iterator[None]:
+    """Settings under which figures are drawn and saved: no name is read as a formula, equal figures are equal bytes."""
+    import matplotlib
+
+    settings: Any = {
+        "text.parse_math": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "pdf.fonttype": 42,
+        "font.family": "sans-serif",
+        "axes.unicode_minus": True,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def inline(figure: Figure, name: str, description: str) -> Markup:
+    """The figure as an `<svg role="img">` whose ids begin with `name`; description: what a screen reader says.
+
+    Call it inside `drawing(name)`.
+    """
+    patches = [figure.patch, *(axes.patch for axes in figure.axes)]
+    for patch in patches:
+        patch.set_alpha(0)
+    source = figure_bytes(figure, "svg").decode()
+    for patch in patches:
+        patch.set_alpha(None)
+    body = source[source.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.S)  # it would hold for the whole page
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
+    body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _VARIABLES.get(found.group().lower(), found.group()), body)
+    body = re.sub(r"font(-family)?: ?[^;\"]*DejaVu[^;\"]*", _font, body)
+    wide, high = (float(number) for number in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
+    opening = (
+        f'<svg role="img" aria-label="{text(description)}" viewBox="0 0 {wide:g} {high:g}" '
+        f'style="--wide: {wide:.0f}px" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return raw(opening + re.sub(r"^<svg[^>]*>", "", body, count=1, flags=re.S))
+
+
+def _font(found: re.Match[str]) -> str:
+    """Text in the page's own font, at the size it was laid out in."""
+    size = re.search(r"([\d.]+)px", found.group())
+    return f"font-size: {size.group(1)}px" if size else "font-family: inherit"
