@@ -63,7 +63,9 @@ def test_heat_on_the_object_scores_high_and_beside_it_low(model, tmp_path):
     entries = (Entry("there", "a.png", None, 1, detail="there"), Entry("elsewhere", "b.png", None, 1))
     outcome = measure_alignment(model, Source("made", LABELS, entries, load), tmp_path)
     rows = read_probe(tmp_path, "saliency")
-    there, elsewhere = (rows.row(by_predicate=pl.col("source_id") == name, named=True) for name in ("there", "elsewhere"))
+    there, elsewhere = (
+        rows.row(by_predicate=pl.col("source_id") == name, named=True) for name in ("there", "elsewhere")
+    )
     assert there["correct"]
     assert not elsewhere["correct"]
     assert there["precision"] > 0.5 > 0.1 > (elsewhere["precision"] or 0)

@@ -71,7 +71,7 @@ def sensitivity(
     from unfazed.cli.progress import progress_line
     from unfazed.probes.noise import choose_levels
     from unfazed.probes.sensitivity import NoiseSettings
-    from unfazed.report.sensitivity import HEADINGS, choose_table, write_tables
+    from unfazed.report.sensitivity import HEADINGS, choose_table, for_people, write_tables
     from unfazed.report.sensitivity_study import run_study
     from unfazed.report.tables import format_table
 
@@ -82,7 +82,9 @@ def sensitivity(
             report=lambda what, done, total: show(done, total, what),
         )  # fmt: skip
     tables = write_tables(output, study.slugs, study.noise, study.saliency, groups, resamples)
-    typer.echo(format_table(choose_table(tables, table), format, digits=3, headings=HEADINGS), nl=False)
+    chosen = choose_table(tables, table)
+    shown = chosen if format in ("csv", "json") else for_people(chosen)
+    typer.echo(format_table(shown, format, digits=3, headings=HEADINGS), nl=False)
     for note in study.notes:
         typer.echo(note, err=True)
     for name, reason in list(study.failures.items())[:20]:

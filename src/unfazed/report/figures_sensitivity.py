@@ -46,7 +46,9 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
         accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
         rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
         rfs.axhline(0, color="#888888", linewidth=0.8)
+        ticks = levels.filter(pl.col("norm") == norm)["level"].unique().sort().to_list()
         for axes in (accuracy, rfs):
+            axes.set_xticks(ticks[:: 1 + len(ticks) // 10])
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     from matplotlib.lines import Line2D

@@ -75,6 +75,15 @@ def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFr
     return tables[name]
 
 
+def for_people(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with its levels as short text: 60, and `all` for the row over all levels, `–` where there is none."""
+    if "level" not in table.columns:
+        return table
+    rest = "all" if "rfs" in table.columns else None
+    short = [rest if level is None else f"{level:g}" for level in table["level"]]
+    return table.with_columns(pl.Series("level", short, dtype=pl.String))
+
+
 def read_model_groups(path: Path) -> pl.DataFrame:
     """A CSV of model and one column a grouping (architecture, training, …), all as text."""
     try:
