@@ -73,7 +73,7 @@ def find(
     facts = read_facts(predictions, benchmark)
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
     drops = dropped_accuracy(predictions, **settings)
-    root = _root(facts, benchmark)
+    root = benchmark_root(facts, benchmark)
     order = ranked(drops)
     return Findings(
         predictions=predictions,
@@ -124,7 +124,8 @@ def _worst_classes(predictions: Path, settings: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def _root(facts: Facts, given: str | Path | None) -> Path | None:
+def benchmark_root(facts: Facts, given: str | Path | None) -> Path | None:
+    """The folder of the benchmark that was evaluated: the one given, or the first of the cards that is still there."""
     paths = [card["benchmark"].get("path") for card in facts.cards.values() if isinstance(card.get("benchmark"), dict)]
     for path in [given] if given is not None else paths:
         if path and (Path(path) / MANIFEST).is_file():
