@@ -32,13 +32,13 @@ from unfazed.predictions.pictures import Pictures, open_pictures
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--pictures", type=int, default=None, help="default: 192 on a CPU, 8192 on a GPU")
+    parser.add_argument("--pictures", type=int, default=None, help="default: 256 on a CPU, 8192 on a GPU")
     parser.add_argument("--width", type=int, default=500)
     parser.add_argument("--workers", type=int, default=None, help="of the plain loop; default: one a core")
     parser.add_argument("--repeats", type=int, default=3, help="each way is timed so often, the best counts")
     options = parser.parse_args()
     cuda = options.device.startswith("cuda")
-    count = options.pictures or (8192 if cuda else 192)
+    count = options.pictures or (8192 if cuda else 256)
     cores = len(os.sched_getaffinity(0))
     workers = options.workers or cores
     batch = 256 if cuda else 32

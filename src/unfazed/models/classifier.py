@@ -100,7 +100,7 @@ class Classifier:
         import torch
 
         pixels = crops.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-        return self.transform.normalise(pixels.to(torch.float32).div_(255))
+        return self.transform.normalise(pixels.to(torch.float32).div_(255), in_place=True)
 
     def logits(self, batch: torch.Tensor) -> torch.Tensor:
         """(N, 3, crop, crop) transformed in, (N, classes) float32 logits on the model's device out; no gradients."""

@@ -127,8 +127,8 @@ class Transform:
             (red, green, blue) if self.fit == "long" else (0, 0, 0),
         )
 
-    def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
-        """(N, 3, h, w) RGB in [0, 1] in, what the network wants out; differentiable."""
+    def normalise(self, pixels: torch.Tensor, in_place: bool = False) -> torch.Tensor:
+        """(N, 3, h, w) RGB in [0, 1] in, what the network wants out; differentiable unless done in place."""
         import torch
 
         if self.channels == "BGR":
@@ -138,7 +138,7 @@ class Transform:
         shape = (1, 3, 1, 1)
         mean = torch.tensor(self.mean, dtype=pixels.dtype, device=pixels.device).view(shape)
         std = torch.tensor(self.std, dtype=pixels.dtype, device=pixels.device).view(shape)
-        return (pixels - mean) / std
+        return pixels.sub_(mean).div_(std) if in_place else (pixels - mean) / std
 
     def tensor(self, image: np.ndarray) -> torch.Tensor:
         """(H, W, 3) uint8 in, (3, crop, crop) float32 out: the whole transform on one picture."""
