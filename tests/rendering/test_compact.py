@@ -1,6 +1,7 @@
 """The embedded network: what is shipped is what is stated, and it denoises real photographs."""
 
 import json
+import os
 from dataclasses import replace
 from importlib import resources
 
@@ -79,6 +80,19 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     x = torch.randn(2, 3, 32, 32)
     assert again.config.doubt == 1.5
     torch.testing.assert_close(again(x, torch.tensor([3, 900])), network(x, torch.tensor([3, 900])))
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core")
+def test_its_bits_do_not_depend_on_the_number_of_threads(network):
+    noisy = torch.randn(1, 3, 256, 256, generator=torch.Generator().manual_seed(0))
+    before, answers = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            answers.append(network.on("cpu")(noisy, 300))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*answers)
 
 
 def test_other_sides_than_256_pass_through():

@@ -46,6 +46,16 @@ class CompactConfig:
     trained: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Pointwise(nn.Conv2d):
+    """A 1×1 convolution as a matrix product: on a CPU its bits do not depend on the number of threads, conv2d's do."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+
+
 class RMSNorm(nn.Module):
     """Each pixel's channels divided by their root mean square, in float32, times a learned gain."""
 
@@ -68,7 +78,7 @@ class ResidualBlock(nn.Module):
         self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
         self.modulation = nn.Linear(embedding, 2 * outputs)
-        self.shortcut = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+        self.shortcut = Pointwise(inputs, outputs) if inputs != outputs else nn.Identity()
         nn.init.zeros_(self.conv2.weight)
         nn.init.zeros_(self.modulation.weight)
         nn.init.zeros_(self.modulation.bias)
@@ -87,8 +97,8 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = channels // head_channels
         self.norm = RMSNorm(channels)
-        self.qkv = nn.Conv2d(channels, 3 * channels, 1)
-        self.out = nn.Conv2d(channels, channels, 1)
+        self.qkv = Pointwise(channels, 3 * channels)
+        self.out = Pointwise(channels, channels)
         nn.init.zeros_(self.out.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -115,14 +125,14 @@ class CompactNetwork(nn.Module):
             nn.ModuleList(ResidualBlock(c[i], c[i], e) for _ in range(count)) for i, count in enumerate(config.encoder)
         )
         self.down = nn.ModuleList(
-            nn.Sequential(nn.PixelUnshuffle(2), nn.Conv2d(4 * c[i], c[i + 1], 1)) for i in range(len(c) - 1)
+            nn.Sequential(nn.PixelUnshuffle(2), Pointwise(4 * c[i], c[i + 1])) for i in range(len(c) - 1)
         )
         self.middle = nn.ModuleList(
             nn.ModuleList([ResidualBlock(c[-1], c[-1], e), Attention(c[-1], config.head_channels)])
             for _ in range(config.middle)
         )
         self.up = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(c[i + 1], 4 * c[i], 1), nn.PixelShuffle(2)) for i in range(len(c) - 1)
+            nn.Sequential(Pointwise(c[i + 1], 4 * c[i]), nn.PixelShuffle(2)) for i in range(len(c) - 1)
         )
         self.decoder = nn.ModuleList(
             nn.ModuleList(ResidualBlock(2 * c[i] if first else c[i], c[i], e) for first in _first(count))
