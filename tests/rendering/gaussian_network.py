@@ -1,4 +1,4 @@
-"""A network whose answer is known: pictures whose pixels are independent N(mean, deviation²), and their exact denoiser."""
+"""A network whose answer is known: the exact denoiser of pictures with independent N(mean, deviation²) pixels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ExactDenoiser(nn.Module):
 
 
 def gaussian(mean: float = 0.2, deviation: float = 0.4, kind: str = "error", size: int = 64, **facts: float) -> Network:
-    """The exact denoiser as a network; kind: its variance_type (learned_range then answers β, right for deviation 1)."""
+    """The exact denoiser as a network; kind: its variance_type (learned_range answers β, right for deviation 1)."""
     second = 1.0 if kind == "learned_range" else None
     module = ExactDenoiser(mean, deviation, 1 if kind == "fixed" else 2, second)
     return Network(module, "gaussian", size, "epsilon", kind, "linear", **facts)

@@ -1,4 +1,4 @@
-"""guided-diffusion's networks through diffusers, against the original's recorded outputs and a second, plain reading."""
+"""guided-diffusion's networks through diffusers, against the original's recorded outputs and a plain reading."""
 
 import json
 import pickle

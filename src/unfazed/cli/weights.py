@@ -24,10 +24,10 @@ def weights(
 
         unfazed build sample -o bench --network 256x256_diffusion_uncond
 
-    A download that broke off goes on where it stopped. Files land in ~/.cache/unfazed, or in $UNFAZED_CACHE. The network
-    `compact` comes with the package and needs no download.
+    A download that broke off goes on where it stopped. Files land in ~/.cache/unfazed, or in $UNFAZED_CACHE. The
+    network `compact` comes with the package and needs no download.
 
-    Exit codes: 0 done, 1 a checked file is not what it should be, 2 the command was wrong or the network is out of reach.
+    Exit codes: 0 done, 1 a checked file is not what it should be, 2 the command was wrong or the file out of reach.
     """
     import json
 
@@ -40,11 +40,10 @@ def weights(
             print(json.dumps(rows, indent=1, ensure_ascii=False))
             return
         for row in rows:
-            size = f"{row['size'] / 1e9:.2f} GB" if row["size"] else "size unknown"
+            size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
             print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'here' if row['here'] else 'not here'})")
-            print(
-                f"    {row['url'] or 'comes with the package'}\n    sha256 {row['sha256'] or 'unknown: fetch needs --sha256'}"
-            )
+            print(f"    {row['url'] or 'comes with the package'}")
+            print(f"    sha256 {row['sha256'] or 'unknown: fetch needs --sha256'}")
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])

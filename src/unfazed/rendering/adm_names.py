@@ -124,7 +124,7 @@ def moved_attention(left: dict[str, Tensor], old: str, new: str, settled: dict[s
 
 
 def split_qkv(fused: Tensor, heads: int, order: str) -> tuple[Tensor, ...]:
-    """q, k and v rows (C, …) of fused rows (3C, …) that lie [head][qkv][channel] (legacy) or [qkv][head][channel] (new).
+    """q, k and v rows (C, …) of fused rows (3C, …): [head][qkv][channel] (legacy) or [qkv][head][channel] (new).
 
     Three equal chunks of legacy rows load without complaint and compute nonsense.
     """

@@ -1,7 +1,7 @@
 """How complex a background looks: grey-level co-occurrence (Haralick 1973) over pairs that lie wholly in it.
 
-Settings are fixed so that numbers compare: luma in 32 grey levels, distance 1, four angles (0, 45, 90, 135 degrees), pairs
-counted both ways, each measure the mean of its values at the four angles.
+Settings are fixed so that numbers compare: luma in 32 grey levels, distance 1, four angles (0, 45, 90, 135 degrees),
+pairs counted both ways, each measure the mean of its values at the four angles.
 """
 
 from __future__ import annotations

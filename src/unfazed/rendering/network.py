@@ -68,7 +68,7 @@ class Network:
         if (self.classes is None) != (y is None):
             asked = "a class for each picture" if y is None else "no classes"
             raise UserError(f"the network {self.name} takes {asked}")
-        inputs = x.to(self.dtype)
+        inputs = x.to(self.dtype, memory_format=torch.channels_last)
         output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
         return output.float()
 

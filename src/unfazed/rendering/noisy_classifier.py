@@ -101,14 +101,13 @@ def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifi
 
 
 def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, int, bool, bool]]:
-    """Which blocks halve the picture leaves no trace: the one of guided-diffusion's layouts whose widths agree tells."""
+    """Which blocks halve the picture leaves no trace; the layout of guided-diffusion whose widths agree tells."""
     count = len({key.split(".")[1] for key in tensors if key.startswith("input_blocks.")}) - 1
     widths = [tensors[f"input_blocks.{i}.0.out_layers.3.weight"].shape[0] for i in range(1, count + 1)]
     for multipliers in MULTIPLIERS:
         depth, rest = divmod(count + 1, len(multipliers))
-        expected = [
-            int(base * m) for level, m in enumerate(multipliers) for _ in range(depth - (level == len(multipliers) - 1))
-        ]
+        blocks = [depth] * (len(multipliers) - 1) + [depth - 1]
+        expected = [int(base * m) for m, count_ in zip(multipliers, blocks, strict=True) for _ in range(count_)]
         if rest == 0 and expected == widths:
             ends = {depth * (level + 1) - 1 for level in range(len(multipliers) - 1)}
             before = [base, *widths[:-1]]

@@ -28,7 +28,7 @@ def jump_levels(steps: int, jump: int, resamples: int) -> list[int]:
     >>> jump_levels(5, 2, 2)
     [4, 3, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1, 0]
     """
-    left = {level: resamples - 1 for level in range(0, steps - jump, jump)}
+    left = dict.fromkeys(range(0, steps - jump, jump), resamples - 1)
     visited = [steps - 1]
     while visited[-1] > 0:
         visited.append(visited[-1] - 1)
@@ -86,7 +86,7 @@ def _known(pictures: Tensor, left: float, noise: Tensor, holes: Tensor) -> Tenso
 
 
 class DiffusionRemoval:
-    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8; outside the hole the picture's own bytes."""
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8, changed in the hole alone."""
 
     def __init__(self, network: str | Network = "compact", device: str | None = None, **options: Any) -> None:
         """options: of `inpaint`."""

@@ -1,7 +1,7 @@
 """Object removal by any exported in-painting network that takes a picture and a mask: `onnx:migan_pipeline_v2.onnx`.
 
-What the file declares settles how it is fed: uint8 inputs take 0…255 (MI-GAN's pipeline: mask 255 = keep, 0 = hole), float
-inputs 0…1 (LaMa: mask 1 = hole). Fixed sizes are resized to. The answer's own range is read off its kind and values.
+What the file declares settles how it is fed: uint8 inputs take 0…255 (MI-GAN's pipeline: mask 255 = keep, 0 = hole),
+float inputs 0…1 (LaMa: mask 1 = hole). Fixed sizes are resized to. The answer's range is read off its kind and values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .removal import generous
 
 
 class OnnxRemoval:
-    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8; outside the hole the picture's own bytes."""
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8, changed in the hole alone."""
 
     def __init__(self, path: str | Path = "") -> None:
         self.path = Path(path)

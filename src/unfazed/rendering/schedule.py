@@ -75,12 +75,12 @@ def spaced_timesteps(steps: int | str, total: int = TOTAL) -> np.ndarray:
         size = total // len(counts) + (1 if position < total % len(counts) else 0)
         if count > size:
             raise UserError(f"{count} steps were asked of {size}", allowed=f"1 to {size} steps")
-        stride = (size - 1) / (count - 1) if count > 1 else 1.0
+        apart = (size - 1) / (count - 1) if count > 1 else 1.0
         # The running sum, not index × stride, is what guided-diffusion rounds: the two differ at halves.
-        place = 0.0
+        where = 0.0
         for _ in range(count):
-            kept.append(first + round(place))
-            place += stride
+            kept.append(first + round(where))
+            where += apart
         first += size
     return np.array(sorted(set(kept)), dtype=np.int64)
 
