@@ -70,3 +70,15 @@ def test_a_class_that_the_model_does_not_know_is_named() -> None:
     # A class that never occurs may be missing; its answer is impossible.
     mapping = map_labels(own(["cat", "dog"]), own(["cat", "hedgehog"]), [0])
     assert mapping.apply(torch.zeros(1, 2)).tolist() == [[0.0, float("-inf")]]
+
+
+def test_names_that_differ_only_in_a_capital_are_kept_apart() -> None:
+    from torch import nn
+
+    from unfazed.models import Classifier, Transform
+
+    turned = [*imagenet().classes[1:], imagenet().classes[0]]
+    model = Classifier(nn.Identity(), Transform(), turned, device="cpu")  # type: ignore[arg-type]
+    members = map_labels(model.labels, imagenet(), range(1000)).members
+    assert members == tuple(((index - 1) % 1000,) for index in range(1000))
+    assert Classifier(nn.Identity(), Transform(), list(imagenet().classes), device="cpu").labels == imagenet()  # type: ignore[arg-type]

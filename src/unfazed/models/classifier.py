@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unfazed.errors import UserError, unknown
-from unfazed.labels import LabelSpace, own
+from unfazed.labels import LabelSpace, imagenet, own
 
 from .heat import HeatLayer, find_heat_layer
 from .specs import slug_of
@@ -59,7 +59,7 @@ class Classifier:
         precision = self.precision or ("bf16" if kind == "cuda" else "fp32")
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
-        labels = self.labels if isinstance(self.labels, LabelSpace) else own(_names(self.labels))
+        labels = self.labels if isinstance(self.labels, LabelSpace) else _space(self.labels)
         if not len(labels):
             raise UserError(f"{self.name}: the model has no classes")
         if not isinstance(self.module, torch.nn.Module):
@@ -159,7 +159,11 @@ class Classifier:
         }
 
 
-def _names(labels: Any) -> Sequence[str]:
+def _space(labels: Any) -> LabelSpace:
+    """A list of names as a label space; ImageNet's own list is ImageNet (Cardigan is a dog there, cardigan is not)."""
     if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(one, str) for one in labels):
         raise UserError(f"the labels are {labels!r}", allowed="a LabelSpace, or a list of class names in output order")
-    return labels
+    names = tuple(labels)
+    if names == imagenet().classes:
+        return imagenet()
+    return LabelSpace("own", names) if len(set(names)) == len(names) else own(names)

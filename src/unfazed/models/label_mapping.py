@@ -104,6 +104,7 @@ def read_groups(path: str | Path) -> dict[str, list[str | int]]:
 
 def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
     by_wnid = {wnid: index for index, wnid in enumerate(model.wnids)}
+    exact = {name: index for index, name in reversed(list(enumerate(model.classes)))}
     by_name: dict[str, int] = {}
     for index, name in enumerate(model.classes):
         by_name.setdefault(plain(name), index)
@@ -117,7 +118,7 @@ def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
     for index, name in enumerate(target.classes):
         wnid = target.wnids[index] if target.wnids else (name if name in name_of else "")
         names = [plain(name), *(plain(synonym) for synonym in name.split(",")), plain(name_of.get(wnid, ""))]
-        found = by_wnid.get(wnid, by_wnid.get(name))
+        found = by_wnid.get(wnid, by_wnid.get(name, exact.get(name)))
         if found is None:
             found = next((by_name[one] for one in names if one and one in by_name), None)
         if found is None:

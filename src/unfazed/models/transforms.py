@@ -6,6 +6,7 @@ standard deviation, channel order) are applied afterwards, on the model's own de
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -129,15 +130,11 @@ class Transform:
 
     def normalise(self, pixels: torch.Tensor, in_place: bool = False) -> torch.Tensor:
         """(N, 3, h, w) RGB in [0, 1] in, what the network wants out; differentiable unless done in place."""
-        import torch
-
         if self.channels == "BGR":
             pixels = pixels.flip(1)
         if self.scale != 1.0:
             pixels = pixels * self.scale
-        shape = (1, 3, 1, 1)
-        mean = torch.tensor(self.mean, dtype=pixels.dtype, device=pixels.device).view(shape)
-        std = torch.tensor(self.std, dtype=pixels.dtype, device=pixels.device).view(shape)
+        mean, std = (_on(numbers, str(pixels.device)).to(pixels.dtype) for numbers in (self.mean, self.std))
         return pixels.sub_(mean).div_(std) if in_place else (pixels - mean) / std
 
     def tensor(self, image: np.ndarray) -> torch.Tensor:
@@ -186,6 +183,14 @@ class Transform:
 def paper(own: Transform) -> Transform:
     """The published protocol's geometry, resize 256 and crop 224, with the model's own numbers."""
     return replace(own, resize=256, crop=224, fit="short")
+
+
+@functools.lru_cache(maxsize=64)
+def _on(numbers: tuple[float, float, float], device: str) -> torch.Tensor:
+    """Three numbers as (1, 3, 1, 1) on a device, kept there: sending them anew would make a GPU wait."""
+    import torch
+
+    return torch.tensor(numbers, dtype=torch.float32, device=device).view(1, 3, 1, 1)
 
 
 def _start(side: int, crop: int) -> int:

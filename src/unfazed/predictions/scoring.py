@@ -40,7 +40,7 @@ def score(logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping) -> 
     answer, also among ties. Where the label is unknown, true_probability is NaN and rank 0.
     """
     answers = mapping.apply(logits)
-    labels = labels.to(answers.device)
+    labels = labels.to(answers.device, non_blocking=True)
     known = labels >= 0
     true = labels.clamp_min(0)
     logarithms = torch.log_softmax(answers, 1)

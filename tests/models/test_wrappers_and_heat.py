@@ -1,0 +1,118 @@
+"""Ten crops, adapted batch norm, and the layers that heat maps look at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torchvision import transforms as library
+
+from unfazed.errors import UserError
+from unfazed.models import Classifier, Transform
+from unfazed.models.heat import find_heat_layer
+from unfazed.models.wrappers import bn_adapt, tencrop
+
+
+class Tiny(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.norm(self.stem(x))).mean((2, 3)))
+
+
+def model(module: nn.Module | None = None) -> Classifier:
+    torch.manual_seed(0)
+    return Classifier(module or Tiny(), Transform(20, 16), ["a", "b", "c", "d"], "tiny", device="cpu")  # type: ignore[arg-type]
+
+
+def image(side: int = 40) -> np.ndarray:
+    return np.random.default_rng(side).integers(0, 256, (side, side, 3), dtype=np.uint8)
+
+
+def test_ten_crops_equal_torchvisions() -> None:
+    plain = model()
+    wrapped = tencrop(plain)
+    steps = [library.Resize(20), library.TenCrop(16)]
+    views = library.Compose(steps)(Image.fromarray(image()))
+    crops = torch.stack([library.functional.to_tensor(view) for view in views])
+    expected = plain.logits(plain.transform.normalise(crops)).mean(0)
+    assert torch.allclose(wrapped.logits(wrapped.prepare(image())[None])[0], expected, atol=1e-5)
+
+
+def test_ten_crops_of_a_model_that_crops_nothing_see_a_larger_picture() -> None:
+    torch.manual_seed(0)
+    plain = Classifier(Tiny(), Transform(16, 16), ["a", "b", "c", "d"], device="cpu")  # type: ignore[arg-type]
+    assert tencrop(plain).transform.crop == 18
+
+
+def test_adapted_statistics_are_those_of_the_pictures() -> None:
+    plain = model()
+    adapted = bn_adapt(plain)
+    batches = [torch.randn(8, 3, 16, 16) * 3 + 1 for _ in range(3)]
+    assert adapted.adapt is not None
+    adapted.adapt(batches)
+    means = torch.stack([plain.module.stem(batch).mean((0, 2, 3)) for batch in batches]).mean(0)
+    assert torch.allclose(adapted.module.norm.running_mean, means, atol=1e-5)
+    assert torch.equal(plain.module.norm.running_mean, torch.zeros(8))
+    assert not adapted.module.norm.training
+
+
+def test_a_model_without_batch_norm_cannot_adapt() -> None:
+    with pytest.raises(UserError, match="has no batch norm"):
+        bn_adapt(model(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4))))
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "layer", "reshape", "prefix"),
+    [
+        ("test_resnet", 96, "layer4", "none", 0),
+        ("test_vit", 160, "blocks.5.norm1", "tokens", 1),
+        ("test_efficientnet", 96, "bn2", "none", 0),
+        ("swin_s3_tiny_224", 224, "norm", "channels-last", 0),
+    ],
+)
+def test_heat_layers(name: str, side: int, layer: str, reshape: str, prefix: int) -> None:
+    import timm
+
+    module = timm.create_model(name, pretrained=False).eval()
+    found = find_heat_layer(module, torch.zeros(1, 3, side, side))
+    assert (found.name, found.reshape, found.prefix) == (layer, reshape, prefix)
+    caught = []
+    hook = found.module(module).register_forward_hook(lambda *parts: caught.append(parts[-1]))
+    module(torch.zeros(2, 3, side, side))
+    hook.remove()
+    assert found.as_maps(caught[0]).shape[0] == 2
+    assert found.as_maps(caught[0]).shape[2:] == (found.height, found.width)
+
+
+def test_a_chosen_layer_must_have_places() -> None:
+    with pytest.raises(UserError, match="did you mean 'norm'"):
+        find_heat_layer(Tiny(), torch.zeros(1, 3, 16, 16), "nrm")
+    assert find_heat_layer(Tiny(), torch.zeros(1, 3, 16, 16), "stem").height == 7
+
+
+def test_tokens_go_to_their_places() -> None:
+    from unfazed.models import HeatLayer
+
+    tokens = torch.arange(10.0).view(1, 10, 1)
+    maps = HeatLayer("x", "tokens", 3, 3, prefix=1).as_maps(tokens)
+    assert maps[0, 0].tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
+
+
+def test_gradients_reach_the_pixels() -> None:
+    pixels = torch.rand(2, 3, 40, 40, requires_grad=True)
+    model().differentiable(pixels).sum().backward()
+    assert pixels.grad is not None
+    assert pixels.grad.abs().sum() > 0
+
+
+def test_outputs_and_labels_must_agree() -> None:
+    short = Classifier(Tiny(), Transform(20, 16), ["a", "b", "c"], "tiny", device="cpu")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"answers with shape \(1, 4\).*has 3 classes"):
+        short.logits(torch.zeros(1, 3, 16, 16))
