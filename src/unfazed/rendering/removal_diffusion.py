@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfazed.errors import BadPicture
+
 from .denoise import predicted_start
 from .network import Network
 from .noise import as_seeds, normal
@@ -88,13 +90,19 @@ def _known(pictures: Tensor, left: float, noise: Tensor, holes: Tensor) -> Tenso
 class DiffusionRemoval:
     """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8, changed in the hole alone."""
 
-    def __init__(self, network: str | Network = "compact", device: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        network: str | Network = "compact",
+        device: str | None = None,
+        precision: str | None = None,
+        **options: Any,
+    ) -> None:
         """options: of `inpaint`."""
         from .devices import PRECISIONS, choose_device, choose_precision
         from .network import load_network
 
         place = choose_device(device)
-        self.network = load_network(network).on(place, PRECISIONS[choose_precision(None, place)])
+        self.network = load_network(network).on(place, PRECISIONS[choose_precision(precision, place)])
         self.options = options
         digest = (self.network.weights_hash or "unknown")[:12]
         self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))
@@ -113,5 +121,7 @@ class DiffusionRemoval:
         holes = np.stack([generous(mask) for mask in masks])
         pictures = torch.stack([as_tensor(image) for image in images])
         filled = inpaint(self.network, pictures, torch.from_numpy(holes)[:, None].float(), seeds, **self.options)
+        if not bool(torch.isfinite(filled).all()):
+            raise BadPicture(f"the network {self.network.name} answered with NaN or infinity while removing an object")
         arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
         return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]

@@ -1,0 +1,74 @@
+"""Devices, precision, and memory that runs out."""
+
+import pytest
+import torch
+from gaussian_network import gaussian
+
+from unfazed.errors import UserError
+from unfazed.rendering.devices import (
+    choose_batch_size,
+    choose_device,
+    choose_precision,
+    is_out_of_memory,
+    out_of_memory,
+    shrinking,
+)
+
+
+def test_memory_that_runs_out_halves_the_batch():
+    tried = []
+
+    def run(batch):
+        tried.append(batch)
+        if batch > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return "done"
+
+    assert shrinking(run, 16, lambda: UserError("never")) == ("done", 2)
+    assert tried == [16, 8, 4, 2]
+
+
+def test_out_of_memory_with_one_picture_is_an_error_that_says_what_to_do():
+    def run(batch):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
+
+    with pytest.raises(UserError, match=r"one picture of 64×64 at a time(.|\n)*--network compact"):
+        shrinking(run, 4, lambda: out_of_memory(gaussian(), 64))
+
+
+def test_other_errors_pass_through():
+    with pytest.raises(ZeroDivisionError):
+        shrinking(lambda batch: 1 // 0, 4, lambda: UserError("never"))
+    assert not is_out_of_memory(RuntimeError("shapes differ"))
+
+
+def test_a_cpu_passes_pictures_one_by_one():
+    assert choose_batch_size(gaussian(), 64, 16) == 1
+    with pytest.raises(UserError, match="1 or more"):
+        choose_batch_size(gaussian(), 64, 0)
+
+
+def test_names_are_checked():
+    assert choose_device("cpu").type == "cpu"
+    with pytest.raises(UserError, match="auto, cpu, cuda"):
+        choose_device("gpu")
+    with pytest.raises(UserError, match="fp32, bf16"):
+        choose_precision("int8", torch.device("cpu"))
+    assert choose_precision("fp32", torch.device("cpu")) == "fp32"
+    assert choose_precision(None, torch.device("cpu")) in ("fp32", "bf16")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(UserError, match="no GPU"):
+        choose_device("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_noise_is_the_same_on_the_gpu():
+    from unfazed.rendering.noise import as_seeds, normal
+
+    here = normal(as_seeds([1, 2]), 3, (3, 64, 64))
+    there = normal(as_seeds([1, 2], "cuda"), 3, (3, 64, 64)).cpu()
+    assert torch.allclose(here, there, atol=1e-4)

@@ -1,0 +1,176 @@
+"""Fetching weights from a server on this machine: whole, resumed, tampered with, unreachable."""
+
+import hashlib
+import http.server
+import threading
+
+import pytest
+
+from unfazed.errors import UserError
+from unfazed.rendering import weights
+from unfazed.rendering.weights import KNOWN, Known, fetch, listing, verify
+
+BODY = bytes(range(256)) * 20_000
+DIGEST = hashlib.sha256(BODY).hexdigest()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves BODY with or without ranges; can break off after some bytes; notes what it was asked."""
+
+    asked: list[str | None] = []
+    ranges = True
+    break_after: int | None = None
+    body = BODY
+
+    def do_GET(self):
+        wanted = self.headers.get("Range")
+        type(self).asked.append(wanted)
+        first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
+        if first >= len(self.body) and wanted:
+            self.send_response(416)
+            self.end_headers()
+            return
+        data = self.body[first:]
+        self.send_response(206 if first else 200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.break_after is not None:
+            data, type(self).break_after = data[: self.break_after], None
+        self.wfile.write(data)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    handler = type("Fresh", (Handler,), {"asked": []})
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{running.server_port}/net.pt"
+    monkeypatch.setitem(KNOWN, "net", Known(url, len(BODY), DIGEST, summary="a test"))
+    yield handler
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def test_a_file_is_fetched_and_checked(server, tmp_path):
+    seen = []
+    path = fetch("net", progress=lambda done, total: seen.append((done, total)))
+    assert path == tmp_path / "net.pt"
+    assert path.read_bytes() == BODY
+    assert seen[-1] == (len(BODY), len(BODY))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_second_time_nothing_is_asked(server):
+    fetch("net")
+    count = len(server.asked)
+    fetch("net")
+    assert len(server.asked) == count
+
+
+def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
+    (tmp_path / "net.pt.part").write_bytes(BODY[:1_000_000])
+    assert fetch("net").read_bytes() == BODY
+    assert server.asked == ["bytes=1000000-"]
+
+
+def test_a_connection_that_breaks_is_taken_up_again(server):
+    server.break_after = 2_000_000
+    assert fetch("net").read_bytes() == BODY
+    assert server.asked[0] is None
+    assert server.asked[1].startswith("bytes=")
+
+
+def test_a_server_without_ranges_begins_anew(server, tmp_path):
+    server.ranges = False
+    (tmp_path / "net.pt.part").write_bytes(b"x" * 1000)
+    assert fetch("net").read_bytes() == BODY
+
+
+def test_a_part_that_is_already_whole_is_kept(server, tmp_path):
+    (tmp_path / "net.pt.part").write_bytes(BODY)
+    assert fetch("net").read_bytes() == BODY
+
+
+def test_a_tampered_file_is_refused_and_removed(server, tmp_path):
+    server.body = BODY[:-1] + b"!"
+    with pytest.raises(UserError, match="not what it should be"):
+        fetch("net")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tampered_cache_is_found_out(server, tmp_path):
+    fetch("net").write_bytes(BODY[:-1])
+    with pytest.raises(UserError, match=r"not what it should be(.|\n)*remove"):
+        fetch("net")
+
+
+def test_an_unreachable_address_says_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    with pytest.raises(UserError) as error:
+        fetch("256x256_diffusion_uncond", url="http://127.0.0.1:9/net.pt", attempts=1)
+    assert "cannot be reached" in str(error.value)
+    assert f"put it at {tmp_path / '256x256_diffusion_uncond.pt'}" in str(error.value)
+    assert "--network compact" in str(error.value)
+
+
+def test_what_cannot_be_checked_is_not_fetched():
+    with pytest.raises(UserError, match="--sha256"):
+        fetch("256x256_classifier")
+
+
+def test_a_given_hash_stands_in(server, monkeypatch):
+    monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url, summary="no hash"))
+    assert fetch("net", expected=DIGEST.upper()).exists()
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(UserError, match="256x256_diffusion_uncond"):
+        fetch("256x256")
+
+
+def test_a_known_file_is_recognised_by_its_hash(server, tmp_path):
+    path = fetch("net")
+    assert verify(path) == (DIGEST, "net")
+    with pytest.raises(UserError, match="is not there"):
+        verify(tmp_path / "gone")
+
+
+def test_the_list_has_address_size_and_hash():
+    rows = {row["name"]: row for row in listing()}
+    paper = rows["256x256_diffusion_uncond"]
+    assert paper["size"] == 2_211_383_297
+    assert paper["sha256"].startswith("a37c32fffd316cd4")
+    assert paper["url"].endswith("256x256_diffusion_uncond.pt")
+    assert rows["compact"]["url"] is None
+
+
+def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path / "a"))
+    assert weights.cache_folder() == tmp_path / "a"
+    monkeypatch.delenv("UNFAZED_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
+    assert weights.cache_folder() == tmp_path / "b" / "unfazed"
+
+
+def test_the_command_lists_and_checks(server, tmp_path):
+    import json
+
+    from typer.testing import CliRunner
+
+    from unfazed.cli import build_app
+
+    run = CliRunner().invoke
+    rows = json.loads(run(build_app(), ["weights", "--json"]).stdout)
+    assert {"compact", "net"} <= {row["name"] for row in rows}
+    fetched = run(build_app(), ["weights", "fetch", "net"])
+    assert fetched.stdout.strip() == str(tmp_path / "net.pt")
+    assert run(build_app(), ["weights", "check", str(tmp_path / "net.pt")]).exit_code == 0
+    (tmp_path / "other.pt").write_bytes(b"no")
+    assert run(build_app(), ["weights", "check", str(tmp_path / "other.pt")]).exit_code == 1
