@@ -42,7 +42,10 @@ class OpencvRemoval:
 def generous(mask: np.ndarray) -> np.ndarray:
     """The object and what betrays it, (S, S) bool: a rim for soft edges, and a longer one below for its shadow."""
     around = max(int(round(mask.shape[0] * 0.024)), 2)
-    below = around * 2
+    rows = np.flatnonzero((mask > 0.5).any(axis=1))
+    height = rows[-1] + 1 - rows[0] if len(rows) else 0
+    # A shadow on the ground reaches about as far below an object as a sixth of its height.
+    below = max(around * 2, int(round(min(height / 6, mask.shape[0] * 0.12))))
     kernel = np.zeros((2 * below + 1, 2 * below + 1), np.uint8)
     # OpenCV reads a kernel at (x, y) from the pixel x right and y below; so a reach upwards grows the hole downwards.
     cv2.ellipse(kernel, (below, below - (below - around) // 2), (around, (around + below) // 2), 0, 0, 360, 1, -1)
