@@ -1,0 +1,315 @@
+"""The tab Edit: gradio components and which function of the core each of them calls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import gradio as gr
+
+from unfazed.errors import UserError
+from unfazed.labels import imagenet
+from unfazed.sources.segment import parse_box
+
+from . import figures
+from .controls import Control, Group, chain_from, groups, values_from
+from .made import Files, write_files
+from .photographs import Photograph, found_by, marked, open_sample, open_upload, own_mask, sample_names
+from .preview import Shown, preview, render
+from .smallest import DIRECTIONS, find_smallest
+from .studio import Studio
+
+FIRST_SAMPLE = "dog"
+# Visitors wait in line where work is heavy: one renders or opens a photograph at a time.
+LIGHT, HEAVY = 4, 1
+UNKNOWN = -1
+
+
+def edit_tab(page: Any, studio: Studio) -> None:
+    """The whole tab, inside the gradio context that is open."""
+    shown_groups = groups()
+    with gr.Row():
+        with gr.Column(scale=5, min_width=320):
+            gr.HTML("<h2>1 · Photograph and object</h2>")
+            sample = gr.Dropdown(
+                list(sample_names()), value=FIRST_SAMPLE, label="a sample photograph", elem_id="sample"
+            )
+            upload = gr.File(
+                label="or drop your own (JPEG, PNG, WebP, TIFF; up to 50 MB)", elem_id="upload", height=110
+            )
+            problem = gr.HTML(figures.message(""), elem_id="problem")
+            script = resources.files(__package__).joinpath("marker.js").read_text(encoding="utf-8")
+            marker = gr.HTML(elem_id="marker", js_on_load=script)
+            with gr.Row():
+                automatic = gr.Button("Find the object", size="sm", elem_id="find-object")
+                given = gr.Button("The sample's own mask", size="sm")
+            with gr.Accordion("More about the object", open=False):
+                box = gr.Textbox(label="box around it, in pixels of the photograph: X,Y,W,H", max_lines=1)
+                label = gr.Dropdown(
+                    [("not said", UNKNOWN), *((name, index) for index, name in enumerate(imagenet().classes))],
+                    value=UNKNOWN,
+                    label="its true class in ImageNet",
+                    info="marks it in the answers; an adversarial background needs it",
+                )
+            gr.HTML("<h2>2 · Changes</h2>")
+            switches, flat = _change_controls(shown_groups)
+            background = gr.File(label="the picture of the background 'picture'", height=90, elem_id="background")
+            seed = gr.Number(0, label="seed of all that is drawn at random", precision=0, minimum=0, maximum=2**31)
+        with gr.Column(scale=7, min_width=320):
+            gr.HTML("<h2>3 · What becomes of it</h2>")
+            pictures = gr.HTML(elem_id="pictures")
+            note = gr.HTML(figures.message(""), elem_id="note")
+            with gr.Row():
+                steps = gr.Slider(4, 100, 20, step=1, label="diffusion steps: more is finer and slower")
+                rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render")
+            with gr.Row():
+                downloads = [
+                    gr.DownloadButton(f"Download the {what}", interactive=False, elem_id=f"download-{what}", size="sm")
+                    for what in ("picture", "mask", "record")
+                ]
+            gr.HTML("<h2>4 · What the models say</h2>")
+            models = gr.Dropdown(
+                list(studio.models), value=[studio.models[0]], multiselect=True, label="models", elem_id="models"
+            )
+            answers = gr.HTML(elem_id="answers")
+            gr.HTML("<h2>5 · The smallest change that turns the answer</h2>")
+            with gr.Row():
+                direction = gr.Dropdown(list(DIRECTIONS), value=next(iter(DIRECTIONS)), label="change tried")
+                means = gr.Radio(["paste preview", "diffusion"], value="paste preview", label="pictures made by")
+            searching = gr.Button("Find the smallest change", elem_id="search")
+            found = gr.HTML(elem_id="found")
+
+    photograph = gr.State(open_sample(FIRST_SAMPLE), time_to_live=7200)
+    shown = gr.State(None, time_to_live=7200)
+    chosen = [photograph, background, seed, *flat]
+    opened = [photograph, problem, marker, label]
+    results = [pictures, note, shown, *downloads]
+
+    follow = functools.partial(_previewed, studio, shown_groups)
+    say = functools.partial(_answered, studio)
+    light: dict[str, Any] = {"concurrency_limit": LIGHT, "show_progress": "hidden"}
+    heavy: dict[str, Any] = {"concurrency_limit": HEAVY, "concurrency_id": "heavy"}
+
+    def then_follow(event: Any) -> None:
+        event.then(follow, chosen, results, api_visibility="private", **light).then(
+            say, [photograph, shown, models], answers, api_visibility="private", **light
+        )
+
+    openings: list[tuple[Any, Callable[..., Photograph], list[Any], str]] = [
+        (sample.input, _open_sample, [sample], "open_sample"),
+        (upload.upload, functools.partial(_open_upload, studio), [upload], "open_photograph"),
+        (automatic.click, functools.partial(_found, studio), [photograph], "find_object"),
+        (given.click, own_mask, [photograph], "own_mask"),
+        (box.submit, functools.partial(_boxed, studio), [photograph, box], "find_in_box"),
+        (label.input, _labelled, [photograph, label], "true_class"),
+    ]
+    for event, action, inputs, name in openings:
+        then_follow(event(_opening(action), [photograph, *inputs], opened, api_name=name, **heavy))
+
+    def mark(photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
+        return _marked(studio, photograph, event)
+
+    then_follow(marker.select(mark, [photograph], opened, api_visibility="private", **heavy))
+    moved = gr.on(
+        [*(control.input for control in flat), background.change, seed.input],
+        follow,
+        chosen,
+        results,
+        trigger_mode="always_last",
+        api_name="preview",
+        **light,
+    )
+    moved.then(say, [photograph, shown, models], answers, api_name="answers", **light)
+    models.input(say, [photograph, shown, models], answers, api_visibility="private", **light)
+    for control, switch in switches:
+        # Whoever moves a slider wants its change: the switch follows.
+        control.input(None, None, switch, js="() => true", api_visibility="private")
+    rendering.click(
+        functools.partial(_rendered, studio, shown_groups), [*chosen[:1], steps, *chosen[1:]], results,
+        api_name="render", show_progress_on=pictures, **heavy,
+    ).then(say, [photograph, shown, models], answers, api_visibility="private", **light)  # fmt: skip
+    searching.click(
+        functools.partial(_searched, studio, shown_groups),
+        [photograph, direction, means, models, steps, *chosen[1:]], found,
+        api_name="smallest_change", show_progress_on=found, **heavy,
+    )  # fmt: skip
+    then_follow(page.load(_begun, [photograph], opened, api_visibility="private", **light))
+
+
+def _change_controls(shown: Sequence[Group]) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """The components of every edit, flat, in the order that `values_from` reads; and (component, its switch) pairs."""
+    switches, flat = [], []
+    for group in shown:
+        with gr.Accordion(group.edit, open=group.edit in ("background", "size")):
+            switch = gr.Checkbox(False, label=f"change: {group.edit}", info=group.explains, elem_id=f"on-{group.edit}")
+            flat.append(switch)
+            for control in group.controls:
+                component = _component(control)
+                flat.append(component)
+                switches.append((component, switch))
+                if control.word is not None:
+                    word = gr.Checkbox(False, label=f"{control.edit} {control.parameter}: {control.word}")
+                    flat.append(word)
+                    switches.append((word, switch))
+    return switches, flat
+
+
+def _component(control: Control) -> Any:
+    label, name = f"{control.edit}: {control.parameter}", f"{control.edit}-{control.parameter}"
+    if control.choices:
+        return gr.Dropdown(list(control.choices), value=control.first, label=label, info=control.explains, elem_id=name)
+    return gr.Slider(
+        control.low, control.high, control.first, step=control.step, label=label, info=control.explains, elem_id=name,
+        buttons=[],
+    )  # fmt: skip
+
+
+def _open_sample(_: Photograph, name: str) -> Photograph:
+    return open_sample(name)
+
+
+def _open_upload(studio: Studio, photograph: Photograph, path: str | None) -> Photograph:
+    return photograph if path is None else open_upload(path, studio.segmenter)
+
+
+def _found(studio: Studio, photograph: Photograph, *_: object) -> Photograph:
+    return found_by(photograph, studio.segmenter)
+
+
+def _boxed(studio: Studio, photograph: Photograph, _: Photograph, text: str) -> Photograph:
+    return found_by(photograph, studio.segmenter, parse_box(text))
+
+
+def _labelled(photograph: Photograph, _: Photograph, label: int | None) -> Photograph:
+    return replace(photograph, label=None if label is None or label < 0 else int(label))
+
+
+def _begun(photograph: Photograph) -> tuple[Any, ...]:
+    return photograph, figures.message(""), figures.marker(photograph), _label(photograph)
+
+
+def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Any, ...]]:
+    """The action as an event: the new photograph, or the one that was there and what was wrong."""
+
+    def event(photograph: Photograph, *given: Any) -> tuple[Any, ...]:
+        try:
+            return _begun(action(photograph, *given))
+        except UserError as error:
+            return photograph, figures.message(str(error), "problem"), gr.skip(), gr.skip()
+
+    return event
+
+
+def _marked(studio: Studio, photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
+    mark = {name: getattr(event, name, None) for name in ("box", "paint", "add")}
+    begun = _opening(lambda one: marked(one, mark, studio.segmenter))(photograph)
+    # The stroke is drawn over the old picture: show that again where it came to nothing.
+    return (*begun[:2], figures.marker(begun[0]), begun[3])
+
+
+def _label(photograph: Photograph) -> int:
+    return UNKNOWN if photograph.label is None else photograph.label
+
+
+def _chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Any]) -> tuple[Any, ...]:
+    values = values_from(shown, flat)
+    if values.get("background", {}).get("kind") == "picture" and picture is None:
+        raise UserError("the background 'picture' has no file yet", allowed="drop one below the changes")
+    return chain_from(values, picture)
+
+
+def _previewed(
+    studio: Studio, shown: Sequence[Group], photograph: Photograph, picture: str | None, seed: float, *flat: Any
+) -> tuple[Any, ...]:
+    try:
+        made = preview(studio, photograph, _chain(shown, picture, flat), int(seed or 0))
+    except UserError as error:
+        return _nothing(error)
+    caption = "after: pasted, at once" if made.edited else "after"
+    return _results(photograph, picture, made, caption)
+
+
+def _rendered(
+    studio: Studio,
+    shown: Sequence[Group],
+    photograph: Photograph,
+    steps: float,
+    picture: str | None,
+    seed: float,
+    *flat: Any,
+    progress: Any = gr.Progress(),
+) -> tuple[Any, ...]:
+    progress(0, desc="opening the network")
+    try:
+        chain = _chain(shown, picture, flat)
+        made = render(
+            studio, photograph, chain, int(seed or 0), int(steps), lambda done, all: progress((done, all), unit="steps")
+        )
+    except UserError as error:
+        return _nothing(error)
+    return _results(photograph, picture, made, "after: rendered with diffusion")
+
+
+def _results(photograph: Photograph, picture: str | None, made: Shown, caption: str) -> tuple[Any, ...]:
+    files: Files | None = None if made.edited is None else write_files(made.edited, photograph, picture)
+    buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in (files or (None, None, None))]
+    pictures = figures.pair(made.before, made.after, photograph.name, caption)
+    return pictures, figures.message(made.note), (made.before, made.after), *buttons
+
+
+def _nothing(error: UserError) -> tuple[Any, ...]:
+    closed = [gr.DownloadButton(value=None, interactive=False) for _ in range(3)]
+    return gr.skip(), figures.message(str(error), "problem"), gr.skip(), *closed
+
+
+def _answered(studio: Studio, photograph: Photograph, shown: Any, models: Sequence[str]) -> str:
+    if shown is None:
+        return figures.message("")
+    if not models:
+        return figures.message("Choose a model to see its answers.")
+    parts = []
+    for name in models:
+        try:
+            before, after = studio.answers(name, shown)
+            truth = photograph.label if studio.model(name).labels == imagenet() else None
+            warm = studio.heat(name, shown, [before.best, after.best])
+        except UserError as error:
+            parts.append(figures.message(f"{name}: {error}", "problem"))
+            continue
+        parts.append(figures.answer_bars(name, before, after, truth))
+        parts.append(figures.heat_pair(name, warm, [before.names[0], after.names[0]]))
+    return figures.joined(parts)
+
+
+def _searched(
+    studio: Studio,
+    shown: Sequence[Group],
+    photograph: Photograph,
+    direction: str,
+    means: str,
+    models: Sequence[str],
+    steps: float,
+    picture: str | None,
+    seed: float,
+    *flat: Any,
+    progress: Any = gr.Progress(),
+) -> str:
+    try:
+        if not models:
+            raise UserError("no model is chosen", allowed="one in the list of models")
+        found = find_smallest(
+            studio,
+            models[0],
+            photograph,
+            DIRECTIONS[direction],
+            _chain(shown, picture, flat),
+            seed=int(seed or 0),
+            steps=int(steps) if means == "diffusion" else None,
+            progress=lambda done, all: progress((done, all), unit="levels"),
+        )
+    except UserError as error:
+        return figures.message(str(error), "problem")
+    return figures.found_markup(found, models[0])

@@ -1,0 +1,185 @@
+"""What the page shows of pictures and answers, as HTML whose every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from unfazed.report.figures_sensitivity import outlined
+from unfazed.report.flips import Flip, Flips
+from unfazed.report.gallery_pictures import data_address
+from unfazed.report.markup import Markup, joined, tag
+from unfazed.report.words import explained, percent, plural
+from unfazed.sources.pictures import shrunk
+
+from .answers import Answer
+from .photographs import Photograph
+from .results import Results
+from .smallest import Found
+
+MARKER_SIDE = 640
+
+
+def message(text: str, kind: str = "note") -> Markup:
+    """A line for the visitor; kind: `note`, or `problem`, which is read out at once."""
+    if not text:
+        return tag("div", class_="message")
+    lines = joined([tag("span", line) for line in text.splitlines()])
+    role = "alert" if kind == "problem" else "status"
+    return tag("div", lines, class_=f"message {kind}", role=role)
+
+
+def marker(photograph: Photograph) -> Markup:
+    """The photograph with its object outlined and the rest dimmed, under the tools that change the mask."""
+    scene = shrunk(photograph.scene, MARKER_SIDE)
+    share = (0.45 + 0.55 * scene.mask)[..., None]
+    dimmed = np.clip(scene.image * share, 0, 255).astype(np.uint8)
+    shown = outlined(dimmed, scene.mask, (255, 214, 10))
+    words = f"{photograph.name}; the object, {percent(scene.pixel_rate, 0)} of the picture, is outlined"
+    tools = [
+        tag("button", title, type="button", data_tool=tool, aria_pressed=str(tool == "box").lower())
+        for tool, title in (("box", "box around the object"), ("add", "paint more"), ("erase", "paint less"))
+    ]
+    size = tag("label", "brush ", tag("input", type="range", min=1, max=20, value=5, data_size=True))
+    image = tag("img", src=data_address(shown, MARKER_SIDE), alt=words, draggable="false")
+    notes = "; ".join(photograph.notes) or "the mask that came with the photograph"
+    return joined(
+        [
+            tag("div", *tools, size, class_="tools", role="group", aria_label="tools that mark the object"),
+            tag("div", image, tag("canvas", aria_hidden="true"), class_="marker"),
+            tag("p", f"{words}. Mask: {notes}.", class_="quiet"),
+        ]
+    )
+
+
+def picture(image: np.ndarray, alt: str, caption: object, side: int = 320) -> Markup:
+    return tag("figure", tag("img", src=data_address(image, side), alt=alt), tag("figcaption", caption))
+
+
+def pair(before: np.ndarray, after: np.ndarray, name: str, caption: str) -> Markup:
+    """The photograph and what became of it, side by side."""
+    return tag(
+        "div",
+        picture(before, f"{name}, the photograph", "before: the photograph, framed as a square"),
+        picture(after, f"{name}, edited", caption),
+        class_="pair",
+    )
+
+
+def answer_bars(model: str, before: Answer, after: Answer, true_class: int | None) -> Markup:
+    """A model's five likeliest classes before and after, as bars with their numbers."""
+    turned = before.best != after.best
+    verdict = (
+        tag("p", tag("b", "The answer turned: "), f"{before.names[0]} → {after.names[0]}", class_="turned")
+        if turned
+        else tag("p", f"The answer is the same: {before.names[0]}", class_="held")
+    )
+    return tag(
+        "section",
+        tag("h3", model),
+        verdict,
+        tag("div", _bars("before", before, true_class), _bars("after", after, true_class), class_="pair"),
+        class_="answers",
+    )
+
+
+def _bars(title: str, answer: Answer, true_class: int | None) -> Markup:
+    rows = []
+    for index, name, probability in zip(answer.classes, answer.names, answer.probabilities, strict=True):
+        shown = joined([name, tag("span", " (true class)", class_="true") if index == true_class else None])
+        bar = tag("span", tag("span", style=f"width: {100 * probability:.2f}%"), class_="bar", aria_hidden="true")
+        rows.append(
+            tag("li", tag("span", shown, class_="name"), bar, tag("span", percent(probability), class_="share"))
+        )
+    return tag("div", tag("h4", f"top 5 {title}"), tag("ol", *rows, class_="bars"))
+
+
+def heat_pair(model: str, images: Sequence[np.ndarray], names: Sequence[str]) -> Markup:
+    """Both pictures under the heat maps of the answers given to them."""
+    return tag(
+        "div",
+        picture(images[0], f"heat map of {model} on the photograph", f"what spoke for “{names[0]}” before"),
+        picture(images[1], f"heat map of {model} on the edited picture", f"what spoke for “{names[1]}” after"),
+        class_="pair",
+    )
+
+
+def found_markup(found: Found, model: str) -> Markup:
+    """The finding of a search: its sentence, the picture at the turn, and every level that was tried."""
+    rows = [
+        tag(
+            "tr",
+            tag("td", f"{level:.3g}", class_="number"),
+            tag("td", name, class_=None if name == found.before else "turned"),
+        )
+        for level, name in found.tried
+    ]
+    head = tag("tr", tag("th", found.direction.unit, scope="col"), tag("th", "answer", scope="col"))
+    table = tag(
+        "table", tag("caption", f"{found.direction.name}: every level tried"), tag("thead", head), tag("tbody", *rows)
+    )
+    said = tag("p", tag("b", f"{model}: "), found.sentence)
+    turn = None
+    if found.picture is not None:
+        turn = picture(found.picture, "the picture at the turn", f"at {found.level:.3g} {found.direction.unit}")
+    shown = tag("div", turn, table if rows else None, class_="pair")
+    return tag("section", said, shown, class_="found", role="status")
+
+
+def flips_list(results: Results, flips: Flips | None) -> Markup:
+    """The flips as buttons, each with its two pictures and answers."""
+    if flips is None or not flips.shown:
+        return tag("p", "No right answer was turned into a wrong one here.", role="status")
+    right = int(flips.counts["right"].sum())
+    words = (
+        f"{plural(flips.total, 'flip')} from right to wrong among {right:,} edited pictures whose photograph was "
+        f"answered right; {len(flips.shown)} shown, drawn evenly over models and edits. Press one to see it large."
+    )
+    cards = [tag("li", _flip_button(results, flip, place)) for place, flip in enumerate(flips.shown)]
+    return joined([tag("p", words, role="status"), tag("ul", *cards, class_="flips")])
+
+
+def _flip_button(results: Results, flip: Flip, place: int) -> Markup:
+    before, after = results.pair(flip)
+    pictures: list[object] = ["no pictures at hand"]
+    if before is not None and after is not None:
+        pictures = [
+            tag("img", src=data_address(before, 128), alt=f"photograph {flip.source_id}"),
+            tag("img", src=data_address(after, 128), alt=f"the same under {flip.edit}"),
+        ]
+    said = (
+        tag("b", flip.edit),
+        tag("span", flip.model, class_="quiet"),
+        tag("span", f"{results.class_name(flip.label)} {percent(flip.before_probability, 0)}"),
+        tag("span", f"→ {results.class_name(flip.after)} {percent(flip.after_probability, 0)}"),
+    )
+    inside = (tag("span", *pictures, class_="thumbs"), tag("span", *said, class_="said"))
+    return tag("button", *inside, type="button", data_flip=place)
+
+
+def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: str) -> Markup:
+    """One flip at large: both pictures, both answers, both heat maps or why there are none."""
+    truth, answer = results.class_name(flip.label), results.class_name(flip.after)
+    before, after = results.pair(flip)
+    meaning = explained(flip.edit)
+    what = f"{flip.edit} ({meaning})" if meaning else flip.edit
+    shown: list[object] = []
+    if before is not None and after is not None:
+        shown.append(
+            tag(
+                "div",
+                picture(before, f"photograph {flip.source_id}", f"{truth}, {percent(flip.before_probability)}: right"),
+                picture(after, f"the same under {flip.edit}", f"{answer}, {percent(flip.after_probability)}: wrong"),
+                class_="pair",
+            )
+        )
+    if warm:
+        shown.append(heat_pair(flip.model, warm, [truth, answer]))
+    survives = None
+    if flip.survives is not None:
+        survives = tag(
+            "p", f"{percent(flip.survives, 0)} of the object lies inside the model's own crop.", class_="quiet"
+        )
+    title = tag("h3", f"{flip.source_id}: {what}, {flip.model}")
+    return tag("section", title, *shown, message(note) if note else None, survives, class_="found")

@@ -1,0 +1,120 @@
+"""`serve`: the page built and put on the loopback address, with everything a visitor can ask for bounded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import UserError, missing_extra
+
+from .made import FOLDER
+from .results import Results
+from .studio import Studio
+
+TITLE = "unfazed: change one thing in a photograph and see what a classifier says"
+INTRODUCTION = (
+    "<h1>unfazed</h1><p>Change one attribute of the object in a photograph, keep everything else, and see how far a "
+    "classifier's answer moves. Everything happens on this computer.</p>"
+)
+DEFAULT_MODELS = ("lite:0", "lite:1", "lite:2")
+MOST_UPLOADED = "50mb"
+MOST_WAITING = 64
+MOST_SESSIONS = 500
+# Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
+KEPT = (600, 7200)
+
+
+def build_page(studio: Studio, results: Results | None) -> Any:
+    """The gradio page, not yet served."""
+    import gradio as gr
+
+    from .edit_tab import edit_tab
+    from .results_tabs import browse_tab, compare_tab
+
+    with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=KEPT, fill_width=True) as page:
+        gr.HTML(INTRODUCTION)
+        with gr.Tab("Edit"):
+            edit_tab(page, studio)
+        with gr.Tab("Browse"):
+            browse_tab(page, studio, results)
+        with gr.Tab("Compare"):
+            compare_tab(page, results)
+    page.queue(max_size=MOST_WAITING, default_concurrency_limit=2)
+    return page
+
+
+@contextmanager
+def served(
+    models: Sequence[str],
+    predictions: Path | None = None,
+    benchmark: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    segmenter: str = "grabcut",
+    device: str | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """The address and the page while the block lasts; its private folder of files is gone afterwards."""
+    if find_spec("gradio") is None:
+        raise missing_extra("gradio", "app")
+    if predictions is None and benchmark is not None:
+        raise UserError(
+            "a benchmark alone has no answers to browse",
+            run=f"unfazed evaluate {benchmark} -m lite:0 -o predictions, then unfazed app --predictions predictions",
+        )
+    results = None if predictions is None else Results(predictions, benchmark)
+    studio = Studio(models, segmenter, device)
+    studio.model(studio.models[0])
+    folder = tempfile.mkdtemp(prefix="unfazed-app-")
+    quiet = {"GRADIO_TEMP_DIR": folder, "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    before = {name: os.environ.get(name) for name in (*quiet, FOLDER)}
+    os.environ.update({**quiet, FOLDER: folder})
+    page = None
+    try:
+        page = build_page(studio, results)
+        yield launched(page, host, port), page
+    finally:
+        if page is not None:
+            page.close(verbose=False)
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def launched(page: Any, host: str, port: int | None) -> str:
+    """The address at which the page answers."""
+    import gradio as gr
+    from starlette.middleware import Middleware
+
+    from .guard import Guard
+
+    theme = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
+    try:
+        _, address, _ = page.launch(
+            server_name=host,
+            server_port=port,
+            share=False,
+            quiet=True,
+            prevent_thread_lock=True,
+            ssr_mode=False,
+            pwa=False,
+            mcp_server=False,
+            enable_monitoring=False,
+            allowed_paths=[],
+            max_file_size=MOST_UPLOADED,
+            state_session_capacity=MOST_SESSIONS,
+            footer_links=[],
+            app_kwargs={"middleware": [Middleware(Guard)], "docs_url": None, "redoc_url": None, "openapi_url": None},
+            theme=theme,
+            css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
+        )
+    except OSError as error:
+        raise UserError(f"the page cannot be served at {host}:{port}: {error}", allowed="another --port") from None
+    return str(address)

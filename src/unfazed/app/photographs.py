@@ -1,0 +1,154 @@
+"""The photograph that a visitor works on: its file, its object's mask, its label; small enough to keep."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfazed.benchmark.photograph import exact_mask
+from unfazed.benchmark.pictures import mask_levels, png
+from unfazed.errors import BadPicture, UserError
+from unfazed.scene import Scene
+from unfazed.sources import open_source
+from unfazed.sources.pictures import read_mask, read_picture, shrunk
+from unfazed.sources.segment import inside, segment
+from unfazed.sources.slugs import slug
+
+SAMPLE = "sample"
+# A photograph of the largest size takes 50 MB, so that these few are at most some 300 MB.
+HELD = 6
+# Fewer painted pixels than this are a slip of the hand.
+FEWEST_PAINTED = 16
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """path: the file; name: as its owner calls it; mask: PNG of the file's size (shrunk), so that a visitor's state
+    stays small; label: ImageNet class or None; notes: how the mask came to be; own: the file is the visitor's."""
+
+    id: str
+    path: str
+    name: str
+    mask: bytes
+    label: int | None = None
+    notes: tuple[str, ...] = ()
+    own: bool = False
+
+    @property
+    def scene(self) -> Scene:
+        """The picture with its mask, exactly as a replay of its record will see it."""
+        image, reduced = read_once(self.path)
+        return Scene(self.id, image, exact_mask(read_mask(self.mask)), self.label, (*self.notes, *reduced))
+
+
+@functools.lru_cache(maxsize=HELD)
+def read_once(path: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The picture in a file, no side above the largest, and the notes that this leaves; never to be written to."""
+    picture = read_picture(path)
+    scene = shrunk(Scene("picture", picture, np.ones(picture.shape[:2], np.float32)))
+    return scene.image, scene.notes
+
+
+def sample_names() -> tuple[str, ...]:
+    return open_source(SAMPLE).ids
+
+
+def open_sample(scene_id: str) -> Photograph:
+    """A photograph of the embedded sample with its own mask and label."""
+    entry = next((one for one in open_source(SAMPLE).entries if one.id == scene_id), None)
+    if entry is None or entry.mask is None:
+        raise UserError(f"there is no sample photograph '{scene_id}'", allowed=", ".join(sample_names()))
+    levels = mask_levels(read_mask(entry.mask))
+    return Photograph(scene_id, str(entry.image), Path(entry.image).name, png(levels), entry.label)
+
+
+def open_upload(path: str, segmenter: str = "grabcut") -> Photograph:
+    """A visitor's photograph, its object found by the segmenter; messages call the file by its name alone."""
+    name = Path(path).name
+    try:
+        image, _ = read_once(path)
+    except BadPicture as error:
+        raise BadPicture(error.given.replace(path, name), allowed=error.allowed, run=error.run) from None
+    whole = Photograph(slug(name), path, name, png(np.full(image.shape[:2], 255, np.uint8)), own=True)
+    return found_by(whole, segmenter)
+
+
+def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, int] | None = None) -> Photograph:
+    """The photograph with the mask that a segmenter finds, within the box if there is one."""
+    image, _ = read_once(photograph.path)
+    if box is not None:
+        box = inside(box, image.shape)
+    prompt = "the centre prior" if box is None else "the box " + ",".join(map(str, box))
+    name = "an ONNX segmenter" if segmenter.startswith("onnx:") else segmenter
+    note = f"mask made by {name} from {prompt}"
+    return with_mask(photograph, segment(image, box, segmenter), note)
+
+
+def with_mask(photograph: Photograph, mask: np.ndarray, note: str) -> Photograph:
+    """The photograph with another mask, (H, W) in [0, 1], and the note that says where it comes from."""
+    return replace(photograph, mask=png(mask_levels(mask)), notes=(note,))
+
+
+def own_mask(photograph: Photograph) -> Photograph:
+    """The sample photograph with the mask that came with it."""
+    if photograph.own:
+        raise UserError("this photograph came without a mask", allowed="find it, draw a box, or paint it")
+    return replace(open_sample(photograph.id), label=photograph.label)
+
+
+def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> Photograph:
+    """The photograph with the mask that the visitor's mark on its picture means.
+
+    mark: {"box": [x, y, width, height]} in shares of the picture, or {"paint": PNG as base64, "add": bool}: where the
+    PNG is opaque the object is added to, or taken away from, the mask that is there.
+    """
+    image, _ = read_once(photograph.path)
+    high, wide = image.shape[:2]
+    if mark.get("box") is not None:
+        return found_by(photograph, segmenter, box_of(mark["box"], wide, high))
+    painted = painted_over(str(mark.get("paint", "")), wide, high)
+    before = read_mask(photograph.mask)
+    mask = np.maximum(before, painted) if mark.get("add", True) else np.minimum(before, 1 - painted)
+    if not (mask > 0.5).any():
+        raise UserError("nothing of the object is left", allowed="paint it, or draw a box around it")
+    note = "mask changed by hand"
+    return with_mask(photograph, mask, "; ".join(dict.fromkeys([*photograph.notes, note])))
+
+
+def box_of(shares: Any, wide: int, high: int) -> tuple[int, int, int, int]:
+    """A box in pixels from one in shares of the picture.
+
+    >>> box_of([0.25, 0.5, 0.5, 0.25], 640, 480)
+    (160, 240, 320, 120)
+    """
+    try:
+        x, y, width, height = (float(value) for value in shares)
+        box = round(x * wide), round(y * high), round(width * wide), round(height * high)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError("the box is not four numbers", allowed="x, y, width, height, each from 0 to 1") from None
+    if box[2] < 8 or box[3] < 8:
+        raise UserError("the box is too small", allowed="a box around the whole object")
+    return box
+
+
+def painted_over(encoded: str, wide: int, high: int) -> np.ndarray:
+    """What a PNG (base64) covers, at the photograph's size: (high, wide) float32 in [0, 1]."""
+    import base64
+    import binascii
+
+    import cv2
+
+    try:
+        data = base64.b64decode(encoded.partition(",")[2] or encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise UserError("the painting is no PNG") from None
+    drawn = read_mask(data)
+    if np.count_nonzero(drawn > 0.5) < FEWEST_PAINTED:
+        raise UserError("hardly anything is painted", allowed="strokes over the whole object")
+    painted: np.ndarray = cv2.resize(drawn, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return painted

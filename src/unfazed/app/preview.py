@@ -1,0 +1,103 @@
+"""What the sliders stand for, at once: the photograph as it is and the pasted edit, or why there is none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfazed.benchmark.photograph import Edited, Request, compose
+from unfazed.edits import make_edit
+from unfazed.edits.background import GENERATED
+from unfazed.edits.composition import Edit
+from unfazed.errors import UserError
+
+from .photographs import Photograph
+from .studio import Progress, Studio
+
+NOTHING = "Nothing is changed yet: switch a change on, or move one of the sliders."
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """before, after: (S, S, 3) uint8; edited: what can be downloaded, None where nothing is edited; note: what the
+    visitor should know; exact: `after` shows all of the chain."""
+
+    before: np.ndarray
+    after: np.ndarray
+    edited: Edited | None = None
+    note: str = ""
+    exact: bool = True
+
+
+def request_of(
+    chain: tuple[Edit, ...], photograph: Photograph, renderer: str = "paste", seed: int = 0, **options: Any
+) -> Request:
+    """The request that `unfazed edit` would make of these choices."""
+    return Request(chain=chain, renderer=renderer, options=options, seed=seed, label=photograph.label)
+
+
+@functools.lru_cache(maxsize=64)
+def framed(photograph: Photograph) -> np.ndarray:
+    """The photograph before any edit: the square that everything is measured against, (S, S, 3) uint8; not to be
+    written to."""
+    # Lighting by nothing changes nothing, and goes the way that every edit goes.
+    _, layers = compose(request_of((make_edit("lighting", stops=0.0),), photograph), photograph.scene)
+    return layers.background
+
+
+def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], seed: int = 0) -> Shown:
+    """The paste preview of a chain; a background that only a network makes is left out of it, and the note says so."""
+    before = framed(photograph)
+    pasted = tuple(edit for edit in chain if not needs_network(edit))
+    left_out = [getattr(edit, "kind", "") for edit in chain if needs_network(edit)]
+    waiting = f"The background '{left_out[0]}' is made by the diffusion network: press Render." if left_out else ""
+    if not pasted:
+        return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
+    edited = studio.edit(request_of(pasted, photograph, seed=seed), photograph)
+    return Shown(before, edited.image, None if left_out else edited, waiting, exact=not left_out)
+
+
+def render(
+    studio: Studio,
+    photograph: Photograph,
+    chain: tuple[Edit, ...],
+    seed: int = 0,
+    steps: int = 20,
+    progress: Progress | None = None,
+) -> Shown:
+    """The chain blended by the diffusion network."""
+    if not chain:
+        raise UserError(NOTHING)
+    request = request_of(chain, photograph, "diffusion", seed, steps=int(steps))
+    edited = studio.edit(request, photograph, progress)
+    passes = edited.record["measures"].get("passes")
+    note = "This change needs no diffusion: pasted exactly." if not passes else f"Rendered in {passes} diffusion steps."
+    return Shown(framed(photograph), edited.image, edited, note)
+
+
+def needs_network(edit: Edit) -> bool:
+    return getattr(edit, "name", "") == "background" and getattr(edit, "kind", "") in GENERATED
+
+
+def portable(record: Mapping[str, Any], photograph: Photograph, picture: str | None = None) -> dict[str, Any]:
+    """The record with a visitor's own files called by their names, not by where this server keeps them.
+
+    It replays in the folder that holds those files; `unfazed edit PHOTO --replay FILE.json` says where the photograph
+    lies.
+    """
+    changed = dict(record)
+    if photograph.own:
+        changed["image"] = {**record["image"], "path": photograph.name}
+    if picture is not None:
+        name = Path(picture).name
+        changed["files"] = {name if path == picture else path: digest for path, digest in record["files"].items()}
+        chain = [
+            {**step, "picture": name} if step.get("picture") == picture else step for step in record["request"]["chain"]
+        ]
+        changed["request"] = {**record["request"], "chain": chain}
+    return changed

@@ -1,0 +1,108 @@
+"""Browse and Compare: flips of a folder of predictions under filters, and two of its models held against each other."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.compare import compare_models
+from unfazed.analyses.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unfazed.analyses.tables import model_names, prediction_files
+from unfazed.errors import UserError
+from unfazed.report.drop_tables import comparison_text
+from unfazed.report.findings import benchmark_root
+from unfazed.report.flips import Flip, Flips, find_flips
+from unfazed.report.gallery_pictures import Album
+
+from .studio import Studio
+
+SHOWN = 24
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which flips are asked for; None: all of them."""
+
+    model: str | None = None
+    edit: str | None = None
+    label: int | None = None
+
+
+class Results:
+    """A folder of predictions and the pictures behind it; what was looked at last is kept, a few answers long."""
+
+    def __init__(self, predictions: str | Path, benchmark: str | Path | None = None) -> None:
+        self.predictions = Path(predictions)
+        self.facts: Facts = read_facts(self.predictions, benchmark)
+        self.root = benchmark_root(self.facts, benchmark)
+        self.album = Album(self.root, self.facts.manifest)
+        self.models = model_names(self.predictions)
+        self.flips = functools.lru_cache(maxsize=32)(self._flips)
+        self.comparison = functools.lru_cache(maxsize=32)(self._comparison)
+
+    @functools.cached_property
+    def edits(self) -> list[str]:
+        found = self._scan().select(pl.col("edit").cast(pl.String).unique()).collect()["edit"].to_list()
+        return [edit for edit in self.facts.sorted(found) if edit not in (ORIGINAL, SOURCE)]
+
+    @functools.cached_property
+    def classes(self) -> dict[str, int]:
+        """Name -> label of the classes that occur; two of one name are told apart by their numbers."""
+        labels = self._scan().select(pl.col("label").unique()).collect()["label"].drop_nulls().to_list()
+        names = Counter(map(self.class_name, labels))
+        told = {label: self.class_name(label) for label in labels}
+        return dict(sorted((name if names[name] == 1 else f"{name} ({label})", label) for label, name in told.items()))
+
+    def class_name(self, label: int) -> str:
+        return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
+
+    def _flips(self, chosen: Filter) -> Flips | None:
+        """Up to SHOWN flips that pass the filter, drawn evenly over models and edits, and how many there are."""
+        if chosen == Filter():
+            return find_flips(self.predictions, SHOWN)
+        rows = self._scan()
+        if chosen.model is not None:
+            rows = rows.filter(pl.col("model") == chosen.model)
+        if chosen.edit is not None:
+            rows = rows.filter(pl.col("edit").is_in([ORIGINAL, chosen.edit]))
+        if chosen.label is not None:
+            rows = rows.filter(pl.col("label") == chosen.label)
+        if rows.select(pl.len()).collect().item() == 0:
+            return None
+        return find_flips(rows, SHOWN)
+
+    def _scan(self) -> pl.LazyFrame:
+        frames = [pl.scan_parquet(path) for path in prediction_files(self.predictions)]
+        texts = ("model", "edit")
+        return pl.concat([one.with_columns(pl.col(*texts).cast(pl.String)) for one in frames], how="diagonal_relaxed")
+
+    def pair(self, flip: Flip) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The photograph and the edited picture of a flip; None where one is not at hand."""
+        return self.album.picture(f"{flip.source_id}/{ORIGINAL}/0"), self.album.picture(flip.sample_id)
+
+    def warm_pair(self, studio: Studio, flip: Flip) -> tuple[list[np.ndarray], str]:
+        """Both pictures under the heat maps of what the model says to them; or none, and why."""
+        before, after = self.pair(flip)
+        if before is None or after is None:
+            return [], "The pictures are not at hand: start the page with --benchmark BENCH."
+        if flip.model not in studio.models:
+            return [], f"For heat maps start the page with -m {flip.model}."
+        try:
+            expected: Any = self.facts.cards.get(flip.model, {}).get("weights_sha256")
+            if expected not in (None, studio.model(flip.model).weights_hash):
+                return [], f"No heat maps: the weights of {flip.model} are not those that were evaluated."
+            said = studio.answers(flip.model, [before, after])
+            return studio.heat(flip.model, [before, after], [one.best for one in said]), ""
+        except UserError as error:
+            return [], f"No heat maps: {error.given}"
+
+    def _comparison(self, first: str, second: str) -> str:
+        """The paired comparison of two models as a Markdown table."""
+        table = compare_models(self.predictions, first, second, facts=self.facts)
+        return comparison_text(table, first, second, "markdown")

@@ -1,0 +1,91 @@
+"""The tabs Browse and Compare: gradio components around `results.Results`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from unfazed.errors import UserError
+
+from . import figures
+from .results import Filter, Results
+from .studio import Studio
+
+ALL = "all"
+# The list is one block of HTML: a press on one of its buttons becomes an event with the flip's place.
+PRESS = """
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-flip]");
+  if (button) trigger("select", { place: Number(button.dataset.flip) });
+});
+"""
+NONE = (
+    "No predictions were given. Build a benchmark, let models answer it, and start the page with both:\n"
+    "unfazed build sample -o bench\n"
+    "unfazed evaluate bench -m lite:0 -m lite:2 -o predictions\n"
+    "unfazed app --benchmark bench --predictions predictions"
+)
+
+
+def browse_tab(page: Any, studio: Studio, results: Results | None) -> None:
+    """Flips of the predictions under three filters; one of them at large with its heat maps."""
+    if results is None:
+        gr.HTML(figures.message(NONE))
+        return
+    with gr.Row():
+        model = gr.Dropdown([ALL, *results.models], value=ALL, label="model", elem_id="browse-model")
+        edit = gr.Dropdown([ALL, *results.edits], value=ALL, label="edit", elem_id="browse-edit")
+        label = gr.Dropdown([ALL, *results.classes], value=ALL, label="class", elem_id="browse-class")
+    large = gr.HTML(elem_id="flip")
+    listing = gr.HTML(elem_id="flips", js_on_load=PRESS)
+    filters = [model, edit, label]
+
+    def asked(model: str, edit: str, label: str) -> Filter:
+        return Filter(
+            None if model == ALL else model,
+            None if edit == ALL else edit,
+            None if label == ALL else results.classes[label],
+        )
+
+    def listed(model: str, edit: str, label: str) -> tuple[str, str]:
+        try:
+            return figures.flips_list(results, results.flips(asked(model, edit, label))), ""
+        except UserError as error:
+            return figures.message(str(error), "problem"), ""
+
+    def opened(model: str, edit: str, label: str, event: gr.EventData) -> str:
+        flips = results.flips(asked(model, edit, label))
+        place = getattr(event, "place", None)
+        if flips is None or not isinstance(place, int) or not 0 <= place < len(flips.shown):
+            return figures.message("That flip is not in the list.", "problem")
+        flip = flips.shown[place]
+        return figures.flip_markup(results, flip, *results.warm_pair(studio, flip))
+
+    limits: dict[str, Any] = {"concurrency_limit": 2}
+    page.load(listed, filters, [listing, large], api_visibility="private", **limits)
+    gr.on([one.input for one in filters], listed, filters, [listing, large], api_name="flips", **limits)
+    listing.select(opened, filters, large, api_visibility="private", **limits)
+
+
+def compare_tab(page: Any, results: Results | None) -> None:
+    """Two models held against each other on the same photographs."""
+    if results is None:
+        gr.HTML(figures.message(NONE))
+        return
+    if len(results.models) < 2:
+        gr.HTML(figures.message("There is only one model in these predictions: evaluate a second one to compare."))
+        return
+    with gr.Row():
+        first = gr.Dropdown(results.models, value=results.models[0], label="first model", elem_id="first")
+        second = gr.Dropdown(results.models, value=results.models[-1], label="second model", elem_id="second")
+    table = gr.Markdown(elem_id="comparison")
+
+    def compared(first: str, second: str) -> str:
+        try:
+            return results.comparison(first, second)
+        except UserError as error:
+            return f"**{error.given}**"
+
+    page.load(compared, [first, second], table, api_visibility="private", concurrency_limit=1)
+    gr.on([first.input, second.input], compared, [first, second], table, api_name="compare", concurrency_limit=1)

@@ -1,0 +1,111 @@
+"""What all visitors share: opened models and renderers, held in small numbers and used by one visitor at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unfazed.benchmark.photograph import Edited, Request, edit_photograph, request_plan
+from unfazed.errors import UserError, unknown
+from unfazed.files import canonical
+from unfazed.rendering.layers import Renderer
+
+from .answers import Answer, answer_all, warm_pictures
+from .photographs import Photograph
+
+if TYPE_CHECKING:
+    from unfazed.models import Classifier
+
+RENDERERS_HELD = 2
+Progress = Callable[[int, int], None]
+"""Called with the passes done and the passes in all."""
+
+
+class Studio:
+    """models: the names that may be opened, the first the one to begin with; segmenter: `grabcut` or `onnx:FILE`."""
+
+    def __init__(self, models: Sequence[str], segmenter: str = "grabcut", device: str | None = None) -> None:
+        if not models:
+            raise UserError("no model is given", run="unfazed app -m lite:0")
+        self.models, self.segmenter, self.device = tuple(dict.fromkeys(models)), segmenter, device
+        self._opened: dict[str, Classifier] = {}
+        self._renderers: OrderedDict[str, Renderer] = OrderedDict()
+        # Heat maps hook into a model and a renderer counts its passes: neither can serve two visitors at once.
+        self._looking, self._rendering = threading.Lock(), threading.Lock()
+
+    def model(self, name: str) -> Classifier:
+        """The model of that name, opened once; only those that the page was started with can be asked for."""
+        if name not in self.models:
+            raise unknown("model of this page", name, self.models, run=f"unfazed app -m {name}")
+        with self._looking:
+            if name not in self._opened:
+                from unfazed.models import open_model
+
+                self._opened[name] = open_model(name, device=self.device)
+            return self._opened[name]
+
+    def answers(self, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
+        """The model's answers to pictures (H, W, 3) uint8."""
+        model = self.model(name)
+        with self._looking:
+            return answer_all(model, images)
+
+    def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
+        """The pictures under the heat maps of these classes, one a picture."""
+        model = self.model(name)
+        with self._looking:
+            return warm_pictures(model, images, targets)
+
+    def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
+        """The photograph under the request, with the record that replays it; progress follows a diffusion's passes."""
+        scene = photograph.scene
+        image = Path(photograph.path)
+        if request.renderer == "paste":
+            return edit_photograph(request, scene, image)
+        with self._rendering:
+            renderer = self._renderer(request)
+            with passes_counted(renderer, expected_passes(request), progress):
+                return edit_photograph(request, scene, image, renderer)
+
+    def _renderer(self, request: Request) -> Renderer:
+        """The renderer that a replay of this request would open, so that both make the same bytes."""
+        plan = request_plan(request)
+        key = canonical([request.renderer, dict(request.options), plan.guide, request.size])
+        if key not in self._renderers:
+            while len(self._renderers) >= RENDERERS_HELD:
+                self._renderers.popitem(last=False)
+            self._renderers[key] = plan.open_renderer()
+        self._renderers.move_to_end(key)
+        return self._renderers[key]
+
+
+def expected_passes(request: Request) -> int:
+    """About how many passes of the network the request takes: the latest start of its edits, in steps."""
+    starts = [float(getattr(edit, "start", 0.0) or 0.0) for edit in request.chain]
+    return max(1, round(max(starts, default=0.0) * int(request.options.get("steps") or 100)))
+
+
+@contextlib.contextmanager
+def passes_counted(renderer: Any, expected: int, progress: Progress | None) -> Iterator[None]:
+    """A block in which `progress` is called after every pass of the renderer's network."""
+    if progress is None:
+        yield
+        return
+    done = 0
+
+    def passed(*_: object) -> None:
+        nonlocal done
+        done += 1
+        progress(min(done, expected), expected)
+
+    hook = renderer.network.module.register_forward_hook(passed)
+    try:
+        yield
+    finally:
+        hook.remove()
