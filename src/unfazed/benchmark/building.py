@@ -19,7 +19,7 @@ from unfazed.engine import ahead, run_tasks
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.rendering.backgrounds import Removal
-from unfazed.rendering.layers import Renderer
+from unfazed.rendering.layers import Refused, Rendered, Renderer
 from unfazed.sources import Source, open_source
 
 from .card import settle_card
@@ -82,13 +82,15 @@ def build(
     workers: int | None = None,
     engine: str = "local",
     report: Callable[[Progress], None] | None = None,
+    watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Built:
     """A benchmark of `source` under `recipe` in the folder `out`.
 
     The same call again goes on where the last one stopped: what is finished stays, what failed is tried again, and
     the bytes that come out depend on neither the interruption nor `batch_size`, `workers` and `engine`. A folder
     that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
-    sources; with one it runs in this process, and `workers` processes prepare pictures for it.
+    sources; with one it runs in this process, and `workers` processes prepare pictures for it. report: called when a
+    source is done; watch: called with each answer of a renderer that has a network, long before its source is done.
     """
     scenes = source if isinstance(source, Source) else open_source(source)
     plan = Plan(
@@ -116,11 +118,16 @@ def build(
     with explained(plan.root):
         plan.root.mkdir(parents=True, exist_ok=True)
     with _alone(plan.root):
-        return _build(plan, batch_size, workers, engine, report or (lambda progress: None))
+        return _build(plan, batch_size, workers, engine, report or (lambda progress: None), watch)
 
 
 def _build(
-    plan: Plan, batch_size: int | None, workers: int | None, engine: str, report: Callable[[Progress], None]
+    plan: Plan,
+    batch_size: int | None,
+    workers: int | None,
+    engine: str,
+    report: Callable[[Progress], None],
+    watch: Callable[[Rendered | Refused], None] | None,
 ) -> Built:
     started = time.monotonic()
     if workers is not None and workers < 1:
@@ -135,7 +142,7 @@ def _build(
     report(Progress(len(done), len(plan.source), dict(totals)))
     stages: Counter[str] = Counter()
     if plan.has_network:
-        summaries = _through_network(plan, renderer, removal, waiting, workers, engine)
+        summaries = _through_network(plan, renderer, removal, waiting, workers, engine, watch)
     else:
         summaries = _by_source(SourceBuilder(plan, batch_size or 16, removal), waiting, workers or 1, engine)
     with contextlib.closing(summaries):
@@ -164,7 +171,13 @@ def _by_source(builder: SourceBuilder, waiting: list[str], workers: int, engine:
 
 
 def _through_network(
-    plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str], workers: int | None, engine: str
+    plan: Plan,
+    renderer: Renderer,
+    removal: Removal,
+    waiting: list[str],
+    workers: int | None,
+    engine: str,
+    watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Generator[Summary, None, None]:
     """Sources prepared by workers, ahead of a renderer that mixes them in its batches."""
     described = renderer.describe()
@@ -183,7 +196,7 @@ def _through_network(
     alone = described.get("device") == "cpu" or plan.removal.startswith("diffusion")
     count = group // (len(plan.recipe.items) * plan.runs) + 2
     with contextlib.closing(prepared() if alone else ahead(prepared(), count)) as sources:
-        for summary in render_stream(plan.root, renderer, group, sources):
+        for summary in render_stream(plan.root, renderer, group, sources, watch=watch):
             yield summary
             while given_up:
                 yield given_up.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,11 +69,17 @@ class _Open:
 
 
 def render_stream(
-    root: Path, renderer: Renderer, group: int, sources: Iterable[Prepared], writers: int = 2
+    root: Path,
+    renderer: Renderer,
+    group: int,
+    sources: Iterable[Prepared],
+    writers: int = 2,
+    watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Iterator[Summary]:
     """Summaries as sources are finished; `group` pictures, of whichever sources, are handed to the renderer at a time.
 
     It runs in this thread and waits for nobody but `sources`; PNGs are encoded and written by `writers` threads.
+    watch: called with each answer as it comes.
     """
     queue: deque[tuple[_Open, int, Layers]] = deque()
     finishing: deque[Future[Summary]] = deque()
@@ -94,6 +100,8 @@ def render_stream(
                 row = source.prepared.rows[number]
                 source.written[number] = pool.submit(write_picture, root, row, layers, answer)
                 source.rendered += share
+                if watch is not None:
+                    watch(answer)
             for source in {id(source): source for source, _, _ in batch}.values():
                 advance(source)
 

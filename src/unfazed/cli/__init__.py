@@ -8,6 +8,7 @@ from typing import Any
 
 # command -> module of this room that holds the function of the same name (`import` is `import_`)
 COMMANDS: dict[str, str] = {
+    "demo": "demo",
     "edits": "edits",
     "weights": "weights",
     "factors": "factors",
@@ -23,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "analyze",
     "compare": "compare",
     "check": "check",
+    "app": "app",
     "report": "report",
     "train-network": "train_network",
 }

@@ -40,11 +40,16 @@ class Flip:
 
 @dataclass(frozen=True, eq=False)
 class Flips:
-    """shown: the chosen flips; counts: a row a model and edit with right (answered right before), flips, seen (pictures
-    whose object is known), cut (of those, cut away by the model's own crop), cut_flips (of those, flips)."""
+    """Flips counted, and some of them to show.
+
+    shown: the chosen flips; counts: a row a model and edit with n, right (answered right before), flips, seen (pictures
+    whose object is known), cut (of those, cut away by the model's own crop), cut_flips (of those, flips);
+    probabilities: by model and edit, the mean probability of the true class, where the predictions hold it.
+    """
 
     shown: tuple[Flip, ...]
     counts: pl.DataFrame
+    probabilities: dict[tuple[str, str], float]
 
     @property
     def total(self) -> int:
@@ -60,17 +65,21 @@ def find_flips(predictions: Predictions, limit: int = 48, seed: int = 0) -> Flip
     columns = [*_NEEDED, *(name for name in _WANTED if name in there)]
     counts: list[pl.DataFrame] = []
     candidates: dict[tuple[str, str], list[Flip]] = {}
+    probabilities: dict[tuple[str, str], float] = {}
     for model, rows in each_model(predictions, columns):
         paired = _paired(rows)
         flips = paired.filter("flip")
         counts.append(_counted(model, paired))
+        if "true_probability" in columns:
+            means = rows.group_by("edit").agg(pl.col("true_probability").mean()).drop_nulls()
+            probabilities |= {(model, edit): mean for edit, mean in means.iter_rows()}
         for (edit,), part in flips.group_by("edit", maintain_order=True):
             chosen = sorted(part["sample_id"].to_list(), key=lambda one: _draw(seed, model, one))[:limit]
             kept = part.filter(pl.col("sample_id").is_in(chosen)).iter_rows(named=True)
             candidates[model, str(edit)] = sorted(
                 (_flip(row) for row in kept), key=lambda flip: _draw(seed, model, flip.sample_id)
             )
-    return Flips(tuple(_evenly(candidates, limit)), pl.concat(counts))
+    return Flips(tuple(_evenly(candidates, limit)), pl.concat(counts), probabilities)
 
 
 def _paired(rows: pl.DataFrame) -> pl.DataFrame:

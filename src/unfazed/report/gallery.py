@@ -73,7 +73,7 @@ def _card(
             height=128,
             class_="before",
         ),
-        tag("img", src=after, alt=f"the same under {flip.edit}", loading="lazy", width=128, height=128, class_="after"),
+        tag("img", src=after, alt=f"the same under {flip.edit}", width=128, height=128, class_="after"),
     ]
     caption = tag(
         "span",

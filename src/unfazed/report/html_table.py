@@ -37,7 +37,7 @@ def sortable(
         ),
     )
     body = [_row(line, numbers) for line in lines]
-    table = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body), id=name)
+    table = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), id=name)
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 

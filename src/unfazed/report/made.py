@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -14,15 +14,18 @@ from .markup import Markup, joined, tag
 from .section import Section, paragraphs
 from .words import percent, plural
 
+_NEAREST = "the nearest ImageNet class; some of these animals are no class of their own (a chameleon is an agama here)"
 
-def made_section(findings: Findings, report_command: list[str]) -> Section:
-    """Recipe, seeds, hashes, versions, what could not be made, and the commands to reproduce."""
+
+def made_section(findings: Findings, report_command: Sequence[str], whole: Sequence[str] | None = None) -> Section:
+    """Recipe, seeds, hashes, versions, what could not be made, and the commands to reproduce; whole: one for all."""
+    lines = [shlex.join(whole)] if whole else commands(findings, report_command)
     parts = [
         _facts("The benchmark", benchmark_facts(findings)),
         _left_out(findings),
         _models(findings),
         tag("h3", "To make it again"),
-        tag("pre", tag("code", "\n".join(commands(findings, report_command))), tabindex=0, aria_label="Commands"),
+        tag("pre", tag("code", "\n".join(lines)), tabindex=0, aria_label="Commands"),
     ]
     return Section("made", "How it was made", joined(parts))
 
@@ -41,6 +44,8 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
     found = {
         "Folder": str(findings.benchmark),
         "Source": f"{source.get('spec')}, {plural(int(source.get('scenes') or 0), 'scene')}",
+        "SHA-256 of the scenes' ids": str(source.get("ids_sha256") or ""),
+        "Labels": _NEAREST if source.get("spec") == "sample" else "",
         "Recipe": str(name),
         "Seed": f"{card.get('seed')}; {card.get('runs')} run(s) of what is drawn",
         "Framing": f"{card.get('frame')}, {card.get('size')} pixels",
@@ -59,12 +64,12 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "Network's weights": next((str(value) for key, value in network.items() if "sha256" in key and value), ""),
         "Object removal": str(_mapping(card.get("removal")).get("name") or ""),
         "Guide of adversarial edits": " ".join(str(value) for value in guide.values() if value),
-        "Versions": ", ".join(f"{key} {value}" for key, value in _mapping(card.get("versions")).items()),
+        "Versions": _versions(card),
     }
     return {key: value for key, value in found.items() if value and value != "None"}
 
 
-def commands(findings: Findings, report_command: list[str]) -> list[str]:
+def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
     """Shell commands that build, evaluate and report the same, as far as the cards tell."""
     lines = []
     card = findings.card
@@ -74,7 +79,6 @@ def commands(findings: Findings, report_command: list[str]) -> list[str]:
         recipe = _mapping(card.get("recipe")).get("name")
         source = _mapping(card.get("source"))
         parts = ["unfazed", "build", str(source.get("spec")), "-o", root, "--recipe", str(recipe)]
-        parts += ["--limit", str(source.get("scenes"))]
         parts += ["--renderer", str(renderer.get("renderer", "paste"))]
         for option in ("steps", "sampler"):
             if renderer.get(option) is not None:
@@ -84,7 +88,8 @@ def commands(findings: Findings, report_command: list[str]) -> list[str]:
         parts += ["--removal", str(_mapping(card.get("removal")).get("spec", "opencv"))]
         for option, name in (("frame", "frame"), ("pixels", "size"), ("seed", "seed"), ("runs", "runs")):
             parts += [f"--{option}", str(card.get(name))]
-        lines.append(shlex.join(parts))
+        scenes = f"{source.get('scenes')} scenes whose ids hash to {str(source.get('ids_sha256'))[:12]}…"
+        lines += [f"# {scenes}: add the --limit or --classes that chose them", shlex.join(parts)]
     elif card.get("kind") == "import":
         lines.append(shlex.join(["unfazed", "import", str(_mapping(card.get("source")).get("spec")), "-o", root]))
     models = [part for name in sorted(findings.models) for part in ("-m", name)]
@@ -129,12 +134,17 @@ def _models(findings: Findings) -> Markup:
                     Cell(tag("code", str(card.get("weights_sha256", "–")))),
                     Cell(_transform(_mapping(card.get("transform")))),
                     Cell(f"{card.get('precision', '–')}, {card.get('device', '–')}"),
-                    Cell(", ".join(f"{key} {value}" for key, value in _mapping(card.get("versions")).items()) or "–"),
                 ]
             )
         )
-    headings = ["model", "originals right", "SHA-256 of the weights", "transform", "computed in", "versions"]
-    return sortable("models-table", "The models, as their cards say.", headings, lines, frozenset())
+    headings = ["model", "originals right", "SHA-256 of the weights", "transform", "computed in"]
+    table = sortable("models-table", "The models, as their cards say.", headings, lines, frozenset())
+    versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
+    return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])
+
+
+def _versions(card: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in _mapping(card.get("versions")).items())
 
 
 def _transform(transform: Mapping[str, Any]) -> str:

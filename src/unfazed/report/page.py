@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+import polars as pl
+
 from unfazed.errors import UserError
 from unfazed.files import write_bytes
 
@@ -34,13 +36,15 @@ BESIDE = ("factors", "sensitivity", "distribution")
 _SCENES = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Written:
-    """What a report came to: its file, its size, the verdict, how many flips are shown, the files under `assets`."""
+    """What a report came to: its file and size, the verdict, the table of drops, how many flips are shown, the files
+    under `assets`."""
 
     path: Path
     size: int
     verdict: list[str]
+    drops: pl.DataFrame
     flips: int
     assets: list[Path]
 
@@ -55,17 +59,19 @@ def write_report(
     sensitivity: str | Path | None = None,
     distribution: str | Path | None = None,
     title: str = "How far do the answers move?",
-    flips: int = 48,
-    heat_maps: int = 24,
+    flips: int = 36,
+    heat_maps: int = 36,
     resamples: int = 1000,
     seed: int = 0,
+    command: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Written:
     """The report of a folder of predictions, as one HTML file; with `assets`, figures and numbers also as files.
 
     benchmark: where the pictures are, if not where the cards say; factors: predictions over ImageNet's validation
     images; sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; all three are also
-    found beside the predictions under these names. flips, heat_maps: how many to show; progress: (done, total, what).
+    found beside the predictions under these names. flips, heat_maps: how many to show; command: the one that
+    makes all of it again, where there is one; progress: (done, total, what).
     """
     if flips < 0 or heat_maps < 0:
         raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
@@ -81,7 +87,7 @@ def write_report(
         findings, album, _spread(findings.flips.shown, heat_maps), lambda: show(next(steps, total), total, "heat maps")
     )
     given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution}
-    command = _command(predictions, output, benchmark, assets, given)
+    again = _command(predictions, output, benchmark, assets, given)
     with drawing("unfazed"):
         sections = [
             _verdict_section(findings, album),
@@ -91,14 +97,14 @@ def write_report(
             classes_section(findings),
             gallery_section(findings, album, heat, notes),
             *_extra_sections(predictions, given),
-            made_section(findings, command),
+            made_section(findings, again, command),
         ]
         there = [section for section in sections if section is not None]
         page = render_page(there, title, _subtitle(findings)).encode()
         files = write_assets(Path(assets), there) if assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    return Written(output, len(page), verdict(findings), len(findings.flips.shown), files)
+    return Written(output, len(page), verdict(findings), findings.drops, len(findings.flips.shown), files)
 
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:

@@ -29,7 +29,8 @@ def drops_section(findings: Findings) -> Section:
     notes = paragraphs(
         "A drop is the accuracy on the originals minus that on the edited pictures of the same photographs, in points: "
         "5 points are 5 pictures more in a hundred answered wrong. The net drop is against the edit's control, which "
-        "shows what the rendering alone costs. p is McNemar's exact test (one run) or a sign-flip test (several), "
+        "shows what the rendering alone costs. The true-class probability is the mean of what the model gives to the "
+        "right answer. p is McNemar's exact test (one run) or a sign-flip test (several), "
         "corrected by Holm over the whole table.",
         "White-box marks a model that the adversarial background was made against; it is left out of averages."
         if findings.drops["white_box"].any()
@@ -57,7 +58,7 @@ def _shown_edits(findings: Findings) -> list[str]:
 
 def _table(findings: Findings) -> Markup:
     published = "published" in findings.drops.columns and findings.drops["published"].is_not_null().any()
-    headings = ["model", "edit", "n", "accuracy, %", "drop, points", "95 % interval"]
+    headings = ["model", "edit", "n", "accuracy, %", "true-class probability, %", "drop, points", "95 % interval"]
     headings += ["net drop, points", "net 95 % interval", "p (Holm)", *(["published"] if published else [])]
     lines = []
     shown = findings.drops.filter(pl.col("kind") != "source")
@@ -68,6 +69,7 @@ def _table(findings: Findings) -> Markup:
             Cell(row["edit"], note="white-box" if row["white_box"] else _kind(row)),
             Cell(f"{row['n']:,}", row["n"]),
             Cell(points(100 * row["accuracy"]), row["accuracy"]),
+            _percentage(findings.flips.probabilities.get((row["model"], row["edit"]))),
             Cell(points(row["drop"]), row["drop"]),
             Cell(interval(row["low"], row["high"]), row["low"]),
             Cell(points(row["net_drop"]), row["net_drop"]),
@@ -79,6 +81,10 @@ def _table(findings: Findings) -> Markup:
         lines.append(Line(cells, {"model": row["model"], "edit": row["edit"]}))
     caption = f"Accuracy and drop of {plural(len(findings.models), 'model')}; press a heading to sort."
     return sortable("drops-table", caption, headings, lines, frozenset(range(2, len(headings))))
+
+
+def _percentage(share: float | None) -> Cell:
+    return Cell("–") if share is None else Cell(points(100 * share), share)
 
 
 def _kind(row: dict[str, Any]) -> str | None:
@@ -218,12 +224,12 @@ def edits_table(findings: Findings, thumbnails: dict[str, list[tuple[str, str]]]
             "tr",
             tag("th", edit, tag("small", explained(edit)), scope="row"),
             *(
-                tag("td", tag("img", src=address, alt=words, loading="lazy", width=104, height=104) if address else "–")
+                tag("td", tag("img", src=address, alt=words, width=104, height=104) if address else "–")
                 for address, words in pictures
             ),
         )
         for edit, pictures in thumbnails.items()
     ]
     caption = "What the edits do: the first scenes of the benchmark. A dash: this edit could not be made of this scene."
-    table = tag("table", tag("caption", caption), tag("tbody", *rows), class_="sheet")
+    table = tag("table", tag("caption", tag("span", caption)), tag("tbody", *rows), class_="sheet")
     return tag("div", table, class_="scroll sheet-scroll", tabindex=0, role="region", aria_label=caption)

@@ -45,6 +45,8 @@ def _which(findings: Findings) -> str:
     fair = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
     means = fair.group_by("edit").agg(pl.col("drop").mean(), pl.col("n").max()).sort("drop", "edit", descending=True)
     worst = means.row(0, named=True)
+    if worst["drop"] <= 0:
+        return f"No edit costs accuracy, averaged over models (n = {worst['n']:,}){_controls(findings)}."
     rows = fair.filter(pl.col("edit") == worst["edit"]).sort("drop")
     if rows.height == 1:
         row = rows.row(0, named=True)

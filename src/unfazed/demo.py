@@ -1,0 +1,171 @@
+"""The whole job on what the package carries: build a small benchmark, evaluate three classifiers, write the report.
+
+run_demo("demo")
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .files import write_bytes
+
+if TYPE_CHECKING:
+    import polars
+
+    from .edits.items import Recipe
+
+MODELS = ("lite:0", "lite:1", "lite:2")
+GUIDE = "lite:2"
+RECIPE = "imagenet-e"
+# Work in units of one pass of the network, as measured on two idle cores.
+_GUIDED_PASS, _REMOVAL, _ANSWER, _HEAT_MAP, _PAGE = 1.8, 4.0, 0.3, 1.2, 20.0
+_HEAT_MAPS = 36
+
+Show = Callable[[float, float, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """What the demo came to: the report, the contact sheet, the table of drops and the verdict; failures by scene."""
+
+    report: Path
+    sheet: Path
+    drops: polars.DataFrame
+    verdict: list[str]
+    failures: dict[str, str]
+
+
+def run_demo(
+    output: str | Path,
+    *,
+    scenes: int = 6,
+    steps: int = 20,
+    seed: int = 0,
+    models: Sequence[str] = MODELS,
+    removal: str = "opencv",
+    device: str | None = None,
+    heat_maps: int = _HEAT_MAPS,
+    progress: Show | None = None,
+) -> Demo:
+    """OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; what is there already is kept.
+
+    scenes: the first so many of the sample, in its own order, not chosen for what they show.
+
+    progress: called with the work done, the whole of it (both in passes of the network) and what is under way.
+    """
+    from .benchmark import Benchmark, build
+    from .edits.recipes import open_recipe
+    from .predictions import run_evaluation
+    from .rendering.layers import Refused, Rendered
+    from .report.page import write_report
+    from .report.sheet import contact_sheet
+    from .sources import open_source
+
+    output = Path(output).expanduser()
+    source, recipe = open_source("sample").select(limit=scenes), open_recipe(RECIPE)
+    each = [_work(recipe, number, steps) for number in range(len(recipe.items))]
+    whole = _Whole(progress or (lambda done, total, what: None))
+    whole.plan("render", len(source) * (sum(each) + _REMOVAL))
+    whole.plan("evaluate", len(source) * (len(each) + 1) * len(models) * _ANSWER)
+    whole.plan("report", heat_maps * _HEAT_MAP + _PAGE)
+
+    bench, predictions = output / "benchmark", output / "predictions"
+    with _quickest_threads() as adjust:
+
+        def rendered(answer: Rendered | Refused) -> None:
+            adjust()
+            measures = answer.measures if isinstance(answer, Rendered) else {}
+            whole.add("render", measures.get("passes", 0) * (_GUIDED_PASS if "guide" in measures else 1.0))
+
+        built = build(
+            source,
+            bench,
+            recipe,
+            renderer="diffusion",
+            steps=steps,
+            guide=GUIDE,
+            removal=removal,
+            seed=seed,
+            device=device,
+            report=lambda now: whole.reach("render", now.done / now.total),
+            watch=rendered,
+        )
+    whole.reach("render", 1.0)
+    run_evaluation(
+        bench, list(models), predictions, device=device, progress=lambda now, of: whole.reach("evaluate", now / of)
+    )
+    whole.reach("evaluate", 1.0)
+    sheet = output / "sheet.png"
+    write_bytes(sheet, contact_sheet(Benchmark(bench)))
+    written = write_report(
+        predictions,
+        output / "report.html",
+        benchmark=bench,
+        title="unfazed demo: how far do the answers move?",
+        flips=max(heat_maps, 12),
+        heat_maps=heat_maps,
+        command=_command(output, scenes, steps, seed),
+        progress=lambda now, of, what: whole.reach("report", now / of),
+    )
+    whole.reach("report", 1.0)
+    return Demo(written.path, sheet, written.drops, written.verdict, built.failures)
+
+
+class _Whole:
+    """The work of all stages: what each is worth, how much of it is done."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._worth: dict[str, float] = {}
+        self._done: dict[str, float] = {}
+
+    def plan(self, stage: str, worth: float) -> None:
+        self._worth[stage], self._done[stage] = worth, 0.0
+
+    def add(self, stage: str, work: float) -> None:
+        self._move(stage, self._done[stage] + work)
+
+    def reach(self, stage: str, share: float) -> None:
+        """At least this share of a stage is done: a bar never goes back."""
+        self._move(stage, share * self._worth[stage])
+
+    def _move(self, stage: str, done: float) -> None:
+        self._done[stage] = min(max(self._done[stage], done), self._worth[stage])
+        self._show(sum(self._done.values()), sum(self._worth.values()), stage)
+
+
+def _work(recipe: Recipe, number: int, steps: int) -> float:
+    """The passes that one edit takes, as the fast sampler counts them; guided ones cost more each."""
+    chain = recipe.items[number].parameters["chain"]
+    start = max((float(step.get("start", 0)) for step in chain), default=0.0)
+    guided = any("adversarial" in step.values() for step in chain)
+    return max(1, round(start * steps)) * (_GUIDED_PASS if guided else 1.0) if start > 0 else 0.0
+
+
+@contextlib.contextmanager
+def _quickest_threads() -> Iterator[Callable[[], None]]:
+    """A block whose function, called now and then, keeps torch at the number of threads that is quickest just now."""
+    import torch
+
+    from .predictions.threads import Threads
+
+    picture, kernel = torch.zeros(1, 128, 64, 64), torch.zeros(128, 128, 3, 3)
+
+    def convolve() -> None:
+        with torch.no_grad():
+            for _ in range(4):
+                torch.nn.functional.conv2d(picture, kernel, padding=1)
+
+    with Threads(convolve) as threads:
+        threads.adjust()
+        yield threads.adjust
+
+
+def _command(output: Path, scenes: int, steps: int, seed: int) -> list[str]:
+    numbers = [word for name, value in (("scenes", scenes), ("steps", steps), ("seed", seed))
+               for word in (f"--{name}", str(value))]  # fmt: skip
+    return ["unfazed", "demo", "-o", str(output), *numbers]

@@ -1,0 +1,34 @@
+"""The contact sheet: every edit of a few scenes in one picture, to be looked at before any number is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .figures_factors import figure_bytes
+from .figures_sensitivity import picture_sheet
+from .gallery_pictures import Album
+from .svg import drawing
+
+if TYPE_CHECKING:
+    from unfazed.benchmark import Benchmark
+
+
+def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] | None = None) -> bytes:
+    """A PNG: a row a scene, a column an edit; white where an edit could not be made of a scene."""
+    import polars
+
+    manifest = polars.DataFrame(benchmark.manifest)
+    album = Album(benchmark.root, manifest)
+    names = edits or [one for one in manifest["edit"].unique(maintain_order=True).to_list() if one != "source"]
+    rows = []
+    for scene in album.scenes(scenes):
+        pictures = [album.picture(f"{scene}/{edit}/0") for edit in names]
+        blank = np.full_like(next(one for one in pictures if one is not None), 255)
+        made = [(blank if picture is None else picture) for picture in pictures]
+        texts = [edit if picture is not None else f"{edit}: –" for edit, picture in zip(names, pictures, strict=True)]
+        rows.append((made, [text.replace("background-", "bg-") for text in texts]))
+    with drawing("sheet"):
+        return figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png")

@@ -1,0 +1,207 @@
+"""The report as a file: what it says, what it escapes, what it leaves beside itself, what it refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from report_world import make_benchmark, make_predictions
+
+from unfazed.errors import UserError
+from unfazed.report.findings import find
+from unfazed.report.flips import find_flips
+from unfazed.report.markup import joined, tag, text
+from unfazed.report.page import write_report
+from unfazed.report.verdict import verdict
+from unfazed.report.words import explained, interval, points
+
+MODELS = ["plain", "worse"]
+HOSTILE = "<script>window.hacked=1</script>"
+CLASSES = [HOSTILE, "a & b", '"><img src=x onerror=window.hacked=2>', "$\\frac{"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("world")
+    bench = make_benchmark(root / "bench", 40, CLASSES)
+    make_predictions(root / "predictions", bench, MODELS, CLASSES, white_box="plain")
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(world: Path) -> str:
+    write_report(world / "predictions", world / "report.html", assets=world / "assets", flips=8, heat_maps=0)
+    return (world / "report.html").read_text()
+
+
+def test_markup_escapes_everything_but_markup() -> None:
+    assert tag("p", "<b>", title='"x"') == '<p title="&quot;x&quot;">&lt;b&gt;</p>'
+    assert joined(["a<", tag("b", "c"), None]) == "a&lt;<b>c</b>"
+    assert text(text("<")) == "&lt;"
+
+
+def test_numbers_in_words() -> None:
+    assert points(-0.04) == "0.0"
+    assert points(12.345) == "12.3"
+    assert interval(None, 1.0) == "–"
+    assert explained("size-0.08") == "object at 8 % of the picture"
+    assert explained("made-up") == ""
+
+
+def test_sections_stand_in_the_promised_order(page: str) -> None:
+    found = re.findall(r'<section id="(\w+)"', page)
+    assert found == ["verdict", "drops", "accuracy", "curves", "classes", "flips", "made"]
+
+
+def test_nothing_hostile_becomes_markup(page: str) -> None:
+    assert HOSTILE not in page
+    assert page.count("<script") == 1
+    assert "onerror=window" not in re.sub(r"&quot;&gt;&lt;img src=x onerror=window\.hacked=2&gt;", "", page)
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
+    addresses = re.findall(r'(?:src|href)="([^"#]*)', page)
+    assert all(one == "" or one.startswith("data:") for one in addresses)
+    assert "url(http" not in page
+
+
+def test_every_number_of_the_table_is_that_of_the_analysis(world: Path, page: str) -> None:
+    drops = find(world / "predictions").drops
+    for row in drops.filter(pl.col("kind") == "edit").iter_rows(named=True):
+        cells = (f"{row['n']:,}", points(100 * row["accuracy"]), points(row["drop"]), interval(row["low"], row["high"]))
+        pattern = rf'<tr data-model="{row["model"]}" data-edit="{re.escape(row["edit"])}">.*?</tr>'
+        line = re.search(pattern, page, flags=re.S)
+        assert line is not None
+        assert all(cell in line.group() for cell in cells)
+
+
+def test_white_box_control_and_crop_are_said(page: str) -> None:
+    assert "white-box" in page
+    assert "control" in page
+    assert "Objects cut away: in " in page
+
+
+def test_the_commands_and_the_hashes_are_there(world: Path, page: str) -> None:
+    assert "unfazed build folder:made-up" in page
+    assert "unfazed evaluate" in page
+    assert "0" * 64 in page
+
+
+def test_assets_hold_every_figure_three_times_and_every_table(world: Path, page: str) -> None:
+    names = {path.name for path in (world / "assets").iterdir()}
+    for figure in ("drops", "accuracy-against-drop", "curve-size"):
+        assert {f"{figure}.png", f"{figure}.svg", f"{figure}.pdf"} <= names
+    assert {"drops.csv", "averages.csv", "curves.csv", "fits.csv", "classes.csv", "flips.csv", "crops.csv"} <= names
+    assert pl.read_csv(world / "assets" / "drops.csv").height == find(world / "predictions").drops.height
+
+
+def test_the_same_predictions_give_the_same_bytes(world: Path, page: str) -> None:
+    write_report(world / "predictions", world / "report.html", assets=world / "assets", flips=8, heat_maps=0)
+    assert (world / "report.html").read_text() == page
+
+
+def test_verdict_has_three_sentences_that_name_the_worst_edit_and_n(world: Path) -> None:
+    sentences = verdict(find(world / "predictions"))
+    assert len(sentences) == 3
+    assert "40 photographs" in sentences[0]
+    assert "size-0.05" in sentences[1]
+    assert "n = 40 is small" in sentences[2]
+
+
+def test_a_large_n_is_not_called_small(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 600, ["a", "b"], pictures=0)
+    make_predictions(tmp_path / "predictions", bench, ["one", "two"], ["a", "b"])
+    said = verdict(find(tmp_path / "predictions"))[2]
+    assert "small" not in said
+    assert re.match(r"\d+ of 8 drops are beyond chance", said)
+
+
+def test_flips_are_right_before_and_wrong_after(world: Path) -> None:
+    rows = pl.concat([pl.read_parquet(path) for path in (world / "predictions").glob("*.parquet")])
+    right = {(r["model"], r["sample_id"]): r["correct"] for r in rows.iter_rows(named=True)}
+    found = find_flips(world / "predictions", limit=30)
+    assert len(found.shown) == 30
+    for flip in found.shown:
+        assert right[flip.model, f"{flip.source_id}/original/0"]
+        assert not right[flip.model, flip.sample_id]
+    expected = sum(
+        right[model, f"{one.split('/')[0]}/original/0"] and not answer
+        for (model, one), answer in right.items()
+        if "/original/" not in one
+    )
+    assert found.total == expected
+    assert {flip.edit for flip in found.shown} >= {"size-0.05", "background-random", "size-0.1"}
+
+
+def test_pictures_outside_the_benchmark_are_never_shown(tmp_path: Path) -> None:
+    from unfazed.report.gallery_pictures import Album
+
+    bench = make_benchmark(tmp_path / "bench", 2, ["a", "b"])
+    manifest = pl.read_parquet(bench / "manifest.parquet")
+    good = manifest["path"][0]
+    (tmp_path / "secret.png").write_bytes((bench / good).read_bytes())
+    for path in ("../secret.png", str(tmp_path / "secret.png")):
+        moved = manifest.with_columns(path=pl.lit(path))
+        assert Album(bench, moved).picture("scene00000/original/0") is None
+    assert Album(bench, manifest).picture("scene00000/original/0") is not None
+
+
+def test_without_a_benchmark_the_report_says_so(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 8, ["a", "b"], pictures=0)
+    make_predictions(tmp_path / "predictions", bench, ["one"], ["a", "b"])
+    (bench / "manifest.parquet").unlink()
+    write_report(tmp_path / "predictions", tmp_path / "report.html", heat_maps=0)
+    page = (tmp_path / "report.html").read_text()
+    assert "give --benchmark BENCH" in page
+
+
+def test_predictions_without_edits_get_a_report(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 8, ["a", "b"], edits=("original",))
+    make_predictions(tmp_path / "predictions", bench, ["one"], ["a", "b"])
+    written = write_report(tmp_path / "predictions", tmp_path / "report.html", heat_maps=0)
+    assert "no drop can be told" in written.verdict[0]
+
+
+def test_sensitivity_and_checks_beside_the_predictions_are_shown(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 8, ["a", "b"])
+    make_predictions(tmp_path / "predictions", bench, ["one"], ["a", "b"])
+    (tmp_path / "sensitivity").mkdir()
+    levels = [30.0, 60.0, None]
+    pl.DataFrame({
+        "model": ["one"] * 3, "norm": ["linf"] * 3, "level": levels, "n": [8] * 3,
+        "accuracy_foreground": [0.5] * 3, "accuracy_background": [0.75] * 3,
+        "rfs": [0.3] * 3, "rfs_low": [-0.1] * 3, "rfs_high": [0.6] * 3,
+    }).write_csv(tmp_path / "sensitivity" / "rfs.csv")  # fmt: skip
+    (tmp_path / "distribution").mkdir()
+    pl.DataFrame({"edit": ["size-0.05"], "fid": [12.5]}).write_csv(tmp_path / "distribution" / "fid.csv")
+    write_report(tmp_path / "predictions", tmp_path / "report.html", heat_maps=0)
+    page = (tmp_path / "report.html").read_text()
+    assert '<section id="sensitivity"' in page
+    assert '<section id="distribution"' in page
+    assert "12.5" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"benchmark": "nowhere"}, "no finished benchmark"),
+        ({"sensitivity": "nowhere"}, "there is no folder nowhere"),
+        ({"flips": -1}, "flips is -1"),
+    ],
+)
+def test_mistakes_are_explained(world: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        write_report(world / "predictions", world / "other.html", heat_maps=0, **options)  # type: ignore[arg-type]
+    assert not (world / "other.html").exists()
+
+
+def test_a_folder_without_predictions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no predictions"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
+def test_models_that_cannot_be_opened_have_no_heat_maps_and_a_note(world: Path) -> None:
+    write_report(world / "predictions", world / "heat.html", flips=4, heat_maps=4)
+    assert "No heat maps for plain" in (world / "heat.html").read_text()
