@@ -35,7 +35,7 @@ def sensitivity(
     ] = None,
     device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Pictures in one pass [default: 8 on a CPU, else 256].")
+        int | None, typer.Option(help="Pictures in one pass [default: 4 on a CPU, else 256].")
     ] = None,
     resamples: Annotated[int, typer.Option(min=10, help="Bootstrap draws for the intervals.")] = 1000,
     table: Annotated[
