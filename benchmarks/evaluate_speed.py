@@ -10,6 +10,7 @@ of their forward passes and one decoding pass. Photographs are JPEG files of Ima
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import tempfile
 import time
@@ -84,26 +85,27 @@ def main() -> None:
 
 
 def write_photographs(root: Path, count: int, width: int) -> None:
-    """`count` JPEG files in class folders, cut from the sample's photographs; every 512th has the same bytes."""
+    """`count` JPEG files in class folders, cut from the sample's photographs; every 512th is the same file."""
     sample = resources.files("unfazed.data") / "sample"
-    names = sorted(entry.name for entry in sample.iterdir() if entry.name.endswith(".jpg"))
+    with (sample / "CREDITS.csv").open(encoding="utf-8") as file:
+        known = [(row["file"], imagenet().wnids[int(row["label"])]) for row in csv.DictReader(file)]
     size = (width, width * 3 // 4)
 
     def write(number: int) -> None:
         rng = np.random.default_rng(number)
-        image = Image.open(str(sample / names[number % len(names)])).convert("RGB")
+        name, wnid = known[number % len(known)]
+        image = Image.open(str(sample / f"{name}.jpg")).convert("RGB")
         left, top = int(rng.integers(0, image.width // 8)), int(rng.integers(0, image.height // 8))
         cut = image.crop((left, top, left + image.width * 7 // 8, top + image.height * 7 // 8))
-        folder = root / f"{number % 10}"
-        folder.mkdir(parents=True, exist_ok=True)
-        cut.resize(size, Image.Resampling.BICUBIC).save(folder / f"{number:06}.jpg", quality=92)
+        (root / wnid).mkdir(parents=True, exist_ok=True)
+        cut.resize(size, Image.Resampling.BICUBIC).save(root / wnid / f"{number:06}.jpg", quality=92)
 
     distinct = min(count, 512)
     with ThreadPoolExecutor() as pool:
         list(pool.map(write, range(distinct)))
     for number in range(distinct, count):
-        source = number % distinct
-        os.link(root / f"{source % 10}" / f"{source:06}.jpg", root / f"{source % 10}" / f"{number:06}.jpg")
+        folder = root / known[number % distinct % len(known)][1]
+        os.link(folder / f"{number % distinct:06}.jpg", folder / f"{number:06}.jpg")
 
 
 def resnet50(seed: int, device: str) -> Classifier:

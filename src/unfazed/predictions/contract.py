@@ -136,7 +136,7 @@ def suspect_transform(
 
     def answers(transform: Transform) -> np.ndarray:
         variant = replace(model, transform=transform)
-        batches = [variant.logits(variant.from_pixels(part)).argmax(1).cpu().numpy() for part in few.split(8)]
+        batches = [variant.logits(variant.from_pixels(part)).argmax(1).cpu().numpy() for part in few.split(TRIED)]
         got = np.concatenate(batches)
         return np.array([one in mapping.members[label] for one, label in zip(got, truth, strict=True)])
 
