@@ -215,7 +215,7 @@ def end_to_end(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def make_photographs(folder: Path, count: int) -> None:
-    """Made-up photographs of 500×375 with a smooth blob as object, all of one ImageNet class, as `folder:` reads them."""
+    """Made-up photographs of 500×375 with a blob as object, all of one ImageNet class, as `folder:` reads them."""
     import cv2
 
     rng = np.random.default_rng(0)

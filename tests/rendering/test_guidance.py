@@ -86,6 +86,18 @@ def test_adversarial_climbs_the_cross_entropy_of_the_true_class():
     assert torch.allclose(push[:1], alone, atol=1e-6)
 
 
+def test_an_adversarial_gradient_is_never_longer_than_the_complexity_one():
+    torch.manual_seed(0)
+    guide = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 5))
+    start, labels = pictures(2), torch.tensor([0, 3])
+    weak = adversarial(lambda x: 1e-3 * guide(x), labels, 1.0)(start)
+    assert torch.allclose(weak, adversarial(lambda x: 1e-3 * guide(x), labels, 1.0, None)(start))
+    strong = adversarial(lambda x: 1e3 * guide(x), labels, 1.0)(start).flatten(1).norm(dim=1)
+    length = complexity(1.0)(start).flatten(1).norm(dim=1)
+    assert torch.allclose(length, torch.full((2,), guidance.LIMIT), rtol=1e-3)
+    assert (strong <= guidance.LIMIT * 1.0001).all()
+
+
 def test_through_the_network_is_the_gradient_of_the_released_codes_loss():
     x = 3 * pictures(2, seed=4)
     weight = torch.tensor([20.0, -20.0])

@@ -25,8 +25,9 @@ Guide = Callable[[Tensor], Tensor]
 BANDS = ("all", "high")
 
 # What λ is multiplied by at the paper's 100 ancestral steps, by kind of guidance. Found on the embedded network:
-# 2 changes a background clearly both ways with the picture intact, 5 etches it, 10 destroys it.
-STRENGTH = {"complexity": 2.0, "adversarial": 1.0}
+# complexity 2 changes a background clearly both ways with the picture intact, 5 etches it, 10 destroys it;
+# adversarial 8 takes a guide's answer away in a background that still looks photographed, 30 scrawls over it.
+STRENGTH = {"complexity": 2.0, "adversarial": 8.0}
 REFERENCE_STEPS = 100
 # How much further than in theory (`samplers.total_push`) a push carries with a trained network, against the reference,
 # at 20 and at 100 steps; between them it is interpolated. Measured by benchmarks/guidance_strength.py.
@@ -37,6 +38,8 @@ RESPONSE: dict[str, tuple[float, float]] = {
     "dpm-sde": (0.64, 1.0),
 }
 RANGE_WEIGHT = 50.0
+# The length of the complexity gradient of any picture, √3/6: an adversarial one is not let be longer.
+LIMIT = 0.2887
 # Where the high band begins, in cycles a pixel: half of the finest that a picture can hold.
 HIGH_BAND = 0.25
 
@@ -69,10 +72,12 @@ def complexity(strength: float | Tensor, band: str = "all") -> Push:
     return push
 
 
-def adversarial(guide: Guide, labels: Tensor, scale: float | Tensor) -> Push:
+def adversarial(guide: Guide, labels: Tensor, scale: float | Tensor, limit: float | None = LIMIT) -> Push:
     """scale·∇ of the guide's cross-entropy for the true labels (N,): away from what the picture shows.
 
     guide: pictures (N, 3, S, S) in [0, 1] -> logits, differentiable; never through the diffusion network.
+    limit: the longest gradient of one picture; a longer one is shortened to it. Once a guide is fooled its gradient
+    grows without bound, and what it would draw then is no background any more.
     """
 
     def push(start: Tensor) -> Tensor:
@@ -80,6 +85,9 @@ def adversarial(guide: Guide, labels: Tensor, scale: float | Tensor) -> Push:
             leaf = start.detach().float().requires_grad_(True)
             loss = F.cross_entropy(guide((leaf + 1) / 2).float(), labels, reduction="sum")
             (gradient,) = torch.autograd.grad(loss, leaf)
+        if limit is not None:
+            length = gradient.flatten(1).norm(dim=1).clamp_min(1e-12)
+            gradient = gradient * (limit / length).clamp_max(1).view(-1, 1, 1, 1)
         return _column(scale, start) * gradient
 
     return push

@@ -246,7 +246,8 @@ def _push(
         assert settings.guide is not None
         rows = torch.tensor(attacked, device=state.device)
         scale = torch.tensor([current[s].strength for s in attacked], device=state.device)  # type: ignore[union-attr]
-        found = guiding.adversarial(settings.guide, state.labels[rows], scale)(start[rows])
+        limit = None if settings.through_network else guiding.LIMIT
+        found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(start[rows])
         total = torch.zeros_like(start) if total is None else total
         total = total.index_add(0, rows, found)
     return total
