@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -22,7 +22,7 @@ from .preview import Shown, preview, render
 from .smallest import DIRECTIONS, find_smallest
 from .studio import Studio
 
-FIRST_SAMPLE = "dog"
+FIRST_SAMPLE = "koala"
 # Visitors wait in line where work is heavy: one renders or opens a photograph at a time.
 LIGHT, HEAVY = 4, 1
 UNKNOWN = -1
@@ -37,9 +37,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
             sample = gr.Dropdown(
                 list(sample_names()), value=FIRST_SAMPLE, label="a sample photograph", elem_id="sample"
             )
-            upload = gr.File(
-                label="or drop your own (JPEG, PNG, WebP, TIFF; up to 50 MB)", elem_id="upload", height=110
-            )
+            upload = gr.File(label="or drop your own photograph (up to 50 MB)", elem_id="upload", height=150)
             problem = gr.HTML(figures.message(""), elem_id="problem")
             script = resources.files(__package__).joinpath("marker.js").read_text(encoding="utf-8")
             marker = gr.HTML(elem_id="marker", js_on_load=script)
@@ -55,15 +53,14 @@ def edit_tab(page: Any, studio: Studio) -> None:
                     info="marks it in the answers; an adversarial background needs it",
                 )
             gr.HTML("<h2>2 · Changes</h2>")
-            switches, flat = _change_controls(shown_groups)
-            background = gr.File(label="the picture of the background 'picture'", height=90, elem_id="background")
+            changes = _change_controls(shown_groups)
             seed = gr.Number(0, label="seed of all that is drawn at random", precision=0, minimum=0, maximum=2**31)
-        with gr.Column(scale=7, min_width=320):
+        with gr.Column(scale=7, min_width=320, elem_id="becomes"):
             gr.HTML("<h2>3 · What becomes of it</h2>")
             pictures = gr.HTML(elem_id="pictures")
             note = gr.HTML(figures.message(""), elem_id="note")
             with gr.Row():
-                steps = gr.Slider(4, 100, 20, step=1, label="diffusion steps: more is finer and slower")
+                steps = gr.Slider(4, 100, 20, step=1, label="diffusion steps: more is finer and slower", buttons=[])
                 rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render")
             with gr.Row():
                 downloads = [
@@ -84,7 +81,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
 
     photograph = gr.State(open_sample(FIRST_SAMPLE), time_to_live=7200)
     shown = gr.State(None, time_to_live=7200)
-    chosen = [photograph, background, seed, *flat]
+    chosen = [photograph, changes.picture, seed, *changes.flat]
     opened = [photograph, problem, marker, label]
     results = [pictures, note, shown, *downloads]
 
@@ -113,8 +110,10 @@ def edit_tab(page: Any, studio: Studio) -> None:
         return _marked(studio, photograph, event)
 
     then_follow(marker.select(mark, [photograph], opened, api_visibility="private", **heavy))
+    # A switch also changes when its slider is moved; a slider is only ever moved by hand.
+    by_hand = [one.input for one, _ in changes.moved]
     moved = gr.on(
-        [*(control.input for control in flat), background.change, seed.input],
+        [*(switch.change for switch in changes.switches), *by_hand, changes.picture.change, seed.input],
         follow,
         chosen,
         results,
@@ -124,7 +123,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
     )
     moved.then(say, [photograph, shown, models], answers, api_name="answers", **light)
     models.input(say, [photograph, shown, models], answers, api_visibility="private", **light)
-    for control, switch in switches:
+    for control, switch in changes.moved:
         # Whoever moves a slider wants its change: the switch follows.
         control.input(None, None, switch, js="() => true", api_visibility="private")
     rendering.click(
@@ -139,22 +138,35 @@ def edit_tab(page: Any, studio: Studio) -> None:
     then_follow(page.load(_begun, [photograph], opened, api_visibility="private", **light))
 
 
-def _change_controls(shown: Sequence[Group]) -> tuple[list[tuple[Any, Any]], list[Any]]:
-    """The components of every edit, flat, in the order that `values_from` reads; and (component, its switch) pairs."""
-    switches, flat = [], []
+@dataclass(frozen=True, eq=False)
+class _Changes:
+    """switches: one an edit; moved: (component, the switch of its edit); flat: all of them in the order in which
+    `values_from` reads; picture: where the file of a background is dropped."""
+
+    switches: list[Any]
+    moved: list[tuple[Any, Any]]
+    flat: list[Any]
+    picture: Any
+
+
+def _change_controls(shown: Sequence[Group]) -> _Changes:
+    """The components of every edit, laid out."""
+    changes = _Changes([], [], [], None)
     for group in shown:
-        with gr.Accordion(group.edit, open=group.edit in ("background", "size")):
+        with gr.Accordion(group.edit, open=group.edit == "size"):
             switch = gr.Checkbox(False, label=f"change: {group.edit}", info=group.explains, elem_id=f"on-{group.edit}")
-            flat.append(switch)
+            components = []
             for control in group.controls:
-                component = _component(control)
-                flat.append(component)
-                switches.append((component, switch))
+                components.append(_component(control))
                 if control.word is not None:
-                    word = gr.Checkbox(False, label=f"{control.edit} {control.parameter}: {control.word}")
-                    flat.append(word)
-                    switches.append((word, switch))
-    return switches, flat
+                    components.append(gr.Checkbox(False, label=f"{control.edit} {control.parameter}: {control.word}"))
+            if group.edit == "background":
+                picture = gr.File(label="the file of the kind 'picture'", height=150, elem_id="background")
+                changes = replace(changes, picture=picture)
+        changes.switches.append(switch)
+        changes.moved.extend((one, switch) for one in components)
+        changes.flat.extend([switch, *components])
+    return changes
 
 
 def _component(control: Control) -> Any:

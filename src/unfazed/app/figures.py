@@ -181,5 +181,5 @@ def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: 
         survives = tag(
             "p", f"{percent(flip.survives, 0)} of the object lies inside the model's own crop.", class_="quiet"
         )
-    title = tag("h3", f"{flip.source_id}: {what}, {flip.model}")
+    title = tag("h2", f"{flip.source_id}: {what}, {flip.model}")
     return tag("section", title, *shown, message(note) if note else None, survives, class_="found")

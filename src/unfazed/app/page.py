@@ -29,6 +29,22 @@ MOST_WAITING = 64
 MOST_SESSIONS = 500
 # Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
 KEPT = (600, 7200)
+# gradio gives its drop zones a spoken name that differs from the words on them; without it these words are spoken.
+SPOKEN = """() => {
+  const mend = () => document.querySelectorAll("button.upload-container[aria-label]")
+    .forEach((zone) => zone.removeAttribute("aria-label"));
+  new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
+  mend();
+}"""
+# gradio's own greys are too faint to read on white (below 4.5 to 1).
+CONTRAST = {
+    **dict.fromkeys(("button_primary_background_fill", "button_primary_background_fill_dark"), "#1d4ed8"),
+    **dict.fromkeys(("button_primary_background_fill_hover", "button_primary_background_fill_hover_dark"), "#1e40af"),
+    **dict.fromkeys(("block_info_text_color", "body_text_color_subdued", "input_placeholder_color"), "#4b5563"),
+    **dict.fromkeys(("block_title_text_color", "block_label_text_color"), "#374151"),
+    **dict.fromkeys(("block_info_text_color_dark", "body_text_color_subdued_dark"), "#c3c8d0"),
+    **dict.fromkeys(("block_title_text_color_dark", "block_label_text_color_dark"), "#dfe3e8"),
+}
 
 
 def build_page(studio: Studio, results: Results | None) -> Any:
@@ -95,7 +111,9 @@ def launched(page: Any, host: str, port: int | None) -> str:
 
     from .guard import Guard
 
-    theme = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
+    theme = gr.themes.Default(
+        primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
+    ).set(**CONTRAST)
     try:
         _, address, _ = page.launch(
             server_name=host,
@@ -113,6 +131,7 @@ def launched(page: Any, host: str, port: int | None) -> str:
             footer_links=[],
             app_kwargs={"middleware": [Middleware(Guard)], "docs_url": None, "redoc_url": None, "openapi_url": None},
             theme=theme,
+            js=SPOKEN,
             css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
         )
     except OSError as error:

@@ -20,6 +20,10 @@ element.addEventListener("click", (event) => {
   if (button) trigger("select", { place: Number(button.dataset.flip) });
 });
 """
+EXPLAINED = (
+    "Two models on the same photographs: accuracies in %, drops in points against each model's own answers to the "
+    "unedited photographs, n the photographs that both answered. p-values are corrected over the table (Holm)."
+)
 NONE = (
     "No predictions were given. Build a benchmark, let models answer it, and start the page with both:\n"
     "unfazed build sample -o bench\n"
@@ -76,6 +80,7 @@ def compare_tab(page: Any, results: Results | None) -> None:
     if len(results.models) < 2:
         gr.HTML(figures.message("There is only one model in these predictions: evaluate a second one to compare."))
         return
+    gr.HTML(figures.tag("p", EXPLAINED))
     with gr.Row():
         first = gr.Dropdown(results.models, value=results.models[0], label="first model", elem_id="first")
         second = gr.Dropdown(results.models, value=results.models[-1], label="second model", elem_id="second")
