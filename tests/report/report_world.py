@@ -21,12 +21,15 @@ RATES = {"original": 0.95, "inversion": 0.94, "background-random": 0.8, "size-0.
 
 def make_benchmark(root: Path, scenes: int, classes: Sequence[str], edits: Sequence[str] = EDITS, side: int = 64,
                    pictures: int | None = None) -> Path:  # fmt: skip
-    """A benchmark whose pictures are noise; pictures: how many scenes have files (all by default)."""
+    """A benchmark whose pictures are noise.
+
+    pictures: how many scenes have files of their own, which the others share; all by default, 0: there are none.
+    """
     rng = np.random.default_rng(0)
     rows = []
     for number in range(scenes):
         for edit in edits:
-            path = f"images/{edit}/scene{number:05}.png"
+            path = f"images/{edit}/scene{number % (pictures or scenes):05}.png"
             if pictures is None or number < pictures:
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 Image.fromarray(rng.integers(0, 255, (side, side, 3), dtype=np.uint8)).save(root / path)

@@ -205,3 +205,38 @@ def test_a_folder_without_predictions_is_refused(tmp_path: Path) -> None:
 def test_models_that_cannot_be_opened_have_no_heat_maps_and_a_note(world: Path) -> None:
     write_report(world / "predictions", world / "heat.html", flips=4, heat_maps=4)
     assert "No heat maps for plain" in (world / "heat.html").read_text()
+
+
+def test_the_factor_profile_of_validation_predictions_is_shown(world: Path, tmp_path: Path) -> None:
+    pytest.importorskip("imagenet_x", reason="needs the package imagenet-x: pip install 'unfazed[imagenetx]'")
+    from unfazed.analyses.factors.annotations import load_annotations
+
+    annotations = load_annotations("top", "val")
+    right = annotations.labels[:5000].astype(int)
+    pl.DataFrame(
+        {
+            "file_name": [f"{key}.JPEG" for key in annotations.keys[:5000]],
+            "predicted_class": [(int(label) + (place % 3 == 0)) % 1000 for place, label in enumerate(right)],
+            "predicted_probability": [0.5] * 5000,
+        }
+    ).write_csv(tmp_path / "some-model.csv")
+    write_report(world / "predictions", tmp_path / "report.html", factors=tmp_path, flips=0, heat_maps=0, resamples=50)
+    page = (tmp_path / "report.html").read_text()
+    assert '<section id="factors"' in page
+    assert "some-model" in page
+
+
+def test_a_sweep_through_zero_is_one_curve_from_left_to_right() -> None:
+    from unfazed.report.figures_drops import curve_figure
+    from unfazed.report.svg import drawing
+
+    rows = [("below 0", 1.0), ("below 0", 2.0), ("below 0", 0.0), ("above 0", 0.0), ("above 0", 1.0), ("above 0", 2.0)]
+    curves = pl.DataFrame(
+        [
+            {"model": "one", "attribute": "lighting", "side": side, "level": level, "n": 9, "accuracy": 0.5,
+             "low": 0.3, "high": 0.7} for side, level in rows
+        ]
+    )  # fmt: skip
+    with drawing("test"):
+        line = curve_figure(curves, "lighting", ["one"]).axes[0].lines[0]
+    assert list(line.get_xdata()) == [-2.0, -1.0, 0.0, 1.0, 2.0]

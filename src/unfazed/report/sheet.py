@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from .svg import drawing
 
 if TYPE_CHECKING:
     from unfazed.benchmark import Benchmark
+
+WIDEST = 2200
 
 
 def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] | None = None) -> bytes:
@@ -31,4 +34,15 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
         texts = [edit if picture is not None else f"{edit}: –" for edit, picture in zip(names, pictures, strict=True)]
         rows.append((made, [text.replace("background-", "bg-") for text in texts]))
     with drawing("sheet"):
-        return figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png")
+        return _smaller(figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png"))
+
+
+def _smaller(data: bytes) -> bytes:
+    """The PNG at most `WIDEST` pixels wide: larger is only heavier to look at."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(data)).convert("RGB")
+    picture.thumbnail((WIDEST, 4 * WIDEST), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

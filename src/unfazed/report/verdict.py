@@ -44,7 +44,8 @@ def _how_much(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
 def _which(findings: Findings) -> str:
     fair = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
     means = fair.group_by("edit").agg(pl.col("drop").mean(), pl.col("n").max()).sort("drop", "edit", descending=True)
-    worst = means.row(0, named=True)
+    # An edit that could be made of a few photographs only does not lead: its drop is the least certain.
+    worst = means.filter(2 * pl.col("n") >= pl.col("n").max()).row(0, named=True)
     if worst["drop"] <= 0:
         return f"No edit costs accuracy, averaged over models (n = {worst['n']:,}){_controls(findings)}."
     rows = fair.filter(pl.col("edit") == worst["edit"]).sort("drop")

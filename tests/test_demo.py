@@ -1,0 +1,53 @@
+"""The demo end to end, small: real network, real classifiers, one scene, the fewest steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unfazed.benchmark import Benchmark, verify
+from unfazed.demo import run_demo
+from unfazed.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[float, float, str]]]:
+    folder = tmp_path_factory.mktemp("demo")
+    seen: list[tuple[float, float, str]] = []
+    run_demo(folder, scenes=1, steps=2, heat_maps=2, progress=lambda *now: seen.append(now))
+    return folder, seen
+
+
+def test_everything_is_there_and_true(made: tuple[Path, list]) -> None:
+    folder, _ = made
+    assert (folder / "sheet.png").read_bytes().startswith(b"\x89PNG")
+    assert verify(folder / "benchmark").problems == []
+    page = (folder / "report.html").read_text()
+    assert "n = 1: nothing can be concluded" in page
+    assert "unfazed demo -o" in page
+    assert "white-box" in page
+    assert Benchmark(folder / "benchmark").card["renderer"]["renderer"] == "diffusion"
+
+
+def test_the_bar_never_goes_back_and_ends_full(made: tuple[Path, list]) -> None:
+    _, seen = made
+    done = [now for now, _, _ in seen]
+    assert done == sorted(done)
+    assert len({total for _, total, _ in seen}) == 1
+    assert done[-1] == pytest.approx(seen[-1][1])
+    # one move a rendered picture, not one a scene
+    assert len({now for now, _, stage in seen if stage == "render"}) > 10
+
+
+def test_the_same_command_again_renders_and_evaluates_nothing(made: tuple[Path, list]) -> None:
+    folder, _ = made
+    files = [*folder.rglob("*.png"), *folder.rglob("*.parquet")]
+    before = {path: path.stat().st_mtime_ns for path in files if path.name not in ("sheet.png", "manifest.parquet")}
+    run_demo(folder, scenes=1, steps=2, heat_maps=0)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_scenes_beyond_the_sample_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="0 scenes"):
+        run_demo(tmp_path, scenes=0)
