@@ -52,7 +52,8 @@ def explained(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _CAUSES:
-            raise UserError(f"cannot write {path}: {_CAUSES[error.errno]}", run="df -h, or choose another -o") from error
+            cause = _CAUSES[error.errno]
+            raise UserError(f"cannot write {path}: {cause}", run="df -h, or choose another -o") from error
         raise
 
 

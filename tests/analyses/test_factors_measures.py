@@ -83,7 +83,7 @@ def test_every_error_ratio_lies_in_its_interval_or_has_none(cells):
     n, wrong, total = with_wrong + with_right, with_wrong + without_wrong, sum(cells)
     low, high = ratio_intervals(np.array([[n]]), np.array([[with_right]]), np.array([total]), np.array([total - wrong]))
     if n == 0 or wrong == 0:
-        assert np.isnan(low[0, 0]) and np.isnan(high[0, 0])  # noqa: PT018
+        assert np.isnan(low[0, 0]) and np.isnan(high[0, 0])
     else:
         assert 0 <= low[0, 0] <= high[0, 0]
         assert low[0, 0] - 0.05 <= (with_wrong / n) / (wrong / total) <= high[0, 0] + 0.05

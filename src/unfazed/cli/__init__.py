@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# command -> module of this room that holds the function of the same name (`import` is `import_`)
+# command -> module of this room that holds the function of the module's name
 COMMANDS: dict[str, str] = {
     "demo": "demo",
     "edits": "edits",
@@ -57,8 +57,7 @@ def build_app() -> Any:
             raise typer.Exit()
 
     for name, module in COMMANDS.items():
-        function = getattr(import_module(f"unfazed.cli.{module}"), module if module.endswith("_") else name.replace("-", "_"))
-        app.command(name)(function)
+        app.command(name)(getattr(import_module(f"unfazed.cli.{module}"), module))
     return app
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -17,9 +17,9 @@ def train_network(
     decay: Annotated[float, typer.Option(help="Share of the steps, at the end, over which it falls to zero.")] = 0.5,
     held_out: Annotated[int, typer.Option(help="Photographs left out of training, to measure with.")] = 50,
     seed: Annotated[int, typer.Option(help="Of the weights, the crops and the noise.")] = 0,
-    minutes: Annotated[Optional[float], typer.Option(help="Stop after this long; the same command goes on.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this long; the same command goes on.")] = None,
     every: Annotated[int, typer.Option(help="Steps between two lines of progress.")] = 1000,
-    device: Annotated[Optional[str], typer.Option(help="cuda or cpu; by default the GPU where there is one.")] = None,
+    device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU where there is one.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the network first.")] = True,
 ) -> None:
     """Train the compact diffusion network; stopped or killed, the same command resumes.
