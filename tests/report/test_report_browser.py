@@ -103,8 +103,9 @@ def test_a_flip_opens_moves_and_closes_by_keyboard(visit: Visit) -> None:
     page.keyboard.press("Enter")
     dialog = page.locator("dialog[open]")
     first = dialog.locator("h3").inner_text()
-    assert dialog.locator("img").count() == 2
-    assert all(dialog.locator("img").nth(i).evaluate("it => it.naturalWidth") > 0 for i in range(2))
+    assert dialog.locator("[role=img], img").count() == 2
+    page.wait_for_function("[...document.images].every((it) => it.complete && it.naturalWidth > 0)")
+    assert dialog.locator("svg[role=img]").evaluate("it => it.querySelector('use').getBBox().width") == 256
     assert "right" in dialog.inner_text()
     assert "wrong" in dialog.inner_text()
     page.keyboard.press("ArrowRight")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import numpy as np
@@ -9,7 +10,7 @@ import polars as pl
 
 from .findings import Findings
 from .flips import Flip
-from .gallery_pictures import Album, data_address
+from .gallery_pictures import SIDE, Album, data_address
 from .html_table import chooser
 from .markup import Markup, joined, tag
 from .section import Section, paragraphs
@@ -24,18 +25,16 @@ def gallery_section(
     table = pl.DataFrame([asdict(flip) for flip in flips.shown]) if flips.shown else pl.DataFrame()
     if not flips.shown:
         return Section("flips", "Right to wrong", paragraphs("No edit turned a right answer into a wrong one."))
-    addresses: dict[str, str | None] = {}
-
-    def address(sample_id: str) -> str | None:
-        if sample_id not in addresses:
-            picture = album.picture(sample_id)
-            addresses[sample_id] = None if picture is None else data_address(picture)
-        return addresses[sample_id]
-
+    photographs = {
+        source_id: (f"photograph-{number}", data_address(picture))
+        for number, source_id in enumerate(dict.fromkeys(flip.source_id for flip in flips.shown))
+        if (picture := album.picture(f"{source_id}/original/0")) is not None
+    }
     cards = []
     for flip in flips.shown:
-        before, after = address(f"{flip.source_id}/original/0"), address(flip.sample_id)
-        cards.append(_card(findings, flip, before, after, heat.get(flip)))
+        picture = album.picture(flip.sample_id)
+        after = None if picture is None else data_address(picture)
+        cards.append(_card(findings, flip, photographs.get(flip.source_id, ("", ""))[0], after, heat.get(flip)))
     names = [findings.class_name(label) for label in dict.fromkeys(flip.label for flip in flips.shown)]
     filters = tag(
         "div",
@@ -55,24 +54,22 @@ def gallery_section(
     )
     missing = None if album.root else "The benchmark's pictures are not at hand: give --benchmark BENCH to show them."
     items = tag("ul", *cards, id="flips-list", class_="flips")
-    body = joined([paragraphs(words, missing, *notes), filters, items])
+    body = joined([paragraphs(words, missing, *notes), filters, _store(photographs.values()), items])
     return Section("flips", "Right to wrong", body, tables={"flips": table})
 
 
+def _store(photographs: Iterable[tuple[str, str]]) -> Markup:
+    """Every photograph once, out of sight, for the cards to refer to: many flips are of the same one."""
+    images = [tag("image", id=name, href=address, width=SIDE, height=SIDE) for name, address in photographs]
+    return tag("svg", tag("defs", *images), class_="store", width=0, height=0, aria_hidden="true")
+
+
 def _card(
-    findings: Findings, flip: Flip, before: str | None, after: str | None, heat: tuple[np.ndarray, np.ndarray] | None
+    findings: Findings, flip: Flip, before: str, after: str | None, heat: tuple[np.ndarray, np.ndarray] | None
 ) -> Markup:
     truth, answer = findings.class_name(flip.label), findings.class_name(flip.after)
     pictures = [
-        tag(
-            "img",
-            src=before,
-            alt=f"photograph {flip.source_id}",
-            loading="lazy",
-            width=128,
-            height=128,
-            class_="before",
-        ),
+        _referred(before, flip, "before"),
         tag("img", src=after, alt=f"the same under {flip.edit}", width=128, height=128, class_="after"),
     ]
     caption = tag(
@@ -88,19 +85,20 @@ def _card(
     return tag(
         "li",
         opener,
-        tag("template", _opened(findings, flip, heat, bool(before and after))),
+        tag("template", _opened(findings, flip, before if after else "", heat)),
         data_model=flip.model,
         data_edit=flip.edit,
         data_class=truth,
     )
 
 
-def _opened(findings: Findings, flip: Flip, heat: tuple[np.ndarray, np.ndarray] | None, pictures: bool) -> Markup:
-    """What the dialog shows; its two plain pictures are copied from the button, so that each lies in the page once."""
+def _opened(findings: Findings, flip: Flip, before: str, heat: tuple[np.ndarray, np.ndarray] | None) -> Markup:
+    """What the dialog shows; before: the stored photograph, empty where there are no pictures. The edited picture is
+    copied from the button, so that it lies in the page once."""
     truth, answer = findings.class_name(flip.label), findings.class_name(flip.after)
     shown = []
-    if pictures:
-        shown.append(_picture("photograph", f"photograph {flip.source_id}", copy="before"))
+    if before:
+        shown.append(tag("figure", _referred(before, flip), tag("figcaption", "photograph")))
         if heat is not None:
             shown.append(_picture(f"what spoke for “{truth}”", "heat map on the photograph", data_address(heat[0])))
         shown.append(_picture(flip.edit, f"the same under {flip.edit}", copy="after"))
@@ -120,6 +118,14 @@ def _opened(findings: Findings, flip: Flip, heat: tuple[np.ndarray, np.ndarray] 
     ]
     listing = tag("dl", *(joined([tag("dt", key), tag("dd", value)]) for key, value in facts if value is not None))
     return joined([tag("h3", f"{flip.source_id}, {flip.edit}"), tag("div", *shown, class_="four"), listing])
+
+
+def _referred(name: str, flip: Flip, kind: str | None = None) -> Markup:
+    """The stored photograph, shown here."""
+    use = tag("use", href=f"#{name}")
+    return tag(
+        "svg", use, role="img", aria_label=f"photograph {flip.source_id}", viewBox=f"0 0 {SIDE} {SIDE}", class_=kind
+    )
 
 
 def _picture(caption: str, words: str, address: str | None = None, copy: str | None = None) -> Markup:
