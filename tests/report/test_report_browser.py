@@ -149,9 +149,10 @@ def test_axe_finds_nothing_serious(browser: Any, report: Path, scheme: str) -> N
     visit.context.close()
 
 
-def test_it_prints_every_row(browser: Any, report: Path, tmp_path: Path) -> None:
-    visit = Visit(browser, report)
+def test_it_prints_every_row_and_column(browser: Any, report: Path) -> None:
+    visit = Visit(browser, report, viewport={"width": 794, "height": 1123})  # A4 at 96 dots an inch
     visit.page.emulate_media(media="print")
+    assert visit.page.evaluate("document.querySelector('#drops-table').getBoundingClientRect().right") <= 794
     clipped = visit.page.evaluate(
         "[...document.querySelectorAll('.scroll')].filter((it) => it.scrollHeight > it.clientHeight + 1).length"
     )

@@ -240,3 +240,18 @@ def test_a_sweep_through_zero_is_one_curve_from_left_to_right() -> None:
     with drawing("test"):
         line = curve_figure(curves, "lighting", ["one"]).axes[0].lines[0]
     assert list(line.get_xdata()) == [-2.0, -1.0, 0.0, 1.0, 2.0]
+
+
+def test_the_command_prints_where_the_report_is(world: Path, tmp_path: Path) -> None:
+    import json
+
+    from typer.testing import CliRunner
+
+    from unfazed.cli import build_app
+
+    arguments = ["report", str(world / "predictions"), "-o", str(tmp_path / "r.html"), "--heat-maps", "0", "--json"]
+    result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 0
+    record = json.loads(result.stdout)
+    assert record["bytes"] == (tmp_path / "r.html").stat().st_size
+    assert len(record["verdict"]) == 3

@@ -191,7 +191,7 @@ def _legend(figure: Figure, models: list[str], drops: pl.DataFrame) -> None:
     figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=max(1, min(4, 84 // (longest + 6))),
+        ncols=max(1, min(4, 96 // (longest + 6))),
         frameon=False,
         fontsize=9,
     )

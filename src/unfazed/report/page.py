@@ -176,7 +176,9 @@ def _subtitle(findings: Findings) -> str:
     recipe = findings.card.get("recipe")
     name = recipe.get("name") if isinstance(recipe, dict) else None
     n = int(findings.drops["n"].max() or 0)  # type: ignore[arg-type]
-    parts = [plural(len(findings.models), "model"), plural(len(findings.edits), "edit"), plural(n, "photograph")]
+    controls = sum(findings.kind(edit) == "control" for edit in findings.edits)
+    edits = plural(len(findings.edits) - controls, "edit") + (f" and {plural(controls, 'control')}" if controls else "")
+    parts = [plural(len(findings.models), "model"), edits, plural(n, "photograph")]
     return " · ".join([*parts, *([f"recipe {name}"] if name else [])])
 
 

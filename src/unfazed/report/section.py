@@ -28,8 +28,10 @@ class Section:
         return tag("section", tag("h2", self.title), self.body, id=self.id)
 
 
-def paragraphs(*texts: object) -> Markup:
-    return joined(tag("p", one) for one in texts if one)
+def paragraphs(*texts: str | None) -> Markup:
+    """A paragraph for each text that is not empty; a number never parts from its unit or its `n =`."""
+    kept = (one.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%") for one in texts if one)
+    return joined(tag("p", one) for one in kept)
 
 
 def figure_block(figure: Figure, name: str, description: str, caption: str) -> Markup:
