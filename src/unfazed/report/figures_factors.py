@@ -14,15 +14,14 @@ from unfazed.analyses.factors import FACTORS
 from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 
+from .palette import COLOURS, MARKERS, MOST
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
-# told apart with and without colour vision (Okabe and Ito), and by marker
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A00")
-_MARKERS = "osD^vPX*"
-MOST_MODELS = len(_COLOURS)
+MOST_MODELS = MOST
 
 
 def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Figure:
@@ -45,8 +44,8 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
         offset = (place - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
         rows = [(y + offset, *values[f]) for y, f in enumerate(order) if values.get(f, (None,))[0] is not None]
         y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-        axes.hlines(y, low, high, color=_COLOURS[place], linewidth=1.6, alpha=0.55)
-        axes.plot(ratio, y, _MARKERS[place], color=_COLOURS[place], markersize=4.5, label=model, linestyle="none")
+        axes.hlines(y, low, high, color=COLOURS[place], linewidth=1.6, alpha=0.55)
+        axes.plot(ratio, y, MARKERS[place], color=COLOURS[place], markersize=4.5, label=model, linestyle="none")
     counts = dict(shown.group_by("factor").agg(pl.col("n").max()).iter_rows())
     axes.set_yticks(range(len(order)), [f"{_words(f)}  ({counts[f]:,})" for f in order])
     axes.set_xlabel("error ratio: mistakes on images with the factor / on average (log scale)")
@@ -64,7 +63,7 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
         part = compared.filter(pl.col("grouping") == grouping)
         for place, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
             rows = part.filter(pl.col("group") == group)
-            colour, marker = _COLOURS[place % MOST_MODELS], _MARKERS[place % MOST_MODELS]
+            colour, marker = COLOURS[place % MOST_MODELS], MARKERS[place % MOST_MODELS]
             sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
             y = np.array([order.index(f) for f in rows["factor"]])
             ratio = rows["error_ratio"].to_numpy()

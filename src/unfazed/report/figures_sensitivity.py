@@ -10,16 +10,15 @@ import polars as pl
 
 from unfazed.errors import UserError
 
+from .palette import COLOURS, MARKERS, MOST
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from unfazed.probes.alignment import Triple
 
-# told apart with and without colour vision (Okabe and Ito), and by marker
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A00")
-_MARKERS = "osD^vPX*"
-MOST_CURVES = len(_COLOURS)
+MOST_CURVES = MOST
 _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm of the noise"}
 
 
@@ -124,8 +123,8 @@ def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
             part["level"],
             part[column],
             style,
-            color=_COLOURS[place],
-            marker=_MARKERS[place],
+            color=COLOURS[place],
+            marker=MARKERS[place],
             markersize=3.5,
             linewidth=1.4,
         )
@@ -135,8 +134,8 @@ def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str) -> None:
     level, value, low, high = (
         part[column].cast(pl.Float64).fill_null(np.nan).to_numpy() for column in ("level", "rfs", "rfs_low", "rfs_high")
     )
-    axes.fill_between(level, low, high, color=_COLOURS[place], alpha=0.12, linewidth=0)
-    axes.plot(level, value, color=_COLOURS[place], marker=_MARKERS[place], markersize=4, linewidth=1.4, label=label)
+    axes.fill_between(level, low, high, color=COLOURS[place], alpha=0.12, linewidth=0)
+    axes.plot(level, value, color=COLOURS[place], marker=MARKERS[place], markersize=4, linewidth=1.4, label=label)
 
 
 def _said(answer: dict[str, Any], classes: Sequence[str]) -> str:
