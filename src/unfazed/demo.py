@@ -5,8 +5,7 @@ run_demo("demo")
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,26 +81,24 @@ def run_demo(
     whole.plan("report", heat_maps * _HEAT_MAP + _PAGE)
 
     bench, predictions = output / "benchmark", output / "predictions"
-    with _quickest_threads() as adjust:
 
-        def rendered(answer: Rendered | Refused) -> None:
-            adjust()
-            measures = answer.measures if isinstance(answer, Rendered) else {}
-            whole.add("render", measures.get("passes", 0) * (_GUIDED_PASS if "guide" in measures else 1.0))
+    def rendered(answer: Rendered | Refused) -> None:
+        measures = answer.measures if isinstance(answer, Rendered) else {}
+        whole.add("render", measures.get("passes", 0) * (_GUIDED_PASS if "guide" in measures else 1.0))
 
-        built = build(
-            source,
-            bench,
-            recipe,
-            renderer="diffusion",
-            steps=steps,
-            guide=GUIDE,
-            removal=removal,
-            seed=seed,
-            device=device,
-            report=lambda now: whole.reach("render", now.done / now.total),
-            watch=rendered,
-        )
+    built = build(
+        source,
+        bench,
+        recipe,
+        renderer="diffusion",
+        steps=steps,
+        guide=GUIDE,
+        removal=removal,
+        seed=seed,
+        device=device,
+        report=lambda now: whole.reach("render", now.done / now.total),
+        watch=rendered,
+    )
     whole.reach("render", 1.0)
     run_evaluation(
         bench, list(models), predictions, device=device, progress=lambda now, of: whole.reach("evaluate", now / of)
@@ -163,25 +160,6 @@ def _work(recipe: Recipe, number: int, steps: int) -> float:
     start = max((float(step.get("start", 0)) for step in chain), default=0.0)
     guided = any("adversarial" in step.values() for step in chain)
     return max(1, round(start * steps)) * (_GUIDED_PASS if guided else 1.0) if start > 0 else 0.0
-
-
-@contextlib.contextmanager
-def _quickest_threads() -> Iterator[Callable[[], None]]:
-    """A block whose function, called now and then, keeps torch at the number of threads that is quickest just now."""
-    import torch
-
-    from .predictions.threads import Threads
-
-    picture, kernel = torch.zeros(1, 128, 64, 64), torch.zeros(128, 128, 3, 3)
-
-    def convolve() -> None:
-        with torch.no_grad():
-            for _ in range(4):
-                torch.nn.functional.conv2d(picture, kernel, padding=1)
-
-    with Threads(convolve) as threads:
-        threads.adjust()
-        yield threads.adjust
 
 
 def _command(output: Path, scenes: int, steps: int, seed: int) -> list[str]:

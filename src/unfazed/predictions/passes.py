@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
@@ -19,7 +20,6 @@ from .memory import in_halves
 from .pictures import Pictures
 from .scoring import Scores, score
 from .tables import Parts, make_table
-from .threads import Threads
 
 SANITY = 64  # originals that are looked at before anything is kept
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 
 from .devices import PRECISIONS, choose_batch_size, choose_device, choose_precision, out_of_memory, shrinking
@@ -43,6 +44,16 @@ class Diffusion:
     batch_size: int
     precision: str
     through_network: bool = False
+
+    def __post_init__(self) -> None:
+        self.threads = Threads(self._one_pass)
+
+    def _one_pass(self) -> None:
+        """What the number of threads is measured by; a GPU has no say in it."""
+        if self.network.device.type == "cpu":
+            with torch.no_grad():
+                labels = None if self.exact.classes is None else torch.zeros(1, dtype=torch.int64)
+                self.exact(torch.zeros(1, 3, self.size, self.size), 0.0, labels)
 
     @property
     def size(self) -> int:
@@ -120,10 +131,13 @@ class Diffusion:
 
         def run(slots: int) -> None:
             left = [i for i in range(len(jobs)) if i not in done]
+            self.threads.adjust()
             for position, start in denoise_all(self.network, [jobs[i] for i in left], slots, settings):
                 done[left[position]] = start.cpu()
+                self.threads.adjust()
 
-        _, self.batch_size = shrinking(run, self.batch_size, lambda: out_of_memory(self.exact, self.size))
+        with self.threads:
+            _, self.batch_size = shrinking(run, self.batch_size, lambda: out_of_memory(self.exact, self.size))
         return [done[i] for i in range(len(jobs))]
 
     def _finish(self, layers: Layers, start: Tensor) -> Rendered | Refused:

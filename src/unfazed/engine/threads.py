@@ -17,17 +17,20 @@ QUIET = 0.5  # load, as a share of the cores, below which the first measurement 
 
 
 class Threads:
-    """Sets torch's number of threads to the quickest for `run`; puts the old number back at the end of the block."""
+    """Within its blocks torch has the number of threads that was quickest for `run`; outside it has the old one."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         self.run, self.most = run, torch.get_num_threads()
+        self.chosen, self.outside = self.most, self.most
         self.measured = time.monotonic() if _load() < QUIET else -AGAIN
 
     def __enter__(self) -> Threads:
+        self.outside = torch.get_num_threads()
+        torch.set_num_threads(self.chosen)
         return self
 
     def __exit__(self, *_: object) -> None:
-        torch.set_num_threads(self.most)
+        torch.set_num_threads(self.outside)
 
     def adjust(self) -> None:
         """Measure if it is time to: the whole number of threads against one, the better of two tries each."""
@@ -43,7 +46,8 @@ class Threads:
                 self.run()
                 tries.append(time.perf_counter() - start)
             seconds[count] = min(tries)
-        torch.set_num_threads(min(seconds, key=lambda count: seconds[count]))
+        self.chosen = min(seconds, key=lambda count: seconds[count])
+        torch.set_num_threads(self.chosen)
         self.measured = time.monotonic()
 
 
