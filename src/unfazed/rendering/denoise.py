@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from .network import Network
 
 PREDICTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "epsilon": lambda output, x, signal, noise: (x - noise * output) / signal,
@@ -27,3 +31,20 @@ def start_error(output: Tensor, alpha_cumprod: Tensor, prediction_type: str) -> 
     noise = 1 - alpha_cumprod
     scale = {"epsilon": noise / alpha_cumprod, "v_prediction": noise, "sample": torch.ones_like(noise)}[prediction_type]
     return scale * output.exp()
+
+
+def step_deviation(
+    network: Network, numbers: Mapping[str, Tensor], spread: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Standard deviation of an ancestral step's noise; and, for a learned Σ, its ratio to the posterior's variance.
+
+    numbers: ᾱ as `left`, and `toward`, `noise`, `low`, `high` of samplers.Steps; spread: the output's second half.
+    """
+    if spread is None:
+        return network.noise_scale * numbers["noise"], None
+    if network.variance_type == "error":
+        error = start_error(spread, numbers["left"], network.prediction_type)
+        variance = numbers["noise"].square() + network.doubt * numbers["toward"].square() * error
+        return network.noise_scale * variance.sqrt(), None
+    more = (spread + 1) / 2 * (numbers["high"] - numbers["low"])
+    return network.noise_scale * (0.5 * (numbers["low"] + more)).exp(), more.exp()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from . import guidance as guiding
-from .denoise import predicted_start, start_error
+from .denoise import predicted_start, step_deviation
 from .network import Network
 from .noise import as_seeds, normal
 from .samplers import Sampler
@@ -151,15 +152,22 @@ class _State:
         spare = self.busy[0]
         rows = [tables[self.job[s]][self.step[s]] if self.job[s] >= 0 else tables[self.job[spare]][self.step[spare]]
                 for s in range(len(self.job))]  # fmt: skip
-        columns = torch.as_tensor(np.stack(rows, axis=1), dtype=torch.float32).to(self.device, non_blocking=True)
+        columns = self.upload(np.stack(rows, axis=1), torch.float32)
         return {name: column.view(-1, 1, 1, 1) for name, column in zip(_COLUMNS, columns, strict=True)}
+
+    def upload(self, values: Sequence[Any] | np.ndarray, dtype: torch.dtype) -> Tensor:
+        """Numbers on the device, not waited for: a blocking copy a step would let a GPU run dry between passes."""
+        here = torch.as_tensor(values, dtype=dtype)
+        if self.device.type == "cuda":
+            here = here.pin_memory()
+        return here.to(self.device, non_blocking=True)
 
     def finished(self, tables: dict[int, np.ndarray]) -> list[int]:
         return [slot for slot in self.busy if self.step[slot] == len(tables[self.job[slot]]) - 1]
 
     def draw(self, purpose: int) -> Tensor:
         """Noise (slots, 3, S, S) for this step of every slot."""
-        draws = torch.tensor([2 * step + purpose for step in self.step], device=self.device)
+        draws = self.upload([2 * step + purpose for step in self.step], torch.int64)
         return normal(self.seeds, draws if purpose else 0, self.x.shape[1:])
 
     def leave(self, done: Sequence[int]) -> None:
@@ -188,7 +196,7 @@ def _advance(
 ) -> None:
     """Every slot one step on: guided, stepped, and the object blended in at the new level."""
     # Second-order samplers follow the drift closely enough that a learned variance would count it twice.
-    deviation, ratio = _deviation(network, numbers, spread if settings.sampler.by_variance else None)
+    deviation, ratio = step_deviation(network, numbers, spread if settings.sampler.by_variance else None)
     push = _push(network, state, numbers, start, jobs, settings)
     towards = start + numbers["memory"] * (start - state.previous)
     if push is not None:
@@ -208,20 +216,6 @@ def _advance(
     state.previous = start
 
 
-def _deviation(network: Network, numbers: dict[str, Tensor], spread: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Standard deviation of the step's noise; and, for a learned Σ, its ratio to the posterior's variance."""
-    if spread is None:
-        return network.noise_scale * numbers["noise"], None
-    if network.variance_type == "error":
-        doubt = (
-            network.doubt * numbers["toward"].square() * start_error(spread, numbers["left"], network.prediction_type)
-        )
-        return network.noise_scale * (numbers["noise"].square() + doubt).sqrt(), None
-    more = (spread + 1) / 2 * (numbers["high"] - numbers["low"])
-    deviation = network.noise_scale * (0.5 * (numbers["low"] + more)).exp()
-    return deviation, more.exp()
-
-
 def _push(
     network: Network,
     state: _State,
@@ -239,13 +233,13 @@ def _push(
         for band in guiding.BANDS:
             chosen = [job.strength if job and job.kind == "complexity" and job.band == band else 0.0 for job in current]
             if any(chosen):
-                found = guiding.complexity(torch.tensor(chosen), band)(start)
+                found = guiding.complexity(state.upload(chosen, torch.float32), band)(start)
                 total = found if total is None else total + found
     attacked = [s for s, job in enumerate(current) if job and job.kind == "adversarial"]
     if attacked:
         assert settings.guide is not None
-        rows = torch.tensor(attacked, device=state.device)
-        scale = torch.tensor([current[s].strength for s in attacked], device=state.device)  # type: ignore[union-attr]
+        rows = state.upload(attacked, torch.int64)
+        scale = state.upload([current[s].strength for s in attacked], torch.float32)  # type: ignore[union-attr]
         limit = None if settings.through_network else guiding.LIMIT
         found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(start[rows])
         total = torch.zeros_like(start) if total is None else total

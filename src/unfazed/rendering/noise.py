@@ -31,7 +31,9 @@ def normal(seeds: Tensor, draw: Tensor | int, shape: Sequence[int]) -> Tensor:
     """
     count = math.prod(shape)
     pairs = (count + 1) // 2
-    draws = torch.as_tensor(draw, dtype=torch.int64, device=seeds.device).expand(seeds.shape)
+    # `full` fills on the device; a copied number would be waited for.
+    one = draw if isinstance(draw, Tensor) else torch.full((), draw, dtype=torch.int64, device=seeds.device)
+    draws = one.to(seeds.device, torch.int64).expand(seeds.shape)
     key = _mixed(_mixed(seeds) + (draws + 1) * _signed(_GOLDEN))
     lanes = torch.arange(1, pairs + 1, dtype=torch.int64, device=seeds.device) * _signed(_GOLDEN)
     bits = _mixed(key[:, None] + lanes[None])

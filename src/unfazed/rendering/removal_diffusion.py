@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unfazed.errors import BadPicture
 
-from .denoise import predicted_start
+from .denoise import predicted_start, step_deviation
 from .network import Network
 from .noise import as_seeds, normal
 from .removal import generous
@@ -76,7 +76,10 @@ def inpaint(
         one = sample_ancestral(np.array([left[now], left[then]]))
         # Nothing anchors a hole to the range of pictures, so here x̂0 is clipped at every step.
         drawn = one.keep[0] * x + one.toward[0] * start.clamp(-1, 1)
-        drawn = drawn + network.noise_scale * one.noise[0] * normal(keys, 4 * draw + _STEP, shape)
+        numbers = {"left": left[now], **{name: getattr(one, name)[0] for name in ("toward", "noise", "low", "high")}}
+        columns = {name: torch.tensor(value, dtype=torch.float32, device=device) for name, value in numbers.items()}
+        deviation, _ = step_deviation(network, columns, raw[:, 3:] if network.learned_variance else None)
+        drawn = drawn + deviation * normal(keys, 4 * draw + _STEP, shape)
         known = np.sqrt(left[then]) * pictures + np.sqrt(1 - left[then]) * normal(keys, 4 * draw + _KNOWN, shape)
         x = torch.lerp(known, drawn, holes)
     return torch.lerp(pictures, start.clamp(-1, 1), holes)

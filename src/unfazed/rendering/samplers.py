@@ -166,7 +166,7 @@ def visited(start: float, steps: int, spacing: str = "respaced", beta: str = "li
     # Near the clean end two wanted levels can fall on one step: the noisier then takes the next one up.
     for place in range(count - 2, -1, -1):
         nearest[place] = max(nearest[place], nearest[place + 1] + 1)
-    return nearest
+    return np.minimum(nearest, top - np.arange(count))
 
 
 def total_push(alphas_cumprod: np.ndarray, steps: Steps) -> float:
