@@ -47,6 +47,7 @@ class Network:
     doubt: float = 1.0
     weights_hash: str | None = None
     dtype: torch.dtype = torch.float32
+    channels_last: bool = False
 
     def __post_init__(self) -> None:
         _one_of("prediction type", self.prediction_type, PREDICTIONS)
@@ -68,7 +69,9 @@ class Network:
         if (self.classes is None) != (y is None):
             asked = "a class for each picture" if y is None else "no classes"
             raise UserError(f"the network {self.name} takes {asked}")
-        inputs = x.to(self.dtype, memory_format=torch.channels_last)
+        # As loaded it computes in the original's own order; channels-last, for speed, comes with `on`.
+        layout = torch.channels_last if self.channels_last else torch.preserve_format
+        inputs = x.to(self.dtype, memory_format=layout)
         output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
         return output.float()
 
@@ -78,7 +81,7 @@ class Network:
         prepare = getattr(module, "prepare", None)
         module = prepare(dtype) if prepare is not None else module.to(dtype)
         module = module.to(device).to(memory_format=torch.channels_last)
-        return replace(self, module=module.eval().requires_grad_(False), dtype=dtype)
+        return replace(self, module=module.eval().requires_grad_(False), dtype=dtype, channels_last=True)
 
     def check_size(self, size: int) -> None:
         if size != self.size:
