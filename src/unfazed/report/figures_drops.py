@@ -72,7 +72,9 @@ def _cells(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
         share = 0.5 + value / limit / 2
         axes.bar(column, 1, width=1, bottom=row - 0.5, color=to_hex(tuple(scale(share))), edgecolor="none")
         ink = _INK if 0.2 < share < 0.8 else _PAPER
-        axes.text(column, row, f"{value:.0f}".replace("-", "−"), ha="center", va="center", fontsize=7, color=ink)
+        axes.text(
+            column, row, f"{round(float(value)):d}".replace("-", "−"), ha="center", va="center", fontsize=7, color=ink
+        )
     axes.set_xticks(range(len(edits)), edits, rotation=45, ha="left")
     axes.set_yticks(range(len(models)), models, fontsize=7)
     axes.xaxis.tick_top()
@@ -91,7 +93,7 @@ def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
     original = {row["model"]: row for row in drops.filter(pl.col("edit") == ORIGINAL).iter_rows(named=True)}
     there = [name for name in models if name in average and name in original]
     named = there if len(there) <= MOST else [*there[: MOST // 2], *there[-MOST // 2 :]]
-    figure, axes = _empty(7.2, 4.2)
+    figure, axes = _empty(7.2, 4.0 + 0.2 * -(-len(named) // _columns(named)))
     for model in [*(one for one in there if one not in named), *named]:
         x, y = original[model], average[model]
         place = named.index(model) if model in named else None
@@ -125,7 +127,7 @@ def curve_figure(curves: pl.DataFrame, attribute: str, models: list[str]) -> Fig
     """Accuracy along one attribute, a line a model with its interval; at most eight models, those that drop least."""
     part = curves.filter(pl.col("attribute") == attribute)
     named = [name for name in models if name in set(part["model"])][:MOST]
-    figure, axes = _empty(7.2, 3.8)
+    figure, axes = _empty(7.2, 3.6 + 0.2 * -(-len(named) // _columns(named)))
     for place, model in enumerate(named):
         # The two sides of a sweep through zero are one line: levels below zero are stored as distances.
         signed = pl.when(pl.col("side") == "below 0").then(-pl.col("level")).otherwise(pl.col("level"))
@@ -187,14 +189,20 @@ def _legend(figure: Figure, models: list[str], drops: pl.DataFrame) -> None:
         hollow = Line2D([], [], color=QUIET, marker="o", markerfacecolor="none", linestyle="none")
         hollow.set_label("hollow: white-box")
         handles.append(hollow)
-    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    columns = _columns([str(handle.get_label()) for handle in handles])
     figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=max(1, min(4, 96 // (longest + 6))),
+        ncols=columns,
         frameon=False,
         fontsize=9,
     )
+
+
+def _columns(names: list[str]) -> int:
+    """How many names stand side by side above a figure."""
+    longest = max((len(_short(name)) for name in names), default=1)
+    return max(1, min(4, 96 // (longest + 6)))
 
 
 def _short(name: str) -> str:

@@ -123,7 +123,11 @@ def accuracy_section(findings: Findings) -> Section:
     if rows.is_empty():
         return Section("accuracy", "Accuracy against drop", paragraphs("No edit was averaged, so there is no drop."))
     figure = accuracy_and_drop(findings.drops, findings.models)
-    named = f"; the {MOST // 2} that drop least and most are named" if len(findings.models) > MOST else ""
+    named = (
+        f"; the {MOST // 2} that drop least and the {MOST // 2} that drop most are named"
+        if len(findings.models) > MOST
+        else ""
+    )
     caption = f"Figure 2. Is the more accurate model also the steadier one? A point a model{named}."
     description = "Accuracy on the originals in percent against average drop in points, with 95 % intervals."
     body = joined([figure_block(figure, "accuracy", description, caption)])

@@ -99,7 +99,10 @@ def _difference(findings: Findings) -> str:
     said = f"({points(-gap)} points, {interval(-high, -low)}, n = {int(row['n'][0]):,})"
     if low <= 0 <= high:
         return f"whether {one} really drops less than {two} cannot be told {said}"
-    return f"{one} drops less than {two} {said}, more than chance explains"
+    picked = (
+        "" if len(findings.models) == 2 else f", if the two had not been picked as extremes of {len(findings.models)}"
+    )
+    return f"{one} drops less than {two} {said}, more than chance explains{picked}"
 
 
 def _without_edits(findings: Findings) -> str:
