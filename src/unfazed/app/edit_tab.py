@@ -87,7 +87,8 @@ def edit_tab(page: Any, studio: Studio) -> None:
 
     follow = functools.partial(_previewed, studio, shown_groups)
     say = functools.partial(_answered, studio)
-    light: dict[str, Any] = {"concurrency_limit": LIGHT, "show_progress": "hidden"}
+    # While one answer is on its way only the last of those asked for meanwhile counts.
+    light: dict[str, Any] = {"concurrency_limit": LIGHT, "show_progress": "hidden", "trigger_mode": "always_last"}
     heavy: dict[str, Any] = {"concurrency_limit": HEAVY, "concurrency_id": "heavy"}
 
     def then_follow(event: Any) -> None:
@@ -105,6 +106,8 @@ def edit_tab(page: Any, studio: Studio) -> None:
     ]
     for event, action, inputs, name in openings:
         then_follow(event(_opening(action), [photograph, *inputs], opened, api_name=name, **heavy))
+    # The drop zone is free again for the next photograph.
+    upload.upload(None, None, upload, js="() => null", api_visibility="private")
 
     def mark(photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
         return _marked(studio, photograph, event)
@@ -117,7 +120,6 @@ def edit_tab(page: Any, studio: Studio) -> None:
         follow,
         chosen,
         results,
-        trigger_mode="always_last",
         api_name="preview",
         **light,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+import contextvars
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from unfazed.models import Classifier
 
 RENDERERS_HELD = 2
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with the passes done and the passes in all."""
 
@@ -36,42 +38,41 @@ class Studio:
         self.models, self.segmenter, self.device = tuple(dict.fromkeys(models)), segmenter, device
         self._opened: dict[str, Classifier] = {}
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
-        # Heat maps hook into a model and a renderer counts its passes: neither can serve two visitors at once.
-        self._looking, self._rendering = threading.Lock(), threading.Lock()
+        # Heat maps hook into a model and a renderer counts its passes: neither can serve two visitors at once. A
+        # thread of their own, because torch keeps working memory for every thread that it was ever called from.
+        self._looking, self._rendering = ThreadPoolExecutor(1, "looking"), ThreadPoolExecutor(1, "rendering")
 
     def model(self, name: str) -> Classifier:
         """The model of that name, opened once; only those that the page was started with can be asked for."""
         if name not in self.models:
             raise unknown("model of this page", name, self.models, run=f"unfazed app -m {name}")
-        with self._looking:
-            if name not in self._opened:
-                from unfazed.models import open_model
-
-                self._opened[name] = open_model(name, device=self.device)
-            return self._opened[name]
+        return _alone(self._looking, self._open, name)
 
     def answers(self, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
         """The model's answers to pictures (H, W, 3) uint8."""
-        model = self.model(name)
-        with self._looking:
-            return answer_all(model, images)
+        return _alone(self._looking, answer_all, self.model(name), images)
 
     def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
         """The pictures under the heat maps of these classes, one a picture."""
-        model = self.model(name)
-        with self._looking:
-            return warm_pictures(model, images, targets)
+        return _alone(self._looking, warm_pictures, self.model(name), images, targets)
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
         """The photograph under the request, with the record that replays it; progress follows a diffusion's passes."""
-        scene = photograph.scene
-        image = Path(photograph.path)
         if request.renderer == "paste":
-            return edit_photograph(request, scene, image)
-        with self._rendering:
-            renderer = self._renderer(request)
-            with passes_counted(renderer, expected_passes(request), progress):
-                return edit_photograph(request, scene, image, renderer)
+            return edit_photograph(request, photograph.scene, Path(photograph.path))
+        return _alone(self._rendering, self._render, request, photograph, progress)
+
+    def _open(self, name: str) -> Classifier:
+        from unfazed.models import open_model
+
+        if name not in self._opened:
+            self._opened[name] = open_model(name, device=self.device)
+        return self._opened[name]
+
+    def _render(self, request: Request, photograph: Photograph, progress: Progress | None) -> Edited:
+        renderer = self._renderer(request)
+        with passes_counted(renderer, expected_passes(request), progress):
+            return edit_photograph(request, photograph.scene, Path(photograph.path), renderer)
 
     def _renderer(self, request: Request) -> Renderer:
         """The renderer that a replay of this request would open, so that both make the same bytes."""
@@ -83,6 +84,11 @@ class Studio:
             self._renderers[key] = plan.open_renderer()
         self._renderers.move_to_end(key)
         return self._renderers[key]
+
+
+def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
+    """What `work` gives, done in that thread; it sees the caller's context, by which gradio finds its progress bar."""
+    return thread.submit(contextvars.copy_context().run, work, *given).result()
 
 
 def expected_passes(request: Request) -> int:

@@ -1,0 +1,180 @@
+"""The page in a real browser: an edit, changed answers, downloads that replay, marks on the photograph, flips."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HOSTILE_EDIT, HOSTILE_MODEL, run
+
+from unfazed.files import sha256
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+SAMPLE = Path(str(resources.files("unfazed.data").joinpath("sample")))
+LONG = 60_000
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    arguments += ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
+    with playwright.sync_playwright() as runner:
+        opened = runner.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page, opened; at the end it has complained of nothing, asked nobody else and run no foreign script."""
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(LONG)
+    messages: list[str] = []
+    foreign: list[str] = []
+    opened.on("console", lambda message: messages.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: messages.append(str(error)))
+    opened.on(
+        "request", lambda one: None if one.url.startswith((address, "data:", "blob:")) else foreign.append(one.url)
+    )
+    opened.goto(address)
+    opened.wait_for_selector("#answers .bars")
+    yield opened
+    assert messages == []
+    assert foreign == []
+    assert opened.evaluate("window.hacked") is None
+    opened.close()
+
+
+def downloaded(page: Any, what: str, folder: Path) -> Path:
+    with page.expect_download() as coming:
+        page.click(f"#download-{what}")
+    path = folder / coming.value.suggested_filename
+    coming.value.save_as(path)
+    return path
+
+
+def violations(page: Any) -> list[tuple[str, str]]:
+    """What axe-core finds that is serious or worse: (rule, the element)."""
+    if not AXE.is_file():
+        pytest.skip("no axe-core: npm install --no-save --prefix .venv/axe axe-core@4")
+    page.evaluate("(code) => new Function(code).call(window)", AXE.read_text())
+    found = page.evaluate("async () => (await axe.run(document)).violations")
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    return [(one["id"], node["html"]) for one in serious for node in one["nodes"]]
+
+
+def test_an_edit_changes_the_answer_and_its_record_replays_to_the_same_bytes(page, tmp_path):
+    assert "The answer is the same: koala" in page.inner_text("#answers")
+    page.fill("#size-rate input[type=number]", "0.03")
+    page.wait_for_selector("#answers .turned")
+    assert page.is_checked("#on-size input")
+    assert "koala →" in page.inner_text("#answers")
+    assert page.locator("#answers img").count() == 2
+    picture, mask, record = (downloaded(page, what, tmp_path) for what in ("picture", "mask", "record"))
+    assert json.loads(record.read_text())["request"]["chain"][0]["rate"] == 0.03
+    run("edit", "--replay", record, "-o", tmp_path / "again.png")
+    assert sha256(tmp_path / "again.png") == sha256(picture)
+    assert sha256(tmp_path / "again.mask.png") == sha256(mask)
+    assert violations(page) == []
+
+
+def test_diffusion_renders_and_replays(page, tmp_path):
+    page.locator("button.label-wrap", has_text="background").click()
+    page.locator("#background-kind input").click()
+    page.get_by_role("option", name="simple").click()
+    page.wait_for_selector("#note :text('press Render')")
+    assert page.is_disabled("#download-picture")
+    page.get_by_label("number input for diffusion steps").fill("4")
+    page.click("#render")
+    page.wait_for_selector("#note :text('Rendered in 2 diffusion steps')")
+    picture, record = (downloaded(page, what, tmp_path) for what in ("picture", "record"))
+    assert json.loads(record.read_text())["rendered_by"]["renderer"] == "diffusion"
+    run("edit", "--replay", record, "-o", tmp_path / "again.png")
+    assert sha256(tmp_path / "again.png") == sha256(picture)
+
+
+def test_the_object_is_boxed_and_painted_with_the_mouse(page):
+    assert "the mask that came with the photograph" in page.inner_text("#marker")
+    box = page.locator("#marker canvas").bounding_box()
+
+    def drag(start: tuple[float, float], end: tuple[float, float]) -> None:
+        points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+        page.mouse.move(*points[0])
+        page.mouse.down()
+        page.mouse.move(*points[1], steps=4)
+        page.mouse.up()
+
+    drag((0.2, 0.2), (0.9, 0.9))
+    page.wait_for_selector("#marker :text('mask made by grabcut from the box')")
+    page.click("#marker [data-tool=add]")
+    drag((0.05, 0.05), (0.3, 0.05))
+    page.wait_for_selector("#marker :text('mask changed by hand')")
+
+
+def test_a_photograph_of_ones_own_and_one_that_is_none(page, tmp_path):
+    bad, own = tmp_path / "holiday.jpg", tmp_path / "<b>mine.jpg"
+    bad.write_bytes(b"PK\x03\x04" + bytes(64))
+    page.set_input_files("#upload input[type=file]", bad)
+    page.wait_for_selector("#problem [role=alert]")
+    assert "holiday.jpg: this is no picture but a ZIP archive" in page.inner_text("#problem")
+    shutil.copy(SAMPLE / "panda.jpg", own)
+    page.set_input_files("#upload input[type=file]", own)
+    page.wait_for_selector("#marker :text('mask made by grabcut')")
+    assert page.inner_text("#problem").strip() == ""
+    page.wait_for_selector("#answers :text('giant panda')")
+
+
+def test_the_smallest_change_is_searched_and_worded_with_care(page):
+    page.click("#search")
+    page.wait_for_selector("#found .found")
+    said = page.inner_text("#found")
+    assert "the answer turns from “koala”" in said
+    assert "was not tried may turn it too" in said
+
+
+def test_flips_are_browsed_filtered_and_opened_and_hostile_names_are_only_text(page):
+    page.get_by_role("tab", name="Browse").click()
+    page.wait_for_selector("#flips button")
+    total = page.locator("#flips button").count()
+    page.locator("#browse-model input").click()
+    page.get_by_role("option", name=HOSTILE_MODEL).click()
+    page.wait_for_function(f"document.querySelectorAll('#flips button').length < {total}")
+    assert set(page.locator("#flips .quiet").all_inner_texts()) == {HOSTILE_MODEL}
+    assert HOSTILE_EDIT in page.locator("#flips b").all_inner_texts()
+    page.locator("#flips button").first.click()
+    page.wait_for_selector("#flip h2")
+    assert HOSTILE_MODEL in page.inner_text("#flip h2")
+    assert f"start the page with -m {HOSTILE_MODEL}" in page.inner_text("#flip")
+    page.locator("#browse-model input").click()
+    page.get_by_role("option", name="lite:0").click()
+    page.wait_for_selector("#flips .quiet:text-is('lite:0')")
+    page.locator("#flips button").first.click()
+    page.wait_for_selector("#flip img[alt^='heat map of lite:0']")
+    assert violations(page) == []
+
+
+def test_models_are_compared(page):
+    page.get_by_role("tab", name="Compare").click()
+    page.wait_for_selector("#comparison table")
+    assert "p_holm" in page.inner_text("#comparison")
+    page.locator("#second input").click()
+    page.get_by_role("option", name="lite:0").click()
+    page.wait_for_selector("#comparison :text('lite:0')")
+    assert violations(page) == []
+
+
+def test_nothing_overflows_a_phone(browser, address):
+    phone = browser.new_page(viewport={"width": 390, "height": 844})
+    phone.goto(address)
+    phone.wait_for_selector("#answers .bars", timeout=LONG)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    phone.close()

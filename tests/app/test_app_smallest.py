@@ -1,0 +1,86 @@
+"""The smallest change that turns an answer: found between what held and what did not, in words that claim no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from unfazed.app.photographs import open_sample
+from unfazed.app.smallest import DIRECTIONS, HALVED, SCANNED, find_smallest, in_order, scan_levels
+from unfazed.app.studio import Studio
+from unfazed.edits import make_edit
+from unfazed.edits.parameters import Range
+from unfazed.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def studio():
+    return Studio(["lite:0"])
+
+
+@pytest.mark.parametrize("name", DIRECTIONS)
+def test_every_direction_stays_in_its_declared_range_and_moves_outwards(name):
+    direction = DIRECTIONS[name]
+    assert isinstance(direction.range, Range)
+    neutral = 0.3 if direction.neutral is None else direction.neutral
+    levels = scan_levels(direction, neutral)
+    assert len(levels) == SCANNED
+    assert all(direction.range.low <= level <= direction.range.high for level in levels)
+    distances = [abs(level - neutral) for level in levels]
+    assert distances == sorted(distances)
+    assert distances[0] > 0
+
+
+def test_the_turn_lies_between_a_level_that_held_and_one_that_did_not(studio):
+    steps: list[int] = []
+    found = find_smallest(
+        studio,
+        "lite:0",
+        open_sample("koala"),
+        DIRECTIONS["object smaller"],
+        progress=lambda done, _: steps.append(done),
+    )
+    answers = dict(found.tried)
+    assert found.before == "koala"
+    assert answers[found.level] == found.after != "koala"
+    assert answers[found.held] == "koala"
+    assert found.level < found.held
+    assert found.held / found.level < 1.1
+    assert len(found.tried) <= SCANNED + HALVED
+    assert found.picture.shape == (256, 256, 3)
+    assert "a smaller change that was not tried may turn it too" in found.sentence
+    assert steps == sorted(steps)
+
+
+def test_an_answer_that_holds_is_not_called_safe(studio):
+    found = find_smallest(studio, "lite:0", open_sample("polar_bear"), DIRECTIONS["object's hue turned"])
+    assert found.level is None
+    assert "may still turn it" in found.sentence
+
+
+def test_what_removal_alone_does_is_not_put_down_to_the_attribute(studio):
+    found = find_smallest(studio, "lite:0", open_sample("koala"), DIRECTIONS["object smaller"])
+    assert found.control is None
+    assert "doing alone" not in found.sentence
+    turned = replace(found, control="indri")
+    assert "already makes it “indri”: the turn is not this attribute's doing alone" in turned.sentence
+
+
+def test_levels_that_cannot_be_made_are_said(studio):
+    found = find_smallest(studio, "lite:0", open_sample("cat"), DIRECTIONS["object larger"])
+    assert found.tried == ()
+    assert found.sentence.startswith("No level could be made: this cannot be made of cat")
+
+
+def test_the_other_edits_stay_and_keep_their_order(studio):
+    chain = (make_edit("lighting", stops=-1.0), make_edit("size", rate=0.1))
+    assert [edit.name for edit in in_order(chain)] == ["size", "lighting"]
+    with pytest.raises(UserError, match="cannot be pasted"):
+        find_smallest(
+            studio,
+            "lite:0",
+            open_sample("koala"),
+            DIRECTIONS["object darker"],
+            (make_edit("background", kind="simple"),),
+        )
