@@ -25,10 +25,12 @@ $(VENV)/ready: requirements.txt pyproject.toml | $(UV)
 	$(INSTALL) --no-deps -e .
 	touch $@
 
-# The ImageNet-X annotations are CC BY-NC: a group of their own, never a dependency. Without them their tests skip.
+# The ImageNet-X annotations are CC BY-NC: a group of their own, never a dependency. Without them, and without npm's
+# axe-core, the tests that need them skip and say so.
 $(VENV)/ready-dev: requirements-dev.txt requirements-imagenetx.txt $(VENV)/ready
 	$(INSTALL) -r requirements-dev.txt
 	-$(INSTALL) --no-deps -r requirements-imagenetx.txt
+	-command -v npm >/dev/null && npm install --silent --no-save --prefix $(VENV)/axe axe-core@4.14.0
 	touch $@
 
 demo: $(VENV)/ready

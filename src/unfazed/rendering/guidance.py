@@ -25,9 +25,9 @@ Guide = Callable[[Tensor], Tensor]
 BANDS = ("all", "high")
 
 # What λ is multiplied by at the paper's 100 ancestral steps, by kind of guidance. Found on the embedded network:
-# complexity 2 changes a background clearly both ways with the picture intact, 5 etches it, 10 destroys it;
+# complexity 2.7 changes a background clearly both ways with the picture intact, 5 etches it, 10 destroys it;
 # adversarial 8 takes a guide's answer away in a background that still looks photographed, 30 scrawls over it.
-STRENGTH = {"complexity": 2.0, "adversarial": 8.0}
+STRENGTH = {"complexity": 2.7, "adversarial": 8.0}
 REFERENCE_STEPS = 100
 # How much further than in theory (`samplers.total_push`) a push carries with a trained network, against the reference,
 # at 20 and at 100 steps; between them it is interpolated. Measured by benchmarks/guidance_strength.py.
