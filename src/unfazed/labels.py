@@ -13,6 +13,20 @@ from typing import Any
 
 from .errors import UserError, unknown
 
+# RIVAL10's ten classes in their published order, each with the two ImageNet classes (WNIDs) that make it
+RIVAL10: dict[str, tuple[str, ...]] = {
+    "truck": ("n03796401", "n04467665"),
+    "car": ("n02814533", "n03100240"),
+    "plane": ("n02690373", "n04552348"),
+    "ship": ("n03673027", "n03095699"),
+    "cat": ("n02123394", "n02124075"),
+    "dog": ("n02099712", "n02099601"),
+    "equine": ("n02389026", "n02391049"),
+    "deer": ("n02423022", "n02422699"),
+    "frog": ("n01644900", "n01644373"),
+    "bird": ("n01531178", "n01532829"),
+}
+
 
 @dataclass(frozen=True)
 class LabelSpace:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from unfazed.errors import UserError
-from unfazed.labels import LabelSpace, imagenet, own
-from unfazed.models.label_mapping import RIVAL10, map_labels, read_groups
+from unfazed.labels import RIVAL10, LabelSpace, imagenet, own
+from unfazed.models.label_mapping import map_labels, read_groups
 
 
 def test_equal_spaces_change_nothing() -> None:

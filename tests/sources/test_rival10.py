@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from unfazed.errors import BadPicture, UserError
-from unfazed.labels import imagenet
+from unfazed.labels import RIVAL10, imagenet
 from unfazed.sources import open_source
-from unfazed.sources.rival10 import ATTRIBUTES, CLASSES, attribute_labels
+from unfazed.sources.rival10 import ATTRIBUTES, attribute_labels
 
 
 def box_mask(left, top, right, bottom):
@@ -58,7 +58,7 @@ def root(tmp_path):
 
 
 def test_the_ten_classes_are_made_of_twenty_imagenet_classes():
-    names = {kind: [imagenet().classes[imagenet().index(wnid)] for wnid in wnids] for kind, wnids in CLASSES.items()}
+    names = {kind: [imagenet().classes[imagenet().index(wnid)] for wnid in wnids] for kind, wnids in RIVAL10.items()}
     assert list(names) == ["truck", "car", "plane", "ship", "cat", "dog", "equine", "deer", "frog", "bird"]
     assert names["truck"] == ["moving van", "trailer truck"]
     assert names["car"] == ["beach wagon", "convertible"]
@@ -76,7 +76,7 @@ def test_the_ten_classes_are_made_of_twenty_imagenet_classes():
 def test_a_scene_has_its_object_and_its_attributes(root):
     source = open_source(f"rival10:{root}")
     assert source.ids == ("n01531178_12", "n02391049_3", "n02690373_7")
-    assert source.labels.classes == tuple(CLASSES)
+    assert source.labels.classes == tuple(RIVAL10)
     bird = source["n01531178_12"]
     assert bird.label == 9
     assert (bird.mask == box_mask(40, 40, 180, 200) / 255).mean() > 0.99

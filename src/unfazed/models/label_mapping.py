@@ -9,24 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
 from unfazed.files import read_json
-from unfazed.labels import LabelSpace, imagenet, plain
+from unfazed.labels import RIVAL10, LabelSpace, imagenet, plain
 
 if TYPE_CHECKING:
     import torch
 
-# RIVAL10's ten classes as the pairs of ImageNet-1k classes (by WNID) they are made of.
-RIVAL10: dict[str, tuple[str, ...]] = {
-    "truck": ("n03796401", "n04467665"),
-    "car": ("n02814533", "n03100240"),
-    "plane": ("n02690373", "n04552348"),
-    "ship": ("n03673027", "n03095699"),
-    "cat": ("n02123394", "n02124075"),
-    "dog": ("n02099712", "n02099601"),
-    "equine": ("n02389026", "n02391049"),
-    "deer": ("n02423022", "n02422699"),
-    "frog": ("n01644900", "n01644373"),
-    "bird": ("n01531178", "n01532829"),
-}
 GROUPINGS: dict[str, dict[str, tuple[str, ...]]] = {"rival10": RIVAL10}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import BadPicture, UserError
-from unfazed.labels import LabelSpace, imagenet
+from unfazed.labels import RIVAL10, LabelSpace, imagenet
 from unfazed.scene import Scene
 
 from .pickles import read_pickle
@@ -25,30 +25,17 @@ from .spec import Spec
 
 SPLITS = ("test", "train")
 SPACES = ("rival10", "imagenet-1k")
-# class -> the two ImageNet classes that make it
-CLASSES = {
-    "truck": ("n03796401", "n04467665"),
-    "car": ("n02814533", "n03100240"),
-    "plane": ("n02690373", "n04552348"),
-    "ship": ("n03673027", "n03095699"),
-    "cat": ("n02123394", "n02124075"),
-    "dog": ("n02099712", "n02099601"),
-    "equine": ("n02389026", "n02391049"),
-    "deer": ("n02423022", "n02422699"),
-    "frog": ("n01644900", "n01644373"),
-    "bird": ("n01531178", "n01532829"),
-}
 ATTRIBUTES = (
     *("long-snout", "wings", "wheels", "text", "horns", "floppy-ears", "ears", "colored-eyes", "tail"),
     *("mane", "beak", "hairy", "metallic", "rectangular", "wet", "long", "tall", "patterned"),
 )
 OBJECT = "entire-object"
-_CLASS_OF = {wnid: index for index, wnids in enumerate(CLASSES.values()) for wnid in wnids}
+_CLASS_OF = {wnid: index for index, wnids in enumerate(RIVAL10.values()) for wnid in wnids}
 
 
 def label_space() -> LabelSpace:
     """RIVAL10's ten classes in their published order."""
-    return LabelSpace("rival10", tuple(CLASSES))
+    return LabelSpace("rival10", tuple(RIVAL10))
 
 
 def open_scenes(spec: Spec) -> Source:
