@@ -66,6 +66,13 @@ def violations(page: Any) -> list[tuple[str, str]]:
     """What axe-core finds that is serious or worse: (rule, the element)."""
     if not AXE.is_file():
         pytest.skip("no axe-core: npm install --no-save --prefix .venv/axe axe-core@4")
+    # While something new is being made gradio dims the old, and fades it in again.
+    page.wait_for_function("""() => ["pictures", "answers", "flip", "flips", "comparison"].every((name) => {
+      const block = document.getElementById(name);
+      const inside = "div:not([data-testid=status-tracker], .hide *), span";
+      const parts = block ? [block, ...block.querySelectorAll(inside)] : [];
+      return parts.every((part) => getComputedStyle(part).opacity === "1");
+    })""")
     page.evaluate("(code) => new Function(code).call(window)", AXE.read_text())
     found = page.evaluate("async () => (await axe.run(document)).violations")
     serious = [one for one in found if one["impact"] in ("serious", "critical")]
@@ -93,9 +100,13 @@ def test_diffusion_renders_and_replays(page, tmp_path):
     page.get_by_role("option", name="simple").click()
     page.wait_for_selector("#note :text('press Render')")
     assert page.is_disabled("#download-picture")
-    page.get_by_label("number input for diffusion steps").fill("4")
+    steps = page.get_by_label("number input for diffusion steps")
+    steps.fill("4")
+    steps.press("Tab")
+    page.wait_for_function("() => document.querySelector('[aria-label^=\"range slider for diffusion\"]').value === '4'")
     page.click("#render")
-    page.wait_for_selector("#note :text('Rendered in 2 diffusion steps')")
+    page.wait_for_selector("#note :text('Rendered in')", timeout=2 * LONG)
+    assert "Rendered in 2 diffusion steps" in page.inner_text("#note")
     picture, record = (downloaded(page, what, tmp_path) for what in ("picture", "record"))
     assert json.loads(record.read_text())["rendered_by"]["renderer"] == "diffusion"
     run("edit", "--replay", record, "-o", tmp_path / "again.png")
@@ -168,7 +179,7 @@ def test_models_are_compared(page):
     assert "p_holm" in page.inner_text("#comparison")
     page.locator("#second input").click()
     page.get_by_role("option", name="lite:0").click()
-    page.wait_for_selector("#comparison :text('lite:0')")
+    page.wait_for_selector("#comparison :text('second: lite:0')")
     assert violations(page) == []
 
 

@@ -26,14 +26,15 @@ FIRST_SAMPLE = "koala"
 # Visitors wait in line where work is heavy: one renders or opens a photograph at a time.
 LIGHT, HEAVY = 4, 1
 UNKNOWN = -1
+REPLAY = "The record makes the same bytes again: <code>unfazed edit PHOTO --replay RECORD.json</code>"
 
 
 def edit_tab(page: Any, studio: Studio) -> None:
     """The whole tab, inside the gradio context that is open."""
     shown_groups = groups()
     with gr.Row():
-        with gr.Column(scale=5, min_width=320):
-            gr.HTML("<h2>1 · Photograph and object</h2>")
+        with gr.Column(scale=4, min_width=300):
+            gr.HTML("<h2>1 · Photograph</h2>")
             sample = gr.Dropdown(
                 list(sample_names()), value=FIRST_SAMPLE, label="a sample photograph", elem_id="sample"
             )
@@ -52,10 +53,11 @@ def edit_tab(page: Any, studio: Studio) -> None:
                     label="its true class in ImageNet",
                     info="marks it in the answers; an adversarial background needs it",
                 )
+        with gr.Column(scale=4, min_width=300):
             gr.HTML("<h2>2 · Changes</h2>")
             changes = _change_controls(shown_groups)
             seed = gr.Number(0, label="seed of all that is drawn at random", precision=0, minimum=0, maximum=2**31)
-        with gr.Column(scale=7, min_width=320, elem_id="becomes"):
+        with gr.Column(scale=6, min_width=320):
             gr.HTML("<h2>3 · What becomes of it</h2>")
             pictures = gr.HTML(elem_id="pictures")
             note = gr.HTML(figures.message(""), elem_id="note")
@@ -64,9 +66,14 @@ def edit_tab(page: Any, studio: Studio) -> None:
                 rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render")
             with gr.Row():
                 downloads = [
-                    gr.DownloadButton(f"Download the {what}", interactive=False, elem_id=f"download-{what}", size="sm")
+                    gr.DownloadButton(
+                        f"Download {what}", interactive=False, elem_id=f"download-{what}", size="sm", min_width=80
+                    )
                     for what in ("picture", "mask", "record")
                 ]
+            gr.HTML(
+                "<p class='quiet'>The record makes the same bytes again: unfazed edit PHOTO --replay RECORD.json</p>"
+            )
             gr.HTML("<h2>4 · What the models say</h2>")
             models = gr.Dropdown(
                 list(studio.models), value=[studio.models[0]], multiselect=True, label="models", elem_id="models"
