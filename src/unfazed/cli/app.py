@@ -33,6 +33,7 @@ def app(
     reaches this computer can use it. What is edited can be downloaded with a record that `unfazed edit --replay`
     turns into the same bytes. Ctrl-C ends it and deletes what visitors uploaded.
     """
+    import signal
     import time
 
     from unfazed.app.page import DEFAULT_MODELS, served
@@ -40,6 +41,8 @@ def app(
     with served(
         model or DEFAULT_MODELS, predictions, benchmark, host=host, port=port, segmenter=segmenter, device=device
     ) as (address, _):
+        # A plain kill ends it as Ctrl-C does, so that what visitors uploaded is deleted too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         print(f"unfazed is at {address} (Ctrl-C ends it)", flush=True)
         try:
             while True:
