@@ -15,6 +15,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
@@ -182,6 +183,7 @@ def _one_thread() -> Iterator[None]:
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[None]:
     """Ctrl-C reaches the parent alone, which then ends its processes: a spawned one inherits the blocked signal."""
+    resource_tracker.ensure_running()  # its first start would unblock the signal again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
