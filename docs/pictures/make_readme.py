@@ -1,6 +1,6 @@
 """The README's picture: one photograph under every edit, from a benchmark that `unfazed demo` built.
 
-    python docs/pictures/make_readme.py demo/benchmark koala
+python docs/pictures/make_readme.py demo/benchmark koala
 """
 
 from __future__ import annotations
