@@ -100,6 +100,8 @@ class Network:
             "variance_type": self.variance_type,
             "beta_schedule": self.beta_schedule,
             "classes": self.classes,
+            "noise_scale": self.noise_scale,
+            "doubt": self.doubt,
             "weights_sha256": self.weights_hash,
         }
 
