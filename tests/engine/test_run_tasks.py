@@ -96,6 +96,7 @@ def test_ctrl_c_ends_everything_quietly(tmp_path):
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     pids = {int(process.stdout.readline()) for _ in range(2)}
+    time.sleep(0.5)  # now it waits for the two long tasks, as it does when a person interrupts it
     os.killpg(process.pid, 2)
     _, errors = process.communicate(timeout=60)
     assert errors.count("Traceback") == 1
