@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from unfazed.engine.heap import kept_heap
 from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
@@ -60,7 +61,7 @@ class Pass:
         everything = range(len(self.plan))
         pending = [index for index in everything if any(index not in job.parts.done for job in self.jobs)]
         yield sum(len(self.plan[index]) for job in self.jobs for index in job.parts.done if index in everything)
-        with _fixed_shapes(self.device), Threads(self._one_picture) as threads:
+        with _settled(self.device), Threads(self._one_picture) as threads:
             for indices in self._sets(pending):
                 if self.adapting:
                     self._adapt(self._edit(indices[0]))
@@ -206,11 +207,13 @@ def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[
 
 
 @contextlib.contextmanager
-def _fixed_shapes(device: str) -> Iterator[None]:
-    """Let cuDNN choose the quickest kernels for the one shape that each model sees."""
+def _settled(device: str) -> Iterator[None]:
+    """Every batch is like the one before: cuDNN may choose the quickest kernels once, a CPU reuses its memory."""
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = torch.device(device).type == "cuda"
+    kind = torch.device(device).type
+    torch.backends.cudnn.benchmark = kind == "cuda"
     try:
-        yield
+        with kept_heap() if kind == "cpu" else contextlib.nullcontext():
+            yield
     finally:
         torch.backends.cudnn.benchmark = before
