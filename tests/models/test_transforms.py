@@ -53,6 +53,16 @@ def test_equals_timm(mode: str, size: tuple[int, int]) -> None:
     assert torch.allclose(from_timm({**config, **numbers}).tensor(image), theirs, atol=1e-6)
 
 
+def test_channels_last_pixels_give_the_same_numbers_to_the_bit() -> None:
+    pixels = torch.rand(2, 3, 20, 30)
+    transform = Transform(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    expected = (pixels - torch.tensor(transform.mean).view(3, 1, 1)) / torch.tensor(transform.std).view(3, 1, 1)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        given = pixels.clone(memory_format=layout)
+        assert torch.equal(transform.normalise(given), expected)
+        assert torch.equal(transform.normalise(given, in_place=True), expected)
+
+
 def test_reads_a_preset_and_a_compose() -> None:
     preset = as_transform(ResNet50_Weights.IMAGENET1K_V2.transforms())
     assert (preset.resize, preset.crop, preset.interpolation) == (232, 224, "bilinear")
