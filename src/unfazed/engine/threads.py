@@ -1,7 +1,7 @@
 """How many threads a forward pass on the CPU uses: all of them on a quiet machine, fewer where others compute too.
 
 With another process on the cores, two threads of torch can be ten times slower than one, since each waits for the
-other at every layer. So the choice is measured, not guessed, and measured again every minute.
+other at every layer. So the choice is measured, not guessed: when others begin or stop, and every minute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Callable
 import torch
 
 AGAIN = 60.0  # seconds between two measurements
-QUIET = 0.5  # load, as a share of the cores, below which the first measurement is spared
+SOON = 5.0  # the same where other processes have begun to compute, or stopped
+WINDOW = 0.5  # seconds over which others are watched, at least
+BUSY = 0.1  # share of the cores that others use, from which on they count
 
 
 class Threads:
@@ -22,7 +24,8 @@ class Threads:
     def __init__(self, run: Callable[[], object]) -> None:
         self.run, self.most = run, torch.get_num_threads()
         self.chosen, self.outside = self.most, self.most
-        self.measured = time.monotonic() if _load() < QUIET else -AGAIN
+        self.seen, self.busy = _usage(), False
+        self.measured = time.monotonic() - SOON
 
     def __enter__(self) -> Threads:
         self.outside = torch.get_num_threads()
@@ -34,7 +37,10 @@ class Threads:
 
     def adjust(self) -> None:
         """Measure if it is time to: the whole number of threads against one, the better of two tries each."""
-        if self.most == 1 or time.monotonic() - self.measured < AGAIN:
+        if self.most == 1:
+            return
+        busy = self._others_compute()
+        if time.monotonic() - self.measured < (AGAIN if busy == self.busy else SOON):
             return
         seconds = {}
         for count in (1, self.most):
@@ -48,12 +54,27 @@ class Threads:
             seconds[count] = min(tries)
         self.chosen = min(seconds, key=lambda count: seconds[count])
         torch.set_num_threads(self.chosen)
-        self.measured = time.monotonic()
+        self.measured, self.busy = time.monotonic(), busy
+
+    def _others_compute(self) -> bool:
+        """Whether other processes have used the cores since the last look; as it was if that is too short ago."""
+        now = _usage()
+        if now is None or self.seen is None:
+            return True  # unknown
+        passed = now[0] - self.seen[0]
+        if passed < WINDOW:
+            return self.busy
+        others = (now[1] - self.seen[1]) - (now[2] - self.seen[2])
+        self.seen = now
+        return others / passed > BUSY * (os.cpu_count() or 1)
 
 
-def _load() -> float:
-    """The machine's load of the last minute, a share of its cores."""
+def _usage() -> tuple[float, float, float] | None:
+    """The time, and the CPU seconds of the whole machine and of this process so far; None where nothing tells."""
     try:
-        return os.getloadavg()[0] / (os.cpu_count() or 1)
-    except OSError:
-        return 1.0
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, _, _, *interrupts = (int(ticks) for ticks in file.readline().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), busy, time.process_time()
