@@ -5,16 +5,22 @@
 
 Prints how quick one model is against its plain loop, and three models against three plain loops and against the sum
 of their forward passes and one decoding pass. Photographs are JPEG files of ImageNet's usual size (500 × 375).
+
+Each repeat times every way once and gives one ratio; the median of the ratios counts. Forward passes and decoding are
+timed as `evaluate` runs them: same batches, threads, precision, layout, and freed memory kept from a cold start on.
+The plain loop has a process of its own, as people run it: memory that `evaluate` has left behind would speed it up.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import os
+import statistics
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +28,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from unfazed.engine.heap import kept_heap
 from unfazed.labels import imagenet
 from unfazed.models import Classifier, open_model
 from unfazed.models.foreign_transforms import from_timm
@@ -36,53 +43,59 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=None, help="default: 256 on a CPU, 8192 on a GPU")
     parser.add_argument("--width", type=int, default=500)
     parser.add_argument("--workers", type=int, default=None, help="of the plain loop; default: one a core")
-    parser.add_argument("--repeats", type=int, default=3, help="each way is timed so often, the best counts")
+    parser.add_argument("--repeats", type=int, default=5, help="each way is timed so often, the median counts")
     options = parser.parse_args()
     cuda = options.device.startswith("cuda")
     count = options.pictures or (8192 if cuda else 256)
     cores = len(os.sched_getaffinity(0))
     workers = options.workers or cores
     batch = 256 if cuda else 32
-    torch.backends.cudnn.benchmark = True
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(1) as elsewhere,
+    ):
+        elsewhere.submit(warm_models, options.device, batch).result()  # it forks now, before torch has threads here
         write_photographs(Path(folder) / "photos", count, options.width)
         pictures = open_pictures(f"images:{folder}/photos")
-        models = [resnet50(seed, options.device) for seed in range(3)] if cuda else lite(options.device)
+        models = warm_models(options.device, batch)
         print(
             f"{options.device}, {cores} cores, torch threads {torch.get_num_threads()}, {count} pictures, batch {batch}"
         )
-        for model in models:  # warm-up: kernels chosen, weights hashed
-            forward_only(model, batch, 2 * batch)
-            _ = model.weights_hash
 
         def ours(chosen: list[Classifier]) -> float:
             with tempfile.TemporaryDirectory() as output:
                 start = time.perf_counter()
                 done = run_evaluation(pictures, chosen, output, batch_size=batch)
-                seconds = time.perf_counter() - start
+                taken = time.perf_counter() - start
                 assert len(done.scored) == len(chosen), done.failed
-                return seconds
+                return taken
 
         ours(models[:1])  # what is imported on first use is not part of either way
-        plain_one, ours_one, plain_all, ours_all = [], [], [], []
-        forward: list[list[float]] = [[] for _ in models]
-        decoding = []
+        one, three, whole = [], [], []
         for _ in range(options.repeats):  # the ways take turns, so that a busy moment hits all of them
-            plain_one.append(plain(models[0], pictures, batch, workers))
-            ours_one.append(ours(models[:1]))
-            plain_all.append(sum(plain(model, pictures, batch, workers) for model in models))
-            ours_all.append(ours(models))
+            loops = [
+                elsewhere.submit(plain, options.device, number, pictures, batch, workers).result()
+                for number in range(len(models))
+            ]
+            alone, together = ours(models[:1]), ours(models)
+            one.append(loops[0] / alone)
+            three.append(sum(loops) / together)
+            print(f"plain {seconds(*loops)}; ours: one model {alone:.2f} s, three {together:.2f} s", end="", flush=True)
             if not cuda:
-                for times, model in zip(forward, models, strict=True):
-                    times.append(forward_only(model, batch, count))
-                decoding.append(decode_only(pictures, models, cores))
-        one, three = min(plain_one) / min(ours_one), min(plain_all) / min(ours_all)
-        print(f"one model:    plain {min(plain_one):.2f} s, ours {min(ours_one):.2f} s: {one:.2f} x as fast")
-        print(f"three models: plain {min(plain_all):.2f} s, ours {min(ours_all):.2f} s: {three:.2f} x as fast")
-        if not cuda:
-            passes, pictures_once = sum(min(times) for times in forward), min(decoding)
-            print(f"              forward passes {passes:.2f} s, one decoding pass {pictures_once:.2f} s: ours takes")
-            print(f"              {min(ours_all) / (passes + pictures_once):.3f} x their sum")
+                with kept_heap():
+                    passes = [forward_only(model, batch, count) for model in models]
+                    decoding = decode_only(pictures, models, cores)
+                whole.append(together / (sum(passes) + decoding))
+                print(f"; forward {seconds(*passes)}, decoding {decoding:.2f} s: {whole[-1]:.3f} x their sum", end="")
+            print(flush=True)
+        print(f"one model:    {statistics.median(one):.2f} x as fast as a plain loop")
+        print(f"three models: {statistics.median(three):.2f} x as fast as three plain loops")
+        if whole:
+            print(f"              {statistics.median(whole):.3f} x (the sum of the forward passes + one decoding pass)")
+
+
+def seconds(*times: float) -> str:
+    return f"{' + '.join(f'{one:.2f}' for one in times)} = {sum(times):.2f} s"
 
 
 def write_photographs(root: Path, count: int, width: int) -> None:
@@ -109,6 +122,17 @@ def write_photographs(root: Path, count: int, width: int) -> None:
         os.link(folder / f"{number % distinct:06}.jpg", folder / f"{number:06}.jpg")
 
 
+@functools.cache
+def warm_models(device: str, batch: int) -> list[Classifier]:
+    """The three models, with weights hashed and kernels chosen; once a process."""
+    torch.backends.cudnn.benchmark = True
+    models = [resnet50(seed, device) for seed in range(3)] if device.startswith("cuda") else lite(device)
+    for model in models:
+        forward_only(model, batch, 2 * batch)
+        _ = model.weights_hash
+    return models
+
+
 def resnet50(seed: int, device: str) -> Classifier:
     import timm
     from timm.data import resolve_model_data_config
@@ -123,10 +147,11 @@ def lite(device: str) -> list[Classifier]:
     return [open_model(f"lite:{number}", device=device) for number in range(3)]
 
 
-def plain(model: Classifier, pictures: Pictures, batch: int, workers: int) -> float:
+def plain(device: str, number: int, pictures: Pictures, batch: int, workers: int) -> float:
     """Seconds of the loop that timm's validate.py runs: its own loader, one model, top-1 and top-5."""
     from timm.data import create_loader
 
+    model = warm_models(device, batch)[number]
     cuda = str(model.device).startswith("cuda")
     transform = model.transform
     start = time.perf_counter()
