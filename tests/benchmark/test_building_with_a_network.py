@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from unfazed.benchmark import Benchmark, build, verify
+from unfazed.errors import UserError
+from unfazed.rendering import open_renderer
 
 OPTIONS = {"steps": 4, "device": "cpu", "limit": 2, "seed": 7}
 RECIPE = "original,inversion,background-adversarial,size-0.1"
@@ -57,3 +59,12 @@ def test_batches_workers_and_a_stop_change_nothing(rendered, tmp_path, tree):
     (out / "rows/bison.json").unlink()
     build("sample", out, RECIPE, runs=2, **OPTIONS)
     assert tree(out) == tree(rendered)
+
+
+def test_an_open_renderer_builds_what_its_name_would(rendered, tmp_path, tree):
+    renderer = open_renderer("diffusion", steps=4, device="cpu", guide="lite:2")
+    build("sample", tmp_path / "bench", RECIPE, renderer=renderer, runs=2, limit=2, seed=7)
+    assert tree(tmp_path / "bench") == tree(rendered)
+    with pytest.raises(UserError, match=r"steps, batch_size given with a renderer that is already open"):
+        build("sample", tmp_path / "other", RECIPE, renderer=renderer, steps=20, batch_size=2)
+    assert not (tmp_path / "other").exists()

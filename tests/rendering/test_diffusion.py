@@ -264,3 +264,13 @@ def test_through_network_is_ancestral_only(mini):
 def test_an_unknown_renderer_names_the_known_ones():
     with pytest.raises(UserError, match="paste, diffusion"):
         open_renderer("difusion")
+
+
+def test_a_gpu_s_guide_sees_few_shapes_and_a_cpu_s_no_spare_pictures():
+    from types import SimpleNamespace
+
+    from unfazed.rendering.loop import _padded
+
+    gpu, cpu = (SimpleNamespace(device=torch.device(kind)) for kind in ("cuda", "cpu"))
+    assert _padded([4, 7, 9], gpu) == [4, 7, 9, 9] and _padded([3], gpu) == [3] and _padded([1, 2], gpu) == [1, 2]
+    assert _padded([4, 7, 9], cpu) == [4, 7, 9]

@@ -8,7 +8,7 @@ import torch
 from unfazed.errors import UserError
 from unfazed.rendering import load_network
 from unfazed.rendering.denoise import predicted_start
-from unfazed.rendering.network import Network, hash_tensors
+from unfazed.rendering.network import Network
 
 SMALL = {
     "sample_size": 16,
@@ -140,9 +140,3 @@ def test_a_known_network_that_was_not_fetched_says_how(monkeypatch, tmp_path):
 def test_a_wrong_fact_is_refused_when_stated():
     with pytest.raises(UserError, match="epsilon, v_prediction, sample"):
         Network(torch.nn.Linear(1, 1), "x", 8, prediction_type="noise")
-
-
-def test_equal_tensors_hash_alike_and_others_do_not():
-    one = {"a": torch.zeros(2), "b": torch.ones(2)}
-    assert hash_tensors(one) == hash_tensors(dict(reversed(one.items())))
-    assert hash_tensors(one) != hash_tensors({**one, "b": torch.ones(2).half()})

@@ -63,7 +63,7 @@ def build(
     out: str | Path,
     recipe: str | Recipe = "imagenet-e",
     *,
-    renderer: str = "diffusion",
+    renderer: str | Renderer = "diffusion",
     network: str | None = None,
     steps: int | None = None,
     sampler: str | None = None,
@@ -89,23 +89,29 @@ def build(
     The same call again goes on where the last one stopped: what is finished stays, what failed is tried again, and
     the bytes that come out depend on neither the interruption nor `batch_size`, `workers` and `engine`. A folder
     that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
-    sources; with one it runs in this process, and `workers` processes prepare pictures for it. report: called when a
-    source is done; watch: called with each answer of a renderer that has a network, long before its source is done.
+    sources; with one it runs in this process, and `workers` processes prepare pictures for it. renderer: a name, or an
+    open renderer (`unfazed.rendering.open_renderer`) that has a network, so that one network serves several builds;
+    network, steps, sampler, guide, device and batch_size are then its own. report: called when a source is done; watch:
+    called with each answer of a renderer that has a network, long before its source is done.
     """
     scenes = source if isinstance(source, Source) else open_source(source)
+    options = {
+        "network": network,
+        "steps": steps,
+        "sampler": sampler,
+        "guide": guide,
+        "device": device,
+        "feather": feather,
+    }
+    opened = None if isinstance(renderer, str) else renderer
+    if opened is not None:
+        options["guide"] = _settled(opened, {**options, "batch_size": batch_size})
     plan = Plan(
         root=Path(out).expanduser(),
         source=scenes.select(limit, classes),
         recipe=recipe if isinstance(recipe, Recipe) else open_recipe(recipe),
-        renderer=renderer,
-        options={
-            "network": network,
-            "steps": steps,
-            "sampler": sampler,
-            "guide": guide,
-            "device": device,
-            "feather": feather,
-        },
+        renderer=renderer if isinstance(renderer, str) else "diffusion",
+        options=options,
         removal=removal,
         frame=frame,
         size=size,
@@ -118,11 +124,23 @@ def build(
     with explained(plan.root):
         plan.root.mkdir(parents=True, exist_ok=True)
     with _alone(plan.root):
-        return _build(plan, batch_size, workers, engine, report or (lambda progress: None), watch)
+        return _build(plan, opened, batch_size, workers, engine, report or (lambda progress: None), watch)
+
+
+def _settled(renderer: Renderer, options: Mapping[str, Any]) -> str:
+    """The guide of an open renderer, whose other settings are its own as well."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UserError(
+            f"{', '.join(given)} given with a renderer that is already open", allowed="these to open_renderer"
+        )
+    guide = renderer.describe().get("guide")
+    return "none" if guide is None else str(guide["name"])
 
 
 def _build(
     plan: Plan,
+    opened: Renderer | None,
     batch_size: int | None,
     workers: int | None,
     engine: str,
@@ -132,7 +150,7 @@ def _build(
     started = time.monotonic()
     if workers is not None and workers < 1:
         raise UserError(f"{workers} workers", allowed="1 or more")
-    renderer, removal = plan.open_renderer(batch_size), plan.open_removal()
+    renderer, removal = opened or plan.open_renderer(batch_size), plan.open_removal()
     settle_card(plan.root, plan.card(renderer, removal))
     sweep(plan.root)
     rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root) if one in plan.source}

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json, sha256, whole, write_json
 
-from .network import Network, hash_tensors
+from .group_norm import GroupNorm
+from .network import Network
 
 # What a UNet2DModel's own config does not say, and the scheduler config of its pipeline (or `unfazed.json`) does.
 FACTS = ("prediction_type", "beta_schedule", "image_size", "noise_scale")
@@ -36,6 +37,9 @@ class PixelUNet(nn.Module):
 
     def prepare(self, dtype: torch.dtype) -> PixelUNet:
         """In another precision, all but the embedding of the noise level, whose angles half precision would blur."""
+        for part in self.unet.modules():
+            if type(part) is nn.GroupNorm:
+                part.__class__ = GroupNorm
         for part in self.unet.children():
             part.to(dtype)
         if dtype != torch.float32 and not isinstance(self.unet.time_embedding, nn.Identity):
@@ -124,8 +128,7 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
 
 def in_memory(config: dict[str, Any], name: str, **facts: Any) -> Network:
     """A network of that config with random weights, for measuring speed."""
-    module = build_unet(config)
-    return Network(module, name, config["sample_size"], weights_hash=hash_tensors(module.tensors()), **facts)
+    return Network(build_unet(config), name, config["sample_size"], **facts)
 
 
 def _config(place: Path) -> dict[str, Any]:

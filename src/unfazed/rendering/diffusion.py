@@ -7,6 +7,7 @@ answers = renderer.render(batch)          # Layers in, Rendered or Refused out, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,9 +65,8 @@ class Diffusion:
         answers: list[Rendered | Refused | None] = [self._without_network(layers) for layers in batch]
         places = [place for place, answer in enumerate(answers) if answer is None]
         if places:
-            jobs = [self._job(batch[place]) for place in places]
-            for place, picture in zip(places, self._denoise(jobs), strict=True):
-                answers[place] = self._finish(batch[place], picture)
+            for place, answer in zip(places, self._denoise([batch[place] for place in places]), strict=True):
+                answers[place] = answer
         return [answer for answer in answers if answer is not None]
 
     def describe(self) -> dict[str, Any]:
@@ -122,25 +122,29 @@ class Diffusion:
             label=layers.label,
         )
 
-    def _denoise(self, jobs: Sequence[Job]) -> list[Tensor]:
+    def _denoise(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+        jobs = [self._job(layers) for layers in batch]
         sampler = SAMPLERS[self.sampler]
         settings = Settings(
             sampler, self.through_network, None if self.guide is None else self.guide.logits, self.exact
         )
-        done: dict[int, Tensor] = {}
+        done: dict[int, Future[Rendered | Refused]] = {}
 
         def run(slots: int) -> None:
             left = [i for i in range(len(jobs)) if i not in done]
             self.threads.adjust()
             for position, start in denoise_all(self.network, [jobs[i] for i in left], slots, settings):
-                done[left[position]] = start.cpu()
+                done[left[position]] = finishing.submit(self._finish, batch[left[position]], *_fetched(start))
                 self.threads.adjust()
 
-        with self.threads:
+        # Pictures are finished beside the GPU, which must not wait for it.
+        with ThreadPoolExecutor(1, thread_name_prefix="finish") as finishing, self.threads:
             _, self.batch_size = shrinking(run, self.batch_size, lambda: out_of_memory(self.exact, self.size))
-        return [done[i] for i in range(len(jobs))]
+            return [done[i].result() for i in range(len(jobs))]
 
-    def _finish(self, layers: Layers, start: Tensor) -> Rendered | Refused:
+    def _finish(self, layers: Layers, start: Tensor, arrived: Any = None) -> Rendered | Refused:
+        if arrived is not None:
+            arrived.synchronize()
         if not bool(torch.isfinite(start).all()):
             return Refused("the network answered with NaN or infinity", status="failed")
         picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
@@ -186,6 +190,16 @@ def open_diffusion(
     running = replace(exact, module=module)
     opened = None if guide is None else open_guide(guide, place)
     return Diffusion(running, exact, int(steps), name, opened, pictures, kind, through_network)
+
+
+def _fetched(picture: Tensor) -> tuple[Tensor, Any]:
+    """The picture in this machine's memory and, from a GPU, the event that says when it has arrived."""
+    if picture.device.type != "cuda":
+        return picture.cpu(), None
+    here = torch.empty(picture.shape, pin_memory=True).copy_(picture, non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+    return here, arrived
 
 
 def _placed(network: Network, device: torch.device, precision: str) -> Network:

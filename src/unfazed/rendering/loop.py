@@ -139,13 +139,13 @@ class _State:
 
     def enter(self, slot: int, position: int, job: Job, left: float) -> None:
         self.job[slot], self.step[slot] = position, 0
-        self.seeds[slot] = as_seeds([job.seed])[0].to(self.device)
+        self.seeds[slot] = self.upload(as_seeds([job.seed])[0], torch.int64)
         self.labels[slot] = 0 if job.label is None else job.label
-        self.object[slot] = job.object.to(self.device)
-        self.mask[slot] = job.mask.to(self.device)
+        self.object[slot] = self.upload(job.object, torch.float32)
+        self.mask[slot] = self.upload(job.mask, torch.float32)
         self.previous[slot] = 0
         first = normal(self.seeds[slot : slot + 1], _FIRST, self.x.shape[1:])[0]
-        self.x[slot] = np.sqrt(left) * job.first.to(self.device) + np.sqrt(1 - left) * first
+        self.x[slot] = np.sqrt(left) * self.upload(job.first, torch.float32) + np.sqrt(1 - left) * first
 
     def numbers(self, tables: dict[int, np.ndarray]) -> dict[str, Tensor]:
         """The current row of every slot's table as columns (slots, 1, 1, 1) float32; empty slots repeat a busy one."""
@@ -155,7 +155,7 @@ class _State:
         columns = self.upload(np.stack(rows, axis=1), torch.float32)
         return {name: column.view(-1, 1, 1, 1) for name, column in zip(_COLUMNS, columns, strict=True)}
 
-    def upload(self, values: Sequence[Any] | np.ndarray, dtype: torch.dtype) -> Tensor:
+    def upload(self, values: Sequence[Any] | np.ndarray | Tensor, dtype: torch.dtype) -> Tensor:
         """Numbers on the device, not waited for: a blocking copy a step would let a GPU run dry between passes."""
         here = torch.as_tensor(values, dtype=dtype)
         if self.device.type == "cuda":
@@ -238,13 +238,24 @@ def _push(
     attacked = [s for s, job in enumerate(current) if job and job.kind == "adversarial"]
     if attacked:
         assert settings.guide is not None
-        rows = state.upload(attacked, torch.int64)
-        scale = state.upload([current[s].strength for s in attacked], torch.float32)  # type: ignore[union-attr]
+        chosen = _padded(attacked, state)
+        rows = state.upload(chosen, torch.int64)
+        scale = state.upload([current[s].strength for s in chosen], torch.float32)  # type: ignore[union-attr]
         limit = None if settings.through_network else guiding.LIMIT
         found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(start[rows])
         total = torch.zeros_like(start) if total is None else total
-        total = total.index_add(0, rows, found)
+        total = total.index_add(0, rows[: len(attacked)], found[: len(attacked)])
     return total
+
+
+def _padded(slots: list[int], state: _State) -> list[int]:
+    """As many slots as the next power of two, the last one repeated: every new shape costs a GPU a search for kernels.
+
+    A CPU would only compute more.
+    """
+    if state.device.type != "cuda":
+        return slots
+    return slots + slots[-1:] * ((1 << (len(slots) - 1).bit_length()) - len(slots))
 
 
 def _through(network: Network, state: _State, numbers: dict[str, Tensor], current: Sequence[Job | None]) -> Tensor:

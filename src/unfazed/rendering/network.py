@@ -7,7 +7,6 @@ raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scal
 from __future__ import annotations
 
 import copy
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,8 @@ class Network:
 
     def __call__(self, x: Tensor, t: Tensor | float, y: Tensor | None = None) -> Tensor:
         """Raw output (N, 3 or 6, H, W) float32 of x (N, 3, H, W) at t (N,) or one for all; y: (N,) class indices."""
-        times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0])
+        # Contiguous, since a compiled network is compiled again for another layout.
+        times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0]).contiguous()
         if (self.classes is None) != (y is None):
             asked = "a class for each picture" if y is None else "no classes"
             raise UserError(f"the network {self.name} takes {asked}")
@@ -189,16 +189,6 @@ def _refuse_broken(network: Network) -> None:
             allowed="finite numbers",
             run="unfazed weights fetch NAME, or train again",
         )
-
-
-def hash_tensors(tensors: dict[str, Tensor]) -> str:
-    """SHA-256 over names, kinds, shapes and bytes, in order of name: for networks that are no file."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.view(torch.uint8).numpy().tobytes() if value.numel() else b"")
-    return digest.hexdigest()
 
 
 def _one_of(kind: str, value: str, allowed: Any) -> None:
