@@ -1,10 +1,12 @@
 """What rendering alone costs a classifier: the fall of the true class's probability, with intervals over scenes.
 
-    unfazed build sample --recipe inversion,background-random,size-0.05,reinsertion --steps 20 --runs 5 -o BENCH
-    unfazed evaluate BENCH -m lite:0 -m lite:1 -m lite:2 -o PREDICTIONS
-    python benchmarks/network_cost.py PREDICTIONS
+    for S in 0 1 2 3 4; do
+        unfazed build sample --recipe inversion,background-random,size-0.05,reinsertion --steps 20 --seed $S -o bench-$S
+        unfazed evaluate bench-$S -m lite:0 -m lite:1 -m lite:2 -o predictions-$S
+    done
+    python benchmarks/network_cost.py predictions-*
 
-Runs of a scene are averaged first; 10,000 bootstrap resamples over scenes.
+Seeds of a scene are averaged first; 10,000 bootstrap resamples over scenes.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from unfazed.predictions import read_predictions
 BEYOND = {"size-0.05": "reinsertion", "background-random": "inversion"}
 
 
-def main(folder: str) -> None:
-    answers = read_predictions(folder)
+def main(folders: list[str]) -> None:
+    answers = pl.concat([read_predictions(folder) for folder in folders])
     means = answers.group_by("model", "edit", "source_id").agg(pl.col("true_probability").mean())
     scenes = sorted(answers["source_id"].unique().to_list())
     weights = np.random.default_rng(0).multinomial(len(scenes), [1 / len(scenes)] * len(scenes), 10_000) / len(scenes)
@@ -45,4 +47,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

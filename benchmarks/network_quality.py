@@ -51,7 +51,7 @@ def invert(pictures, start, steps, masks=None, guidance=None, sampler="auto", **
     return np.stack([answer.image for answer in renderer.render(batch)])
 
 
-def sharpness(name: str, pictures: np.ndarray, **settings) -> None:
+def sharpness(name: str, pictures: np.ndarray, steps: bool, **settings) -> None:
     original = pictures / 255
     amplitude, noise = spectral_amplitude(original), noise_level(original)
     for start in (0.5, 0.25):
@@ -65,13 +65,9 @@ def sharpness(name: str, pictures: np.ndarray, **settings) -> None:
             f"uneven by {columns} (originals {grid(original, 8):.3f})",
             flush=True,
         )
-
-
-def few_steps(name: str, pictures: np.ndarray, **settings) -> None:
-    for start in (0.5, 0.25):
-        many = spectral_amplitude(invert(pictures, start, 100, **settings) / 255)
-        few = spectral_amplitude(invert(pictures, start, 20, **settings) / 255)
-        print(f"{name}, start {start}: 20 steps keep {np.mean(few / many):.3f} of the amplitude of 100", flush=True)
+        if steps:
+            few = spectral_amplitude(invert(pictures, start, 20, **settings) / 255) / spectral_amplitude(back)
+            print(f"{name}, start {start}: 20 steps keep {few.mean():.3f} of the amplitude of 100", flush=True)
 
 
 def guided(pictures: np.ndarray, masks: np.ndarray, **settings) -> None:
@@ -116,9 +112,7 @@ def main() -> None:
         sets["held out"] = held_out(arguments.photos, arguments.limit)
     for name, chosen in sets.items():
         if "sharpness" in parts:
-            sharpness(name, chosen, device=arguments.device)
-        if "steps" in parts:
-            few_steps(name, chosen, device=arguments.device)
+            sharpness(name, chosen, "steps" in parts, device=arguments.device)
     if "guidance" in parts:
         guided(pictures, masks, device=arguments.device)
     if "precision" in parts:

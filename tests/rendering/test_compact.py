@@ -75,7 +75,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     network = CompactNetwork(replace(SMALL, doubt=1.5)).eval()
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    save_compact(network, tmp_path, torch.float32)
+    save_compact(network, tmp_path, exact=True)
     again = load_compact(tmp_path)
     x = torch.randn(2, 3, 32, 32)
     assert again.config.doubt == 1.5
@@ -135,3 +135,17 @@ def test_blur_lowers_the_amplitude_and_noise_raises_the_noise_level():
     noisy = np.clip(image + np.random.default_rng(0).normal(0, 0.05, image.shape), 0, 1)
     assert spectral_amplitude(blurred[None])[0] < 0.7 * spectral_amplitude(image[None])[0]
     assert noise_level(noisy[None])[0] > noise_level(image[None])[0] + 0.02
+
+
+def test_saved_weights_carry_few_significant_bits_and_stay_near(tmp_path):
+    torch.manual_seed(0)
+    network = CompactNetwork(SMALL)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    save_compact(network, tmp_path)
+    again = load_compact(tmp_path).state_dict()
+    for name, value in network.state_dict().items():
+        bits = 5 if name.startswith("middle.") else 6 if ".modulation." in name else 8
+        mantissa, _ = torch.frexp(again[name])
+        assert torch.equal(mantissa * 2**bits, (mantissa * 2**bits).round())
+        torch.testing.assert_close(again[name], value, rtol=2.0**-bits, atol=1e-7)

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from unfazed.errors import UserError
-from unfazed.rendering.compact import CompactConfig
+from unfazed.rendering.compact import CompactConfig, load_compact
 from unfazed.rendering.training import loop
 from unfazed.rendering.training.muon import orthogonal
 from unfazed.rendering.training.photos import load_photos, perceptual_hash, read_photos
@@ -75,6 +75,38 @@ def test_another_recipe_or_other_photographs_do_not_resume(photos, tmp_path, sma
     (photos / "0.png").unlink()
     with pytest.raises(UserError, match="another photographs"):
         loop.train([photos], tmp_path / "run", recipe(steps=2), device="cpu", compiled=False)
+
+
+def test_a_run_starts_from_a_network_and_says_so(photos, tmp_path, small_network):
+    first = loop.train([photos], tmp_path / "one", recipe(), device="cpu", compiled=False)
+    second = loop.Trainer(
+        recipe(), *load_photos([photos], 2, "cpu"), tmp_path / "two", False, begun=load_compact(tmp_path / "one")
+    )
+    kept, began = first.average.state_dict(), second.network.state_dict()
+    assert all(torch.allclose(kept[name], began[name], rtol=2**-5, atol=1e-6) for name in kept)
+    second.run(say=lambda line: None)
+    trained = json.loads((tmp_path / "two" / "config.json").read_text())["trained"]
+    assert trained["begun_from"]["steps"] == 6 and trained["steps"] == 6
+    with pytest.raises(UserError, match="another shape"):
+        loop.train([photos], tmp_path / "three", recipe(), device="cpu", compiled=False, begin="compact")
+
+
+def test_a_critic_is_asked_and_remembered(photos, tmp_path, small_network, monkeypatch):
+    class Blur(torch.nn.Module):
+        digest = "blur"
+
+        def forward(self, one, other):
+            return (one - other).float().square().mean(dim=(1, 2, 3))
+
+    monkeypatch.setattr(loop, "load_critic", lambda path: Blur())
+    trainer = loop.train([photos], tmp_path / "run", recipe(), device="cpu", compiled=False, critic="critic.pt")
+    seen = trainer.validate()
+    assert seen["180 unlike"] > 0 and seen["800 unlike"] == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["trained"]["critic_sha256"] == "blur"
+    plain = loop.train([photos], tmp_path / "plain", recipe(), device="cpu", compiled=False)
+    assert not torch.equal(trainer.network.conv_out.weight, plain.network.conv_out.weight)
+    with pytest.raises(UserError, match="another critic"):
+        loop.train([photos], tmp_path / "run", recipe(steps=9), device="cpu", compiled=False)
 
 
 def test_sample_photographs_are_refused_even_mirrored_and_recompressed(photos):

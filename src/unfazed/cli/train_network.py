@@ -14,7 +14,15 @@ def train_network(
     steps: Annotated[int, typer.Option(help="Optimiser steps in all.")] = 17500,
     batch: Annotated[int, typer.Option(help="Pictures a step.")] = 128,
     lr: Annotated[float, typer.Option(help="Learning rate before it falls.")] = 2e-3,
+    warmup: Annotated[int, typer.Option(help="Steps over which it rises at first.")] = 300,
     decay: Annotated[float, typer.Option(help="Share of the steps, at the end, over which it falls to zero.")] = 0.5,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Start from a network: a folder of this command, or `compact`.")
+    ] = None,
+    critic: Annotated[
+        Path | None, typer.Option(help="FID's Inception network (.pt): pictures shall also look right to it.")
+    ] = None,
+    perceptual: Annotated[float, typer.Option(help="How much the critic counts.")] = 0.04,
     held_out: Annotated[int, typer.Option(help="Photographs left out of training, to measure with.")] = 50,
     seed: Annotated[int, typer.Option(help="Of the weights, the crops and the noise.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="Stop after this long; the same command goes on.")] = None,
@@ -35,9 +43,27 @@ def train_network(
     from unfazed.rendering.training.loop import Recipe, train
     from unfazed.rendering.training.sheet import write_sheet
 
-    recipe = Recipe(steps=steps, batch=batch, lr=lr, decay=decay, held_out=held_out, seed=seed)
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    trainer = train(list(photos), output, recipe, device=place, minutes=minutes, compiled=compiled, every=every)
+    recipe = Recipe(
+        steps=steps,
+        batch=batch,
+        lr=lr,
+        warmup=warmup,
+        decay=decay,
+        perceptual=perceptual,
+        held_out=held_out,
+        seed=seed,
+    )
+    trainer = train(
+        list(photos),
+        output,
+        recipe,
+        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        minutes=minutes,
+        compiled=compiled,
+        every=every,
+        critic=critic,
+        begin=begin,
+    )
     if len(trainer.held):
         write_sheet(trainer.folder, trainer.held)
     print(output)

@@ -42,7 +42,7 @@ class CompactConfig:
     prediction_type: str = "v_prediction"
     beta_schedule: str = "linear"
     variance_type: str = "error"
-    doubt: float = 1.0
+    doubt: float = 2.0
     trained: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -171,14 +171,32 @@ def _sinusoids(t: Tensor, width: int = 256) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
-def save_compact(network: CompactNetwork, folder: str | Path, dtype: torch.dtype = torch.float16) -> None:
-    """Write `network.safetensors` and `config.json` into the folder."""
+# Of float16's 11 significant bits: as many as the loss needs to stay what it was (within a thousandth). What is left
+# out compresses away, which makes the package a third smaller to fetch.
+_BITS_OF_MIDDLE, _BITS_OF_MODULATION, _BITS = 5, 6, 8
+
+
+def save_compact(network: CompactNetwork, folder: str | Path, exact: bool = False) -> None:
+    """Write `network.safetensors` (rounded and in float16, unless exact) and `config.json` into the folder."""
     from safetensors.torch import save
 
-    tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in network.state_dict().items()}
+    tensors = {name: value.detach().cpu().float().contiguous() for name, value in network.state_dict().items()}
+    if not exact:
+        tensors = {name: _rounded(value, _bits(name)).half() for name, value in tensors.items()}
     with whole(Path(folder) / "network.safetensors") as file:
         file.write(save(tensors))
     write_json(Path(folder) / "config.json", asdict(network.config))
+
+
+def _bits(name: str) -> int:
+    if name.startswith("middle."):
+        return _BITS_OF_MIDDLE
+    return _BITS_OF_MODULATION if ".modulation." in name else _BITS
+
+
+def _rounded(values: Tensor, bits: int) -> Tensor:
+    mantissa, exponent = torch.frexp(values)
+    return torch.ldexp((mantissa * 2**bits).round() / 2**bits, exponent)
 
 
 def load_compact(folder: str | Path | None = None) -> CompactNetwork:

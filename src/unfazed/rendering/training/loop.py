@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from unfazed.errors import UserError
 from unfazed.files import read_json, whole, write_json
 
-from ..compact import CompactConfig, CompactNetwork, save_compact
+from ..compact import CompactConfig, CompactNetwork, load_compact, save_compact
 from .muon import Muon
+from .perceptual import Critic, load_critic, shifted
 from .photos import Photos, load_photos
 
 LEVELS = (30, 180, 320, 500, 800)
@@ -30,7 +31,8 @@ class Recipe:
     steps: in all; decay: the share of them, at the end, over which the learning rates fall to zero; near: the share
     of noise levels drawn below 620 of 1000 (edits use no higher ones), skewed towards little noise; spread: relative
     standard deviation of the error put on the noise level of half of each batch, so that a sampler's small errors are
-    no surprise; ema: relative width of the power-function average (Karras et al. 2024).
+    no surprise; ema: relative width of the power-function average (Karras et al. 2024); perceptual: weight of the
+    critic's distance, where there is a critic.
     """
 
     steps: int = 17500
@@ -42,6 +44,7 @@ class Recipe:
     spread: float = 0.02
     ema: float = 0.05
     doubt_weight: float = 0.02
+    perceptual: float = 0.04
     held_out: int = 50
     seed: int = 0
 
@@ -66,9 +69,17 @@ def alphas_cumprod(device: torch.device) -> Tensor:
 
 
 def losses(
-    network: nn.Module, clean: Tensor, t: Tensor, noise: Tensor, stretch: Tensor, bars: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Per picture: mean square error of v, and the negative log-likelihood of that error as the network foresaw it."""
+    network: nn.Module,
+    clean: Tensor,
+    t: Tensor,
+    noise: Tensor,
+    stretch: Tensor,
+    bars: Tensor,
+    critic: Critic | None = None,
+    shift: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Per picture: mean square error of v, the negative log-likelihood of that error as the network foresaw it, and how
+    different the picture it would give looks to the critic (0 without one, and from t = 620 on)."""
     a = bars[t].sqrt().view(-1, 1, 1, 1)
     s = (1 - bars[t]).sqrt().view(-1, 1, 1, 1)
     noise = noise * stretch.view(-1, 1, 1, 1)
@@ -79,17 +90,41 @@ def losses(
     error = (out[:, :3] - (a * noise - s * clean)).square()
     log_variance = out[:, 3:].clamp(-14, 4)
     doubt = 0.5 * (error.detach() * torch.exp(-log_variance) + log_variance)
-    return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3))
+    unlike = torch.zeros_like(a.flatten())
+    if critic is not None and shift is not None:
+        start = a * noisy - s * out[:, :3]
+        with torch.autocast(clean.device.type, torch.bfloat16):
+            unlike = critic(shifted(start, shift), shifted(clean, shift)) * (t < 620)
+    return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3)), unlike
 
 
 class Trainer:
-    """A run that can stop and go on: `DIR/state.safetensors` and `DIR/state.json` hold all of it."""
+    """A run that can stop and go on: `DIR/state.safetensors` and `DIR/state.json` hold all of it.
 
-    def __init__(self, recipe: Recipe, photos: Photos, held: Tensor, folder: Path, compiled: bool = True) -> None:
+    begun: a network to start from, instead of random weights.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        photos: Photos,
+        held: Tensor,
+        folder: Path,
+        compiled: bool = True,
+        critic: Critic | None = None,
+        begun: CompactNetwork | None = None,
+    ) -> None:
         self.recipe, self.photos, self.held, self.folder = recipe, photos, held, folder
         self.device = photos.pixels.device
+        self.critic = None if critic is None else critic.to(self.device).to(memory_format=torch.channels_last)
+        self.origin: dict[str, Any] = {}
+        if critic is not None:
+            self.origin["critic_sha256"] = critic.digest
         torch.manual_seed(recipe.seed)
         self.network = _fresh(self.device)
+        if begun is not None:
+            _copied(begun, self.network)
+            self.origin["begun_from"] = dict(begun.config.trained)
         self.average = _fresh(self.device)
         self.average.load_state_dict(self.network.state_dict())
         inner = {
@@ -109,7 +144,7 @@ class Trainer:
             ),
         ]
         self.bars = alphas_cumprod(self.device)
-        self.losses: Callable[..., tuple[Tensor, Tensor]] = torch.compile(losses) if compiled else losses
+        self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(losses) if compiled else losses
         self.step, self.seconds = 0, 0.0
         self.log: list[dict[str, Any]] = []
 
@@ -127,8 +162,9 @@ class Trainer:
         )
         stretch = 1 + recipe.spread * torch.randn(recipe.batch, generator=generator, device=self.device)
         stretch[::2] = 1
-        error, doubt = self.losses(self.network, clean, t, noise, stretch, self.bars)
-        (error.mean() + recipe.doubt_weight * doubt.mean()).backward()
+        shift = torch.randint(0, 9, (2,), generator=generator, device=self.device)
+        error, doubt, unlike = self.losses(self.network, clean, t, noise, stretch, self.bars, self.critic, shift)
+        (error.mean() + recipe.doubt_weight * doubt.mean() + recipe.perceptual * unlike.mean()).backward()
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(recipe, self.step)
@@ -154,10 +190,12 @@ class Trainer:
         for level in LEVELS:
             t = torch.full((len(self.held),), level, device=self.device)
             parts = [
-                losses(self.average, c, i, n, o, self.bars)[0]
+                losses(self.average, c, i, n, o, self.bars, self.critic, torch.zeros_like(i[:2]))
                 for c, i, n, o in zip(*(x.split(25) for x in (self.held, t, noise, ones)), strict=True)
             ]
-            result[str(level)] = round(float(torch.cat(parts).mean()), 5)
+            result[str(level)] = round(float(torch.cat([part[0] for part in parts]).mean()), 5)
+            if self.critic is not None:
+                result[f"{level} unlike"] = round(float(torch.cat([part[2] for part in parts]).mean()), 5)
         return result
 
     def run(self, minutes: float | None = None, every: int = 1000, say: Callable[[str], None] | None = None) -> bool:
@@ -208,6 +246,7 @@ class Trainer:
                 "seconds": self.seconds,
                 "recipe": asdict(self.recipe),
                 "photographs": self.photos.digest,
+                "origin": self.origin,
                 "log": self.log,
             },
         )
@@ -220,6 +259,7 @@ class Trainer:
                 "recipe": asdict(self.recipe),
                 "photographs": len(self.photos.names),
                 "photographs_sha256": self.photos.digest,
+                **self.origin,
             },
         )
         save_compact(self.average, self.folder)
@@ -233,6 +273,8 @@ class Trainer:
         differing = [k for k in mine if k not in ("steps", "decay") and mine[k] != record["recipe"].get(k)]
         if record["photographs"] != self.photos.digest:
             differing.append("photographs")
+        if record["origin"].get("critic_sha256") != self.origin.get("critic_sha256"):
+            differing.append("critic")
         if differing:
             raise UserError(
                 f"{self.folder} holds a run with another {', '.join(differing)}",
@@ -249,6 +291,7 @@ class Trainer:
                 states.setdefault(int(index), {})[name] = _laid_out(value)
             optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
+        self.origin = record["origin"]
 
 
 def train(
@@ -260,12 +303,19 @@ def train(
     minutes: float | None = None,
     compiled: bool = True,
     every: int = 1000,
+    critic: str | Path | None = None,
+    begin: str | Path | None = None,
 ) -> Trainer:
-    """Train, or go on training, the compact network on the photographs; the averaged network lands in the folder."""
+    """Train, or go on training, the compact network on the photographs; the averaged network lands in the folder.
+
+    critic: see `perceptual.load_critic`; begin: a folder whose network a new run starts from, or `compact`.
+    """
     folder = Path(folder)
     torch.backends.cudnn.benchmark = True
     photos, held = load_photos(paths, recipe.held_out, device)
-    trainer = Trainer(recipe, photos, held, folder, compiled)
+    judge = None if critic is None else load_critic(critic)
+    begun = None if begin is None else load_compact(None if str(begin) == "compact" else begin)
+    trainer = Trainer(recipe, photos, held, folder, compiled, judge, begun)
     if (folder / "state.json").exists():
         trainer.resume()
     trainer.run(minutes, every)
@@ -281,6 +331,16 @@ def _gamma(width: float) -> float:
 
 def _fresh(device: torch.device) -> CompactNetwork:
     return CompactNetwork(CompactConfig()).to(device).to(memory_format=torch.channels_last)
+
+
+def _copied(begun: CompactNetwork, network: CompactNetwork) -> None:
+    try:
+        network.load_state_dict(begun.state_dict())
+    except RuntimeError:
+        raise UserError(
+            "the network to start from has another shape than the one that is trained",
+            allowed=f"channels {network.config.channels}, as the embedded one",
+        ) from None
 
 
 def _laid_out(value: Tensor) -> Tensor:

