@@ -238,9 +238,9 @@ def _push(
     attacked = [s for s, job in enumerate(current) if job and job.kind == "adversarial"]
     if attacked:
         assert settings.guide is not None
-        chosen = _padded(attacked, state)
-        rows = state.upload(chosen, torch.int64)
-        scale = state.upload([current[s].strength for s in chosen], torch.float32)  # type: ignore[union-attr]
+        seen = _padded(attacked, state)
+        rows = state.upload(seen, torch.int64)
+        scale = state.upload([current[s].strength for s in seen], torch.float32)  # type: ignore[union-attr]
         limit = None if settings.through_network else guiding.LIMIT
         found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(start[rows])
         total = torch.zeros_like(start) if total is None else total
