@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from drawn_scenes import ALONE, sample_scene, scenes
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from unfazed.edits import make_edit, parse_edit
@@ -28,8 +28,10 @@ def test_the_object_lands_at_its_share_of_the_free_room(scene: Scene, x: float, 
 @settings(max_examples=60, deadline=None)
 @given(scenes(thin=False), st.integers(0, 2**32 - 1))
 def test_moving_a_sized_object_leaves_every_pixel_of_its_mask(scene: Scene, seed: int) -> None:
+    # Specks that lie far apart fill the frame before they have any size.
+    assume(scene.pixel_rate >= 0.012)
     rng = np.random.default_rng(seed)
-    sized = make_edit("size", rate=max(scene.pixel_rate / 3, 0.004)).apply(Composition.of(scene), rng, ALONE)
+    sized = make_edit("size", rate=scene.pixel_rate / 3).apply(Composition.of(scene), rng, ALONE)
     placed = make_edit("position").apply(sized, rng, ALONE)
     before, after = (placed_mask(scene.mask, one.placement, 256) for one in (sized, placed))
     steps = np.round((placed.placement - sized.placement)[:, 2] * 256).astype(int)
