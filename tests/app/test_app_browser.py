@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HOSTILE_EDIT, HOSTILE_MODEL, run
 
+from conftest import HOSTILE_EDIT, HOSTILE_MODEL, run
 from unfazed.files import sha256
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -20,17 +20,6 @@ SAMPLE = Path(str(resources.files("unfazed.data").joinpath("sample")))
 LONG = 60_000
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt install chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    arguments += ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
-    with playwright.sync_playwright() as runner:
-        opened = runner.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from unfazed.benchmark import Benchmark, build, verify
 from unfazed.errors import UserError
 from unfazed.rendering import open_renderer
+from unfazed.rendering.paste import Paste
 
 OPTIONS = {"steps": 4, "device": "cpu", "limit": 2, "seed": 7}
 RECIPE = "original,inversion,background-adversarial,size-0.1"
@@ -67,4 +68,6 @@ def test_an_open_renderer_builds_what_its_name_would(rendered, tmp_path, tree):
     assert tree(tmp_path / "bench") == tree(rendered)
     with pytest.raises(UserError, match=r"steps, batch_size given with a renderer that is already open"):
         build("sample", tmp_path / "other", RECIPE, renderer=renderer, steps=20, batch_size=2)
+    with pytest.raises(UserError, match="without a network"):
+        build("sample", tmp_path / "other", RECIPE, renderer=Paste())
     assert not (tmp_path / "other").exists()

@@ -35,3 +35,16 @@ def test_a_network_made_ready_to_run_has_it_everywhere_and_answers_as_before():
     assert torch.equal(before, after)
     kinds = {type(part) for part in module.modules() if isinstance(part, torch.nn.GroupNorm)}
     assert kinds == {GroupNorm}
+
+
+def test_while_compiling_it_takes_the_other_order():
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph.code)
+        return graph
+
+    norm = GroupNorm(4, 8)
+    x = torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(torch.compile(norm, backend=backend)(x), norm(x), rtol=1e-5, atol=1e-5)
+    assert len(seen) == 1 and "group_norm(" not in seen[0] and "permute" in seen[0]

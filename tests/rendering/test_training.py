@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from small_critic import write_small_critic
 
 from unfazed.errors import UserError
+from unfazed.files import sha256
 from unfazed.rendering.compact import CompactConfig, load_compact
 from unfazed.rendering.training import loop
 from unfazed.rendering.training.muon import orthogonal
@@ -87,22 +89,18 @@ def test_a_run_starts_from_a_network_and_says_so(photos, tmp_path, small_network
     second.run(say=lambda line: None)
     trained = json.loads((tmp_path / "two" / "config.json").read_text())["trained"]
     assert trained["begun_from"]["steps"] == 6 and trained["steps"] == 6
+    with pytest.raises(UserError, match="no network in .*nowhere"):
+        loop.train([photos], tmp_path / "three", recipe(), device="cpu", compiled=False, begin=tmp_path / "nowhere")
     with pytest.raises(UserError, match="another shape"):
         loop.train([photos], tmp_path / "three", recipe(), device="cpu", compiled=False, begin="compact")
 
 
-def test_a_critic_is_asked_and_remembered(photos, tmp_path, small_network, monkeypatch):
-    class Blur(torch.nn.Module):
-        digest = "blur"
-
-        def forward(self, one, other):
-            return (one - other).float().square().mean(dim=(1, 2, 3))
-
-    monkeypatch.setattr(loop, "load_critic", lambda path: Blur())
-    trainer = loop.train([photos], tmp_path / "run", recipe(), device="cpu", compiled=False, critic="critic.pt")
+def test_a_critic_is_asked_and_remembered(photos, tmp_path, small_network):
+    critic = write_small_critic(tmp_path / "critic.safetensors")
+    trainer = loop.train([photos], tmp_path / "run", recipe(), device="cpu", compiled=False, critic=critic)
     seen = trainer.validate()
     assert seen["180 unlike"] > 0 and seen["800 unlike"] == 0
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["trained"]["critic_sha256"] == "blur"
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["trained"]["critic_sha256"] == sha256(critic)
     plain = loop.train([photos], tmp_path / "plain", recipe(), device="cpu", compiled=False)
     assert not torch.equal(trainer.network.conv_out.weight, plain.network.conv_out.weight)
     with pytest.raises(UserError, match="another critic"):
@@ -183,3 +181,12 @@ def test_noise_levels_favour_little_noise():
     assert int(t.min()) >= 0 and int(t.max()) <= 999
     assert 0.90 < float((t < 620).float().mean()) < 0.94
     assert float((t < 155).float().mean()) > 2 * float(((t >= 465) & (t < 620)).float().mean())
+
+
+def test_a_recipe_that_cannot_be_is_refused(photos, tmp_path):
+    for wrong in ({"steps": 0}, {"batch": 0}, {"lr": 0.0}, {"lr": float("nan")}, {"decay": 2.0}, {"perceptual": -1.0}):
+        with pytest.raises(UserError, match=r"or more|above 0|0 to 1"):
+            recipe(**wrong)
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="sees no GPU here"):
+            loop.train([photos], tmp_path / "run", recipe(), device="cuda", compiled=False)

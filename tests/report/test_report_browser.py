@@ -29,17 +29,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "report.html"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    arguments += ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
-    with playwright.sync_playwright() as runner:
-        opened = runner.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield opened
-        opened.close()
-
-
 class Visit:
     """An open page, what it complained of, and what it asked for besides itself."""
 

@@ -129,12 +129,15 @@ def build(
 
 def _settled(renderer: Renderer, options: Mapping[str, Any]) -> str:
     """The guide of an open renderer, whose other settings are its own as well."""
+    described = renderer.describe()
+    if described["renderer"] == "paste":
+        raise UserError("an open renderer without a network was given", allowed='renderer="paste", which workers open')
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise UserError(
             f"{', '.join(given)} given with a renderer that is already open", allowed="these to open_renderer"
         )
-    guide = renderer.describe().get("guide")
+    guide = described.get("guide")
     return "none" if guide is None else str(guide["name"])
 
 

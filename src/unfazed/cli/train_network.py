@@ -38,8 +38,6 @@ def train_network(
     A photograph that looks like one of the sample scenes is refused. Each line of progress is one JSON record:
     the loss by noise level, and the loss on the photographs held out. `sheet.png` shows what the network gives back.
     """
-    import torch
-
     from unfazed.rendering.training.loop import Recipe, train
     from unfazed.rendering.training.sheet import write_sheet
 
@@ -57,7 +55,7 @@ def train_network(
         list(photos),
         output,
         recipe,
-        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=device,
         minutes=minutes,
         compiled=compiled,
         every=every,

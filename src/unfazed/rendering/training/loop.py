@@ -17,6 +17,7 @@ from unfazed.errors import UserError
 from unfazed.files import read_json, whole, write_json
 
 from ..compact import CompactConfig, CompactNetwork, load_compact, save_compact
+from ..devices import choose_device
 from .muon import Muon
 from .perceptual import Critic, load_critic, shifted
 from .photos import Photos, load_photos
@@ -47,6 +48,17 @@ class Recipe:
     perceptual: float = 0.04
     held_out: int = 50
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch", 1), ("warmup", 1), ("held_out", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} is {getattr(self, name)}", allowed=f"{least} or more")
+        if not 0 < self.lr <= 1:
+            raise UserError(f"the learning rate is {self.lr}", allowed="above 0, at most 1")
+        if not 0 <= self.decay <= 1:
+            raise UserError(f"decay is {self.decay}", allowed="0 to 1, a share of the steps")
+        if not self.perceptual >= 0:
+            raise UserError(f"the critic's weight is {self.perceptual}", allowed="0 or more")
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -299,7 +311,7 @@ def train(
     folder: str | Path,
     recipe: Recipe,
     *,
-    device: str = "cuda",
+    device: str | None = None,
     minutes: float | None = None,
     compiled: bool = True,
     every: int = 1000,
@@ -310,11 +322,15 @@ def train(
 
     critic: see `perceptual.load_critic`; begin: a folder whose network a new run starts from, or `compact`.
     """
-    folder = Path(folder)
+    folder, place = Path(folder), choose_device(device)
     torch.backends.cudnn.benchmark = True
-    photos, held = load_photos(paths, recipe.held_out, device)
+    photos, held = load_photos(paths, recipe.held_out, place)
     judge = None if critic is None else load_critic(critic)
-    begun = None if begin is None else load_compact(None if str(begin) == "compact" else begin)
+    begun = None
+    if begin is not None:
+        if str(begin) != "compact" and not (Path(begin) / "config.json").is_file():
+            raise UserError(f"there is no network in {begin}", allowed="compact, or a folder that train-network wrote")
+        begun = load_compact(None if str(begin) == "compact" else begin)
     trainer = Trainer(recipe, photos, held, folder, compiled, judge, begun)
     if (folder / "state.json").exists():
         trainer.resume()
