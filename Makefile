@@ -40,7 +40,7 @@ test: $(VENV)/ready-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 $(if $(SLOW),,-m "not slow and not gpu") $(ARGS)
 
 lint: $(VENV)/ready-dev
-	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff check --no-cache .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 

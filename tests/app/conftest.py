@@ -7,13 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL, run
 
 from unfazed.app.page import served
-from unfazed.cli import build_app
-
-HOSTILE_MODEL = "<script>window.hacked=1</script>"
-HOSTILE_EDIT = "<img src=x onerror=window.hacked=1>${window.hacked=1}{{constructor}}"
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +33,3 @@ def predictions(tmp_path_factory) -> Path:
 def address(predictions) -> str:
     with served(["lite:0"], predictions) as (place, _):
         yield place
-
-
-def run(*arguments: object) -> None:
-    done = CliRunner().invoke(build_app(), [*map(str, arguments)])
-    assert done.exit_code == 0, (done.output, done.exception)

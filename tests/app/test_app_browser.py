@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL, run
 
-from conftest import HOSTILE_EDIT, HOSTILE_MODEL, run
 from unfazed.files import sha256
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import CLASSES, write_benchmark
+from colour_world import CLASSES, write_benchmark
 
 import unfazed
 from unfazed.errors import UserError
