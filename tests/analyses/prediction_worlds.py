@@ -68,3 +68,10 @@ def benchmark(path, edits, images, **columns):
     card = {"kind": "build", "recipe": {"edits": [{"name": edit} for edit in edits]}, "labels": {"name": "imagenet-1k"}}
     (path / "benchmark.json").write_text(json.dumps(card))
     return path
+
+
+def row(table, **where):
+    """The one row of a table that these columns name."""
+    found = table.filter(**where)
+    assert found.height == 1
+    return found.row(0, named=True)

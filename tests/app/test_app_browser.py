@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,13 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt insta
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     """The page, opened; at the end it has complained of nothing, asked nobody else and run no foreign script."""
-    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    with watched(browser, address, "light") as opened:
+        yield opened
+
+
+@contextmanager
+def watched(browser: Any, address: str, scheme: str) -> Iterator[Any]:
+    opened = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     opened.set_default_timeout(LONG)
     messages: list[str] = []
     foreign: list[str] = []
@@ -170,6 +177,25 @@ def test_models_are_compared(page):
     page.get_by_role("option", name="lite:0").click()
     page.wait_for_selector("#comparison :text('second: lite:0')")
     assert violations(page) == []
+
+
+def test_in_the_dark_everything_can_be_read_too(browser, address):
+    with watched(browser, address, "dark") as page:
+        assert page.evaluate("document.body.classList.contains('dark')")
+        page.fill("#size-rate input[type=number]", "0.03")
+        page.wait_for_selector("#answers .turned")
+        assert violations(page) == []
+        page.get_by_role("tab", name="Browse").click()
+        page.wait_for_selector("#flips button")
+        page.locator("#browse-model input").click()
+        page.get_by_role("option", name="lite:0").click()
+        page.wait_for_selector("#flips .quiet:text-is('lite:0')")
+        page.locator("#flips button").first.click()
+        page.wait_for_selector("#flip img[alt^='heat map of lite:0']")
+        assert violations(page) == []
+        page.get_by_role("tab", name="Compare").click()
+        page.wait_for_selector("#comparison table")
+        assert violations(page) == []
 
 
 def test_nothing_overflows_a_phone(browser, address):
