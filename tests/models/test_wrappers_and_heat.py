@@ -63,6 +63,16 @@ def test_adapted_statistics_are_those_of_the_pictures() -> None:
     assert not adapted.module.norm.training
 
 
+def test_adapting_and_cropping_may_come_in_any_order() -> None:
+    batches = [torch.randn(8, 3, 20, 20) * 3 + 1 for _ in range(3)]
+    answers = []
+    for wrapped in (tencrop(bn_adapt(model())), bn_adapt(tencrop(model()))):
+        assert wrapped.adapt is not None
+        wrapped.adapt(batches)
+        answers.append(wrapped.logits(batches[0]))
+    assert torch.allclose(*answers, atol=1e-5)
+
+
 def test_a_model_without_batch_norm_cannot_adapt() -> None:
     with pytest.raises(UserError, match="has no batch norm"):
         bn_adapt(model(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4))))

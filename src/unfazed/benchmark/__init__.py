@@ -11,6 +11,7 @@ _PUBLIC = {
     "Built": "building",
     "Progress": "building",
     "build": "building",
+    "changed_files": "verifying",
     "verify": "verifying",
     "import_benchmark": "importing",
 }

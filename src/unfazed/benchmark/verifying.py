@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,6 +79,18 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     statuses = [row["status"] for row in rows]
     by_status = {status: statuses.count(status) for status in (OK, SKIPPED, FAILED)}
     return Verdict(benchmark.root, len(rows), files, by_status, tuple(problems))
+
+
+def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 2) -> list[Problem]:
+    """What is missing or other than the rows of a manifest say; a file whose hash is not stated is not read."""
+    files = [
+        (row[path], row[digest])
+        for row in rows
+        for path, digest in (("path", "sha256"), ("mask_path", "mask_sha256"))
+        if row.get(path) and row.get(digest)
+    ]
+    with ThreadPoolExecutor(workers) as pool:
+        return [problem for problem in pool.map(lambda file: _read(root, *file)[1], files) if problem is not None]
 
 
 def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:

@@ -33,6 +33,7 @@ class Classifier:
     name: the spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or
     fp16; None is fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what
     else made it, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored.
+    wraps: the wrapper that made it, and what it was made of.
     """
 
     module: nn.Module
@@ -44,6 +45,7 @@ class Classifier:
     layer: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
     adapt: Callable[[Iterable[torch.Tensor]], None] | None = None
+    wraps: tuple[Callable[[Classifier], Classifier], Classifier] | None = None
     fixed_hash: str | None = None
 
     def __post_init__(self) -> None:
@@ -143,7 +145,13 @@ class Classifier:
         """The same model under its `own` transform, or under the `paper`'s: resize 256, crop 224."""
         if kind not in ("own", "paper"):
             raise unknown("transform", kind, ("own", "paper"))
-        return self if kind == "own" else replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
+        if kind == "own":
+            return self
+        if self.wraps is not None:
+            # A wrapper derives its transform from that of the model inside, so that is the one to be changed.
+            wrap, inside = self.wraps
+            return replace(wrap(inside.with_transform(kind)), name=self.name, fixed_hash=self.weights_hash)
+        return replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
 
     def card(self) -> dict[str, Any]:
         """Everything that says which model this is, as JSON."""

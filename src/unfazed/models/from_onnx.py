@@ -8,6 +8,9 @@ The same as options: `onnx:FILE?crop=224&resize=256&mean=0.5&std=0.5&labels=FILE
 
 from __future__ import annotations
 
+import hashlib
+import mmap
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ from .specs import Spec
 from .transforms import Transform
 
 SETTINGS = ("transform", "labels", "label_offset", "layout", "output")
+# How a protobuf says where a tensor's bytes lie: the pair ("location", FILE), the name's length in one or two bytes.
+_LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
 
 
 def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
@@ -56,9 +61,27 @@ def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
         str(spec),
         device="cpu",
         precision="fp32",
-        origin={"library": f"onnxruntime {onnxruntime.__version__}", "file": str(path)},
-        fixed_hash=sha256(path),
+        origin={
+            "library": f"onnxruntime {onnxruntime.__version__}",
+            "file": str(path),
+            "settings": {"label_offset": module.offset, "layout": module.layout, "output": module.output},
+        },
+        fixed_hash=_weights_hash(path),
     )
+
+
+def _weights_hash(path: Path) -> str:
+    """SHA-256 of the file; of it and the files that hold its tensors where they lie beside it."""
+    names = set()
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for found in _LOCATION.finditer(data):
+            low, high = found[1][0], found[1][1] if len(found[1]) > 1 else 0
+            length = low if not high else low - 128 + 128 * high
+            names.add(data[found.end() : found.end() + length].decode(errors="replace"))
+    beside = [path.parent / name for name in sorted(names) if (path.parent / name).is_file()]
+    if not beside:
+        return sha256(path)
+    return hashlib.sha256("".join(sha256(one) for one in (path, *beside)).encode()).hexdigest()
 
 
 def _settings(path: Path, spec: Spec) -> dict[str, Any]:

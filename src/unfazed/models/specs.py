@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from unfazed.errors import UserError, unknown
 
 WRAPPERS = ("tencrop", "bn-adapt")
+LONGEST = 120  # letters of a file's name, which suffixes are added to
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,11 @@ def slug_of(name: str) -> str:
     >>> slug_of("timm:vit_tiny.augreg+tencrop")
     'timm-vit_tiny.augreg+tencrop'
     """
-    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", name).strip("-.") or "model"
+    slug = re.sub(r"[^A-Za-z0-9._+=-]+", "-", name).strip("-.") or "model"
+    if name.isascii() and len(slug) <= LONGEST:
+        return slug
+    # Letters are lost: two such names must still be two files.
+    return f"{slug[: LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _looks_like_wrapper(rest: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -23,17 +23,21 @@ class TenCrop(nn.Module):
         self.inner, self.crop = inner, crop
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        high, wide = pixels.shape[-2] - self.crop, pixels.shape[-1] - self.crop
-        corners = [(0, 0), (0, wide), (high, 0), (high, wide), (round(high / 2), round(wide / 2))]
         total = None
-        for top, left in corners:
-            cut = pixels[..., top : top + self.crop, left : left + self.crop]
-            # A crop at a time: ten at once would need ten times the memory and gain nothing.
-            for view in (cut, cut.flip(-1)):
-                logits = self.inner(view)
-                total = logits if total is None else total + logits
+        # A crop at a time: ten at once would need ten times the memory and gain nothing.
+        for view in self.views(pixels):
+            logits = self.inner(view)
+            total = logits if total is None else total + logits
         assert total is not None
         return total / 10
+
+    def views(self, pixels: torch.Tensor) -> Iterator[torch.Tensor]:
+        high, wide = pixels.shape[-2] - self.crop, pixels.shape[-1] - self.crop
+        corners = [(0, 0), (0, wide), (high, 0), (high, wide), (round(high / 2), round(wide / 2))]
+        for top, left in corners:
+            cut = pixels[..., top : top + self.crop, left : left + self.crop]
+            yield cut
+            yield cut.flip(-1)
 
 
 def tencrop(model: Classifier) -> Classifier:
@@ -41,11 +45,21 @@ def tencrop(model: Classifier) -> Classifier:
     own = model.transform
     resize = own.resize if own.resize > own.crop else round(own.crop / 0.875)
     wide = replace(own, resize=resize, crop=resize)
+    module = TenCrop(model.module, own.crop)
+    inside = model.adapt
+
+    def adapt(batches: Iterable[torch.Tensor]) -> None:
+        """The model inside adapts to what it will see: the crops."""
+        assert inside is not None
+        inside(view for batch in batches for view in module.views(batch))
+
     return replace(
         model,
-        module=TenCrop(model.module, own.crop),
+        module=module,
         transform=wide,
         layer=f"inner.{model.layer}" if model.layer else None,
+        adapt=adapt if inside else None,
+        wraps=(tencrop, model),
     )
 
 
@@ -76,7 +90,7 @@ def bn_adapt(model: Classifier) -> Classifier:
                 layer.momentum = momentum
                 layer.eval()
 
-    return replace(model, module=module, adapt=adapt)
+    return replace(model, module=module, adapt=adapt, wraps=(bn_adapt, model))
 
 
 WRAPPERS: dict[str, Callable[[Classifier], Classifier]] = {"tencrop": tencrop, "bn-adapt": bn_adapt}

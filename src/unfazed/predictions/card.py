@@ -16,13 +16,18 @@ FORMAT = 1  # raised when the meaning of a column changes, so that old predictio
 _LIBRARIES = ("torch", "torchvision", "timm", "open_clip_torch", "transformers", "onnxruntime", "pillow", "pyarrow")
 
 
-def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures) -> str:
-    """SHA-256 of all that decides about the predictions; where it is the same, there is nothing to do again."""
+def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None = None) -> str:
+    """SHA-256 of all that decides about the predictions; where it is the same, there is nothing to do again.
+
+    adaptation: the size of the batches that a model adapts to, which its statistics depend on.
+    """
     parts = {
         "format": FORMAT,
         "model": model.name,
         "weights": model.weights_hash,
         "code": model.origin.get("code_sha256"),
+        "settings": model.origin.get("settings"),
+        "adaptation": adaptation,
         "transform": model.transform.to_json(),
         "precision": model.precision,
         "mapping": mapping.to_json(),

@@ -33,13 +33,15 @@ class Suspicion:
     accuracy: float
 
 
-def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor) -> None:
+def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, batch: int) -> None:
     """Refuse a model whose answers are not finite, or change from pass to pass or with the size of the batch.
 
-    crops: (n, crop, crop, 3) uint8, scored: (n, classes) the logits they got as part of a larger batch.
+    crops: (n, crop, crop, 3) uint8, scored: (n, classes) the logits they got in a batch of so many.
     """
-    few = model.from_pixels(crops)
-    again = model.logits(few)
+    # A small batch is seen again among others: their negatives.
+    company = crops if batch > len(crops) else torch.cat([crops, 255 - crops])
+    few = model.from_pixels(company)
+    again = model.logits(few)[: len(crops)]
     if not torch.isfinite(scored).all() or not torch.isfinite(again).all():
         raise UserError(
             f"{model.name} answers with NaN or infinite logits",
@@ -48,7 +50,7 @@ def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor) 
     # In another batch, a pass later: if that is all the same, there is nothing to tell apart.
     if _same(model, scored, again):
         return
-    if not _same(model, again, model.logits(few)):
+    if not _same(model, again, model.logits(few)[: len(crops)]):
         raise UserError(
             f"{model.name} answers the same pictures differently from one pass to the next",
             allowed="a model without random parts: dropout or another noise seems to be left on when it is in eval()",

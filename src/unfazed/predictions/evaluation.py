@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, write_json
+from unfazed.files import Lock, make_folder, read_json, write_json
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
 from unfazed.models.registry import open_model, opener
@@ -20,7 +21,7 @@ from .card import fingerprint_of, make_card
 from .memory import batch_size_for, fits_beside
 from .passes import Job, Pass
 from .pictures import ORIGINAL, Pictures, open_pictures
-from .tables import PARTS, Parts, is_finished, write_predictions
+from .tables import PARTS, Parts, begun_size, is_finished, write_predictions
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
@@ -46,6 +47,7 @@ class _Ready:
     model: Classifier
     mapping: LabelMapping
     fingerprint: str
+    lock: Lock
 
 
 def run_evaluation(
@@ -68,24 +70,25 @@ def run_evaluation(
 
     pictures: a benchmark's folder or `images:FOLDER`. transform: `own`, or `paper` (resize 256, crop 224). workers:
     processes that decode; chosen if None. groups: a JSON of the model's classes that stand for one of the
-    benchmark's. verify: check every hash of the benchmark first. save_every: seconds between part files. progress:
-    called with the number of answers there are and there will be.
+    benchmark's. verify: do all that `unfazed verify` does first, not only compare the files' hashes. save_every:
+    seconds between part files. progress: called with the number of answers there are and there will be.
 
     A model whose predictions are there already, with the same weights, transform and pictures, is left alone. A model
     that fails is recorded as <model>.failed.json and the others go on; a source that does not exist is refused first.
+    Several processes may fill one folder, each with models of its own.
     """
     if not models:
         raise UserError("no model is named", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
     if batch_size is not None and batch_size < 1:
         raise UserError(f"the batch size is {batch_size}", allowed="1 or more")
     models = list(dict.fromkeys(models))
+    _check_names(models)
     for model in models:
         if isinstance(model, str):
             opener(Spec.parse(model).source)
     target = pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), limit, verify)
     grouping = read_groups(groups) if groups is not None else None
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(output)
     scored: list[str] = []
     skipped: list[str] = []
     failed: dict[str, str] = {}
@@ -98,32 +101,71 @@ def run_evaluation(
                 model = open_model(model, device=device, precision=precision, labels=target.labels)
             model = model.with_transform(transform)
             mapping = map_labels(model.labels, target.labels, target.needed, grouping)
-            fingerprint = fingerprint_of(model, mapping, target)
+            size = None if model.adapt is None else batch_size or ADAPTATION_BATCH
+            fingerprint = fingerprint_of(model, mapping, target, size)
+            _check_place(folder, model)
         except Exception as error:
             failed[name] = record_failure(folder, name, error)
             return None
+        lock = Lock(folder / PARTS / f"{model.slug}.lock")
+        ours = lock.take()
+        # Looked at with the lock in hand: another process may have finished it a moment ago.
         if is_finished(folder, model.slug, fingerprint):
+            lock.release()
+            (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
             skipped.append(model.name)
             return None
-        return _Ready(model, mapping, fingerprint)
+        if not ours:
+            failed[model.name] = f"another process is scoring it into {folder}: wait for that one, or choose another -o"
+            return None
+        return _Ready(model, mapping, fingerprint, lock)
 
     done = 0
     for together in _side_by_side(models, prepare):
         for ready in _passes(together):
-            size = _batch_size(folder, [one.model for one in ready], batch_size)
+            size = _batch_size(folder, ready, batch_size)
             jobs = [_job(folder, one, size, save_every) for one in ready]
             for count in Pass(target, jobs, size, workers).run():
                 done += count
                 if progress:
                     progress(done + len(target) * (len(skipped) + len(failed)), len(target) * len(models))
-            for job in jobs:
-                if job.error is None:
+            for job, one in zip(jobs, ready, strict=True):
+                try:
+                    if job.error is not None:
+                        raise UserError(job.error)
                     warnings[job.model.name] = _finish(folder, job, target)
                     scored.append(job.model.name)
-                else:
-                    failed[job.model.name] = record_failure(folder, job.model.name, UserError(job.error))
-    _forget_batch_size(folder)
+                except UserError as error:
+                    failed[job.model.name] = record_failure(folder, job.model.name, error)
+                finally:
+                    one.lock.release()
+    with contextlib.suppress(OSError):
+        (folder / PARTS).rmdir()  # once it is empty
     return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings)
+
+
+def _check_names(models: Sequence[str | Classifier]) -> None:
+    """Refuse models of one name, or whose names are one as a file's."""
+    seen: dict[str, str] = {}
+    for model in models:
+        name = model if isinstance(model, str) else model.name
+        if slug_of(name) in seen:
+            raise UserError(
+                f"two models would be kept as {slug_of(name)}.parquet: {seen[slug_of(name)]!r} and {name!r}",
+                allowed="names of their own: Classifier(…, name=…); or one -o for each",
+            )
+        seen[slug_of(name)] = name
+
+
+def _check_place(folder: Path, model: Classifier) -> None:
+    """Refuse a model whose file is another model's."""
+    card = folder / f"{model.slug}.json"
+    there = read_json(card) if card.is_file() else None
+    if isinstance(there, dict) and there.get("model", model.name) != model.name:
+        raise UserError(
+            f"{card} holds the predictions of {there['model']!r}, which has the same name as a file",
+            allowed="another folder -o",
+        )
 
 
 def record_failure(folder: Path, name: str, error: Exception) -> str:
@@ -157,36 +199,34 @@ def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
 
 
 def _job(folder: Path, ready: _Ready, size: int, save_every: float) -> Job:
-    # Parts are cut by the batch size: with another one they would not fit together.
-    parts = Parts(folder, ready.model.slug, f"{ready.fingerprint[:12]}-{size}", save_every)
+    parts = Parts(folder, ready.model.slug, ready.fingerprint, size, save_every)
     return Job(ready.model, ready.mapping, ready.fingerprint, parts)
 
 
-def _batch_size(folder: Path, models: Sequence[Classifier], asked: int | None) -> int:
+def _batch_size(folder: Path, ready: Sequence[_Ready], asked: int | None) -> int:
     """The size asked for; else that of an unfinished run in this folder, so that it goes on; else what fits."""
     if asked is not None:
         return asked
-    if models[0].adapt is not None:
+    if ready[0].model.adapt is not None:
         return ADAPTATION_BATCH
-    kept = folder / PARTS / "batch_size.json"
-    if kept.is_file():
-        return int(read_json(kept))
-    size = batch_size_for(models)
-    write_json(kept, size)
-    return size
-
-
-def _forget_batch_size(folder: Path) -> None:
-    parts = folder / PARTS
-    if parts.is_dir() and not any(path.is_dir() for path in parts.iterdir()):
-        (parts / "batch_size.json").unlink(missing_ok=True)
-        parts.rmdir()
+    begun = [begun_size(folder, one.model.slug, one.fingerprint) for one in ready]
+    return next((size for size in begun if size), None) or batch_size_for([one.model for one in ready])
 
 
 def _finish(folder: Path, job: Job, pictures: Pictures) -> list[str]:
     """The model's Parquet and card, in this order: a card says that its predictions are whole."""
     table = job.parts.merged()
     unreadable = job.parts.note("unreadable")
+    if table.num_rows + len(unreadable) != len(pictures):
+        job.parts.remove()
+        raise UserError(
+            f"the parts of {job.model.name} hold {table.num_rows} answers to {len(pictures)} pictures; they are thrown "
+            "away",
+            run="the same command again",
+        )
+    if not table.num_rows:
+        first = next(iter(unreadable))
+        raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
     warnings = list(job.parts.note("check").get("warnings", []))
     few = [seen for seen in job.parts.note("adapted").values() if seen < ENOUGH]
     if few:

@@ -151,10 +151,10 @@ class Pass:
             # These batches have shapes of their own: choosing kernels for each would cost more than running them.
             with torch.backends.cudnn.flags(enabled=True, benchmark=False):
                 if job.first is not None:
-                    check_answers(job.model, crops[: len(job.first)], job.first)
+                    check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
                 warnings = check_accuracy(job.model, job.mapping, crops, known, answers)
-        except UserError as error:
-            job.error = str(error)
+        except Exception as error:
+            job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             return
         job.parts.write_note("check", {"originals": len(labels), "warnings": warnings})
 

@@ -59,7 +59,12 @@ class Pictures:
 
 
 def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> Pictures:
-    """The pictures that `spec` names: a benchmark's folder, or `images:FOLDER`. limit: of sources, not of pictures."""
+    """The pictures that `spec` names: a benchmark's folder, or `images:FOLDER`. limit: of sources, not of pictures.
+
+    A benchmark whose files are not those that its manifest states is refused; verify: by the whole of `verify`.
+    """
+    if limit is not None and limit < 1:
+        raise UserError(f"the limit is {limit}", allowed="1 or more scenes")
     if spec.startswith("images:"):
         return _of_folder(spec, limit)
     return _of_benchmark(Path(spec).expanduser(), limit, verify)
@@ -110,6 +115,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
     if not rows:
         raise UserError(f"the benchmark {root} holds no finished picture", run=f"unfazed status {root}")
     _check_files(root, rows)
+    _check_hashes(root, [row for row in manifest if row["status"] == "ok"])
     guides = guides_of(benchmark.card) | {row["guide"] for row in manifest if row.get("guide")}
     described = {
         "spec": str(root),
@@ -172,7 +178,17 @@ def _check_files(root: Path, rows: Sequence[Picture]) -> None:
 def _verify(root: Path) -> None:
     from unfazed.benchmark import verify
 
-    problems = verify(root).problems
+    _refuse(root, verify(root).problems)
+
+
+def _check_hashes(root: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Refuse a benchmark whose files have changed; what states no hash is taken as it is."""
+    from unfazed.benchmark import changed_files
+
+    _refuse(root, changed_files(root, rows))
+
+
+def _refuse(root: Path, problems: Sequence[Any]) -> None:
     if problems:
         shown = "\n  ".join(str(problem) for problem in problems[:10])
         more = f"\n  … {len(problems)} in all" if len(problems) > 10 else ""

@@ -1,7 +1,8 @@
 """Predictions on disk: the columns, and part files that let a run be taken up where it was stopped.
 
 PREDICTIONS/<model>.parquet, <model>.json     whole, once every picture is answered
-PREDICTIONS/.parts/<model>-<fingerprint>/000000-000007.parquet     batches 0 to 7, while it runs
+PREDICTIONS/.parts/<model>-<fingerprint>-<batch size>/000000-000007.parquet     batches 0 to 7, while it runs
+PREDICTIONS/.parts/<model>.lock     held by the process that scores it
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 class Parts:
     """One model's unfinished predictions: batches go in, whole files come out every few seconds."""
 
-    def __init__(self, folder: Path, slug: str, fingerprint: str, every: float) -> None:
-        self.folder = folder / PARTS / f"{slug}-{fingerprint[:16]}"
+    def __init__(self, folder: Path, slug: str, fingerprint: str, size: int, every: float) -> None:
+        # Parts are cut by the batch size: with another one they would not fit together.
+        self.folder = folder / PARTS / f"{slug}-{fingerprint[:12]}-{size}"
         self.every, self.last = every, time.monotonic()
         self.buffer: list[tuple[int, pa.Table]] = []
         self.unreadable: dict[str, str] = {}
@@ -133,9 +135,15 @@ class Parts:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        with_parts = self.folder.parent
-        if with_parts.is_dir() and not any(path.is_dir() for path in with_parts.iterdir()):
-            shutil.rmtree(with_parts, ignore_errors=True)
+
+
+def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
+    """The batch size of an unfinished run of this very model, None where there is none."""
+    for path in sorted((folder / PARTS).glob(f"{slug}-{fingerprint[:12]}-*")):
+        size = path.name.rpartition("-")[2]
+        if size.isdigit():
+            return int(size)
+    return None
 
 
 def write_predictions(table: pa.Table, path: Path) -> None:
