@@ -56,6 +56,65 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+# Their files of tensors do not end with the classifier: names are not in the module's order there.
+ARCHITECTURES = [
+    "timm:convnext_atto",
+    "timm:regnety_002",
+    "timm:seresnet18",
+    "timm:mobilenetv3_small_050",
+    "timm:deit_tiny_distilled_patch16_224",
+    "timm:levit_128s",
+    "torchvision:mobilenet_v3_small",
+    "torchvision:squeezenet1_1",
+    "torchvision:shufflenet_v2_x0_5",
+]
+
+
+@pytest.mark.parametrize("classes", [1000, 7])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_classifier_says_how_many_classes(tmp_path: Path, name: str, classes: int) -> None:
+    import timm
+    import torchvision
+    from safetensors.torch import save_file
+
+    source, _, architecture = name.partition(":")
+    build = timm.create_model if source == "timm" else torchvision.models.get_model
+    module = build(architecture, num_classes=classes)
+    state = module.state_dict()
+    save_file(prefixed(state, "module."), tmp_path / "weights.safetensors")
+    torch.save(dict(sorted(state.items(), reverse=True)), tmp_path / "weights.pt")
+    for file in ("weights.safetensors", "weights.pt"):
+        model = open_model(f"{name}?checkpoint={tmp_path}/{file}", device="cpu")
+        assert len(model.labels) == classes
+        assert weights_hash(model.module) == weights_hash(module)
+
+
+def test_an_architecture_of_a_folder_has_its_classifier_too(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architecture": "test_resnet"}')
+    torch.save(network().state_dict(), tmp_path / "weights.pt")
+    model = open_model(f"timm:local-dir:{tmp_path}?checkpoint={tmp_path}/weights.pt", device="cpu")
+    assert len(model.labels) == 12
+
+
+@pytest.mark.parametrize("name", ["timm:test_resnet", "torchvision:squeezenet1_1"])
+def test_labels_of_another_number_are_refused(tmp_path: Path, name: str) -> None:
+    import torchvision
+
+    module = network() if name.startswith("timm") else torchvision.models.get_model("squeezenet1_1", num_classes=12)
+    torch.save(module.state_dict(), tmp_path / "weights.pt")
+    (tmp_path / "names.txt").write_text("cat\ndog")
+    with pytest.raises(UserError, match="names 2 classes, the model has 12 outputs"):
+        open_model(f"{name}?checkpoint={tmp_path}/weights.pt&labels={tmp_path}/names.txt", device="cpu")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a file of tensors", b"\xff" * 64])
+@pytest.mark.parametrize("file", ["weights.safetensors", "weights.pt"])
+def test_a_broken_file_is_named(tmp_path: Path, file: str, content: bytes) -> None:
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{file} cannot be read as .*\n?allowed: safetensors, or a torch file"):
+        open_model(f"timm:test_resnet?checkpoint={tmp_path}/{file}")
+
+
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save({"layer.weight": torch.ones(2, 2)}, tmp_path / "other.pt")
     with pytest.raises(UserError, match="lacks .* of the .* tensors"):

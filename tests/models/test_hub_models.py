@@ -16,6 +16,9 @@ import pytest
 import torch
 from PIL import Image
 
+from unfazed.errors import UserError
+from unfazed.models import open_model
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CLASSES = ("ant", "bee", "cat", "dog")
 OPEN = """
@@ -201,6 +204,62 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, dict[str,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), expected
+
+
+@pytest.mark.parametrize("name", ["googlenet", "vit_b_16"])
+def test_torchvisions_networks_are_built_as_their_weights_want(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """GoogLeNet undoes ImageNet's normalisation inside, and this ViT has another side, because the weights say so."""
+    from torchvision import models
+
+    torch.manual_seed(0)
+    settings: dict[str, Any] = {"googlenet": {"init_weights": False}, "vit_b_16": {"image_size": 384}}
+    weights = {"googlenet": "IMAGENET1K_V1", "vit_b_16": "IMAGENET1K_SWAG_E2E_V1"}[name]
+    network = models.get_model(name, **settings[name])
+    if name == "googlenet":
+        # Without statistics that fit its random weights it would give every picture the same answer.
+        for part in network.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.momentum = None
+        network.train()(torch.randn(8, 3, 224, 224))
+    state = network.state_dict()
+    monkeypatch.setattr(models.get_model_weights(name), "get_state_dict", lambda self, **_: state)
+    theirs = models.get_model(name, weights=weights).eval()
+    ours = open_model(f"torchvision:{name}/{weights}", device="cpu")
+    batch = ours.prepare(photograph())[None]
+    with torch.inference_mode():
+        assert torch.allclose(ours.logits(batch), theirs(batch), atol=1e-4)
+
+
+def test_a_tag_beside_a_checkpoint_gives_the_transform(tmp_path: Path) -> None:
+    from torchvision.models import shufflenet_v2_x1_5
+
+    torch.save(shufflenet_v2_x1_5(num_classes=5).state_dict(), tmp_path / "mine.pt")
+    spec = f"torchvision:shufflenet_v2_x1_5/IMAGENET1K_V1?checkpoint={tmp_path}/mine.pt"
+    model = open_model(spec, device="cpu")
+    assert (model.transform.resize, len(model.labels)) == (232, 5)
+    with pytest.raises(UserError, match="did you mean 'IMAGENET1K_V1'"):
+        open_model(spec.replace("_V1", "_V7"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ViT-B-32/openia", "did you mean 'ViT-B-32/openai'"),
+        ("ViT-B-32", "did you mean 'ViT-B-32/"),
+        ("ViT-B-32/openai?normalised=yes", "normalised does nothing without head"),
+        ("ViT-B-32/openai?head=head.pt&prompt=a {}", "prompt does nothing beside head"),
+        ("ViT-B-32/openai?head=head.pt&normalised=maybe", "no setting of normalised 'maybe'"),
+    ],
+)
+def test_open_clips_mistakes_are_named(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        open_model(f"open_clip:{name}")
+
+
+def test_a_head_of_another_number_of_classes_is_refused(tmp_path: Path) -> None:
+    save_open_clip(tmp_path)
+    with pytest.raises(UserError, match="has 4 outputs, the label space 'imagenet-1k' 1000"):
+        open_model(f"open_clip:tiny/{tmp_path}/tiny.safetensors?head={tmp_path}/head.safetensors", device="cpu")
 
 
 KEYS = ["timm", "torchvision", "transformers", "clip", "open_clip", "open_clip_file", "open_clip_head"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from importlib import import_module, resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,20 @@ def test_transform_is_the_one_it_was_trained_with() -> None:
     assert (transform.resize, transform.crop, transform.interpolation) == (292, 260, "bicubic")
     assert transform.mean == (127 / 255,) * 3
     assert transform.std == (128 / 255,) * 3
+
+
+def test_options_are_followed_or_refused(tmp_path: Path) -> None:
+    model = open_model("lite:0?crop=100&std=0.25&layer=blocks.3", device="cpu")
+    assert (model.transform.crop, model.transform.resize, model.transform.std) == (100, 256, (0.25,) * 3)
+    assert model.heat_layer.name == "blocks.3"
+    with pytest.raises(UserError, match="no option of lite: 'foo'"):
+        open_model("lite:0?foo=1")
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(f"thing {index}" for index in range(1000)))
+    assert open_model(f"lite:0?labels={names}", device="cpu").labels.classes[7] == "thing 7"
+    names.write_text("cat\ndog")
+    with pytest.raises(UserError, match="names 2 classes, the model has 1000 outputs"):
+        open_model(f"lite:0?labels={names}", device="cpu")
 
 
 def test_unknown_number_names_those_there_are() -> None:

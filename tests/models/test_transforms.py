@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +76,49 @@ def test_reads_a_processor() -> None:
     assert from_processor({**clip, "resample": 3}).fit == "short"
     squashed = from_processor({"size": {"height": 384, "width": 384}, "resample": 2, "image_mean": [0.5] * 3})
     assert (squashed.fit, squashed.crop, squashed.mean) == ("squash", 384, (0.5,) * 3)
+
+
+PROCESSORS: list[tuple[str, dict[str, Any]]] = [
+    ("ViT", {}),
+    ("ViT", {"image_mean": 0.4, "image_std": 0.25}),
+    ("DeiT", {}),
+    ("Beit", {}),
+    ("Bit", {"size": {"shortest_edge": 256}}),
+    ("CLIP", {}),
+    ("Siglip", {}),
+    ("Pvt", {}),
+    ("Segformer", {}),
+    ("MobileNetV1", {}),
+    ("MobileNetV2", {}),
+    ("MobileViT", {"size": {"shortest_edge": 288}}),
+    ("MobileViT", {"do_flip_channel_order": False}),
+    ("Levit", {}),
+    ("PoolFormer", {}),
+    ("PoolFormer", {"crop_pct": 0.8, "size": {"height": 320, "width": 320}, "crop_size": 288}),
+    ("Perceiver", {}),
+    ("Perceiver", {"do_center_crop": False}),
+    ("ConvNext", {"size": {"shortest_edge": 224}}),
+    ("ConvNext", {"size": {"shortest_edge": 384}}),
+    ("EfficientNet", {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.48, 0.47, 0.46]}),
+    ("EfficientNet", {"include_top": False}),
+    ("EfficientNet", {"rescale_offset": True, "rescale_factor": 1 / 127.5, "do_normalize": False}),
+]
+
+
+@pytest.mark.parametrize("backend", ["", "Pil"])
+@pytest.mark.parametrize(("kind", "settings"), PROCESSORS)
+def test_equals_the_processors_of_transformers(kind: str, settings: dict[str, Any], backend: str) -> None:
+    import transformers
+
+    processor = getattr(transformers, f"{kind}ImageProcessor{backend}")(**settings)
+    transform = from_processor(processor.to_dict())
+    # Sides that every processor here cuts at whole pixels.
+    for size in ((320, 480), (480, 320)):
+        image = np.array(Image.fromarray(picture(20, 30)).resize(size[::-1], Image.Resampling.BICUBIC))
+        theirs = processor(images=image, return_tensors="pt")["pixel_values"][0]
+        difference = (transform.tensor(image) - theirs) * torch.tensor(transform.std).view(3, 1, 1) / transform.scale
+        # torchvision's resize rounds a few pixels to the neighbouring one of 255 levels.
+        assert difference.abs().mean() * 255 < (0.1 if backend == "" else 0.005)
 
 
 def test_a_step_that_cannot_be_read_is_named() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unfazed.errors import UserError
 
 from .transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 
+# How a user says what a library's own transform does not.
+STATED = "?resize=…&crop=…&mean=…&std=…, the numbers that the model was trained with, in place of the library's own"
 _NAMES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
@@ -95,36 +97,71 @@ def from_timm(config: Mapping[str, Any]) -> Transform:
 
 
 def from_processor(config: Mapping[str, Any]) -> Transform:
-    """transformers' image processor, given as its dict."""
-    size, crop = dict(config.get("size") or {}), config.get("crop_size")
-    fit = (
-        "squash" if "height" in size else "long" if "longest_edge" in size and "shortest_edge" not in size else "short"
+    """transformers' image processor, given as its dict; its class says what the numbers in it mean."""
+    if "data_config" in config:  # a timm model inside transformers
+        return from_timm(config["data_config"])
+    kind = str(config.get("image_processor_type", "")).partition("ImageProcessor")[0]
+    resize, crop, fit = _processor_geometry(kind, config)
+    if not resize or not crop:
+        raise UserError(
+            f"the image processor {config.get('image_processor_type', dict(config))} states no size", allowed=STATED
+        )
+    # MobileViT wants plain numbers in [0, 1], whatever mean its dict states.
+    normalised = kind != "MobileViT" and config.get("do_normalize", True)
+    spread = _each(config.get("image_std") or IMAGENET_STD)
+    mean: Any = _each(config.get("image_mean") or IMAGENET_MEAN) if normalised else (0.0,) * 3
+    std: Any = spread if normalised else (1.0,) * 3
+    if kind == "EfficientNet" and config.get("rescale_offset"):
+        mean = tuple(value + 1 for value in mean)
+    if kind == "EfficientNet" and config.get("include_top"):
+        std = tuple(value * again for value, again in zip(std, spread, strict=True))
+    resample = config.get("resample")
+    return Transform(
+        int(resize),
+        int(crop),
+        interpolation_name(2 if resample is None else resample),
+        mean,
+        std,
+        fit,
+        scale=round(float(config.get("rescale_factor", 1 / 255)) * 255, 6) if config.get("do_rescale", True) else 255.0,
+        channels="BGR" if config.get("do_flip_channel_order") else "RGB",
     )
-    resize = size.get("shortest_edge") or size.get("height") or size.get("longest_edge")
+
+
+def _processor_geometry(kind: str, config: Mapping[str, Any]) -> tuple[Any, Any, str]:
+    """The resize, the crop and the fit of a processor of class `kind`; None where it states no number."""
+    size, crop = dict(config.get("size") or {}), config.get("crop_size")
+    short, high, long = (size.get(name) for name in ("shortest_edge", "height", "longest_edge"))
+    resize: Any = short or high or long
+    fit = "short" if short else "squash" if high else "long"
+    if not resize:
+        return None, None, fit
     cut = dict(crop).get("height") if isinstance(crop, Mapping) else crop
     if not config.get("do_center_crop"):
         cut = resize
-    # A processor that states crop_pct (ConvNeXT) resizes to size / crop_pct and cuts `size` out, below 384 pixels.
-    if config.get("crop_pct") and resize and resize < 384:
-        cut, resize = resize, int(resize / config["crop_pct"])
-    if not resize or not cut:
-        raise UserError(f"the image processor states no size: {dict(config)}")
-    normalised = config.get("do_normalize", True)
-    return Transform(
-        int(resize),
-        int(cut),
-        interpolation_name(config.get("resample", 2)),
-        tuple(config.get("image_mean") or IMAGENET_MEAN) if normalised else (0.0, 0.0, 0.0),
-        tuple(config.get("image_std") or IMAGENET_STD) if normalised else (1.0, 1.0, 1.0),
-        fit,
-        scale=round(float(config.get("rescale_factor", 1 / 255)) * 255, 6) if config.get("do_rescale", True) else 255.0,
-    )
+    elif kind == "Perceiver":
+        # It cuts size / crop_size of the shorter side and resizes that to `size`.
+        resize, cut, fit = cut, resize, "short"
+    if kind == "Levit" and fit == "short":
+        resize = int(256 / 224 * resize)
+    if kind == "PoolFormer" and config.get("crop_pct"):
+        resize, fit = int(resize / config["crop_pct"]), "short"
+    if kind == "ConvNext":
+        # Below 384 pixels it resizes to size / crop_pct and cuts `size` out; from there on it squashes.
+        share = config.get("crop_pct") or 224 / 256
+        return (int(resize / share), resize, "short") if resize < 384 else (resize, resize, "squash")
+    return resize, cut, fit
 
 
 def interpolation_name(value: Any) -> str:
     """`bicubic` from PIL's number, torchvision's enum or a name."""
     value = getattr(value, "value", value)
     return _NAMES.get(value, "bilinear") if isinstance(value, int) else str(value).split(",")[0].strip().lower()
+
+
+def _each(value: Any) -> tuple[float, ...]:
+    """Three numbers, where a library also takes one for all channels."""
+    return tuple(float(one) for one in value) if isinstance(value, Sequence) else (float(value),) * 3
 
 
 def _square(size: Any) -> int:

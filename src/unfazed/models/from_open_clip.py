@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unfazed.errors import missing_extra, unknown
+from unfazed.errors import UserError, missing_extra, unknown
 from unfazed.labels import LabelSpace, imagenet
 
 from .classifier import Classifier
@@ -29,6 +29,7 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -
     except ImportError:
         raise missing_extra("open_clip_torch", "models") from None
     spec.check_options("checkpoint", "head", "normalised", "prompt", "templates", *COMMON)
+    _check(spec)
     name, pretrained = _names(spec)
     try:
         network = open_clip.create_model(name, pretrained=pretrained, weights_only=True, require_pretrained=True)
@@ -40,6 +41,11 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -
     space = labels_from(spec.options, labels) or imagenet()
     if "head" in spec.options:
         weight, bias = head_of(read_state(spec.options["head"]), spec.options["head"])
+        if len(weight) != len(space):
+            raise UserError(
+                f"{spec.options['head']} has {len(weight)} outputs, the label space {space.name!r} {len(space)}",
+                allowed=f"?labels=FILE with {len(weight)} names in the order of the outputs, or ?labels=imagenet-1k",
+            )
         module: Any = WithHead(network.visual, weight, bias, spec.options.get("normalised", "yes") == "yes")
     else:
         tokenizer = open_clip.get_tokenizer(name)
@@ -56,16 +62,28 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -
     transform = Transform(
         side, side, interpolation_name(config["interpolation"]), tuple(config["mean"]), tuple(config["std"]), fit
     )
-    kind = "fine-tuned head" if "head" in spec.options else "zero-shot"
+    kind = {"kind": "zero-shot", "templates": list(templates_of(spec))}
+    if "head" in spec.options:
+        kind = {"kind": "fine-tuned head"}
     return Classifier(
         module,
         transform_from(spec.options, transform),
         space,
         str(spec),
         layer=spec.options.get("layer"),
-        origin={"library": f"open_clip {open_clip.__version__}", "kind": kind, "templates": list(templates_of(spec))},
+        origin={"library": f"open_clip {open_clip.__version__}", **kind},
         **where,
     )
+
+
+def _check(spec: Spec) -> None:
+    """Raises where an option would do nothing: prompts beside a head, `normalised` without one."""
+    head = "head" in spec.options
+    for option in ("prompt", "templates") if head else ("normalised",):
+        if option in spec.options:
+            raise UserError(f"{option} does nothing {'beside' if head else 'without'} head=FILE")
+    if spec.options.get("normalised", "yes") not in ("yes", "no"):
+        raise unknown("setting of normalised", spec.options["normalised"], ("yes", "no"))
 
 
 def _names(spec: Spec) -> tuple[str, str | None]:
@@ -79,5 +97,5 @@ def _names(spec: Spec) -> tuple[str, str | None]:
         raise unknown("model in open_clip", name, open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(name)
     if not pretrained or (pretrained not in tags and not Path(pretrained).is_file()):
-        raise unknown(f"pretrained weight of {name}", pretrained or "(none)", [f"{name}/{tag}" for tag in tags])
+        raise unknown("pretrained weight in open_clip", spec.name, [f"{name}/{tag}" for tag in tags])
     return name, pretrained

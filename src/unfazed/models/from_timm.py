@@ -27,15 +27,17 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
         state = read_state(checkpoint)
-        classes = classes_in(state)
-        module: Any = timm.create_model(spec.name, pretrained=False, num_classes=classes or 1000)
+        module: Any = timm.create_model(spec.name, pretrained=False)
+        classes = classes_in(state, module, _classifier(module))
+        if classes not in (None, module.num_classes):
+            module = timm.create_model(spec.name, pretrained=False, num_classes=classes)
         load_foreign(module, state, checkpoint)
     else:
         module = _pretrained(spec)
     return Classifier(
         module,
         transform_from(spec.options, from_timm(resolve_model_data_config(module))),
-        labels_from(spec.options) or label_space(module),
+        labels_from(spec.options, outputs=module.num_classes) or label_space(module),
         str(spec),
         layer=spec.options.get("layer"),
         origin={"library": f"timm {timm.__version__}", "architecture": module.pretrained_cfg.get("architecture")},
@@ -59,6 +61,16 @@ def _pretrained(spec: Spec) -> Any:
         return timm.create_model(spec.name, pretrained=True)
     except Exception as error:
         raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+
+
+def _classifier(module: Any) -> str:
+    """The dotted name of the layer that answers, the first of a distilled model's two."""
+    named = module.pretrained_cfg.get("classifier")
+    if named:
+        return named if isinstance(named, str) else named[0]
+    layer = module.get_classifier() if hasattr(module, "get_classifier") else None
+    layer = layer[0] if isinstance(layer, tuple) else layer
+    return next((name for name, one in module.named_modules() if one is layer), "")
 
 
 def label_space(module: Any) -> LabelSpace:

@@ -1,8 +1,13 @@
-"""`torchvision:NAME` (its default weights), `torchvision:NAME/WEIGHTS` as in `torchvision:resnet50/IMAGENET1K_V2`."""
+"""`torchvision:NAME` (its default weights), `torchvision:NAME/WEIGHTS` as in `torchvision:resnet50/IMAGENET1K_V2`.
+
+`?checkpoint=FILE` puts your weights in their place; what WEIGHTS says of the transform and the classes still holds.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from torch import nn
 
 from unfazed.errors import unknown
 from unfazed.labels import LabelSpace, imagenet, plain
@@ -25,24 +30,21 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
     if name not in names:
         raise unknown("model in torchvision", name, names)
     checkpoint = spec.options.get("checkpoint")
-    space, transform, state = imagenet(), Transform(), None
-    if checkpoint:
-        state = read_state(checkpoint)
-    else:
-        weights = _weights(name, tag)
-        try:
-            # The library's own loader would unpickle; the files hold tensors alone, so it need not.
-            state = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-        except Exception as error:
-            raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    weights = _weights(name, tag) if tag or not checkpoint else None
+    space, transform = imagenet(), Transform()
+    if weights is not None:
         space, transform = _space(weights.meta["categories"]), from_preset(weights.transforms())
-    classes = classes_in(state) if checkpoint else len(space)
-    extra = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    module = torchvision.models.get_model(name, weights=None, num_classes=classes or 1000, **extra)
+    state = read_state(checkpoint) if checkpoint else _fetched(spec, weights)
+    module = _network(name, weights, len(space))
+    # Every network of torchvision answers with its last layer; SqueezeNet's is a convolution.
+    last = [part for part, one in module.named_modules() if isinstance(one, (nn.Linear, nn.Conv2d))][-1]
+    classes = classes_in(state, module, last) or len(space)
+    if classes != len(space):
+        module = _network(name, weights, classes)
     load_foreign(module, state, checkpoint or str(spec))
-    named = labels_from(spec.options) or (space if classes == len(space) else None)
+    named = labels_from(spec.options, outputs=classes) or (space if classes == len(space) else None)
     if named is None:
-        named = LabelSpace(f"{classes} unnamed classes", tuple(f"class {index}" for index in range(classes or 0)))
+        named = LabelSpace(f"{classes} unnamed classes", tuple(f"class {index}" for index in range(classes)))
     return Classifier(
         module,
         transform_from(spec.options, transform),
@@ -52,6 +54,27 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
         origin={"library": f"torchvision {torchvision.__version__}", "architecture": name},
         **where,
     )
+
+
+def _network(name: str, weights: Any, classes: int) -> nn.Module:
+    """The architecture as the library builds it for `weights`, None for others, yet without them."""
+    import torchvision
+
+    settings: dict[str, Any] = {}
+    if name in ("googlenet", "inception_v3"):
+        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's inside.
+        settings = {"init_weights": False, "transform_input": weights is not None}
+    elif weights is not None and name.startswith("vit_"):
+        settings = {"image_size": weights.meta["min_size"][0]}
+    return torchvision.models.get_model(name, weights=None, num_classes=classes, **settings)
+
+
+def _fetched(spec: Spec, weights: Any) -> dict[str, Any]:
+    try:
+        # The library's own loader would unpickle; the files hold tensors alone, so it need not.
+        return weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
+    except Exception as error:
+        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
 
 
 def _weights(name: str, tag: str) -> Any:

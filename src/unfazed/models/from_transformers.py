@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from unfazed.errors import missing_extra
+from unfazed.errors import UserError, missing_extra
 from unfazed.labels import LabelSpace, imagenet, plain
 
 from .classifier import Classifier
-from .foreign_transforms import from_processor
+from .foreign_transforms import STATED, from_processor
 from .options import COMMON, labels_from, transform_from
 from .specs import Spec
+from .transforms import Transform
 from .weights import unavailable
 from .zero_shot import ZeroShot, class_embeddings, templates_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+# Of 255 levels, in the mean: a resize in floating point is 0.3 from one in bytes, another library's mean 0.6.
+TOLERANCE = 0.5
 
 
 def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
@@ -30,21 +36,27 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any
     spec.check_options("prompt", "templates", *COMMON)
     try:
         config = transformers.AutoConfig.from_pretrained(spec.name)
-        processor = transformers.AutoImageProcessor.from_pretrained(spec.name).to_dict()
+        processor = transformers.AutoImageProcessor.from_pretrained(spec.name)
         zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
         kind = transformers.AutoModel if zero_shot else transformers.AutoModelForImageClassification
         network = kind.from_pretrained(spec.name).eval()
     except Exception as error:
         raise unavailable(str(spec), error, "give the folder of an image classifier or CLIP-like model") from error
+    transform = _transform(spec, processor)
     if zero_shot:
         space = labels_from(spec.options, labels) or imagenet()
         module: nn.Module = _zero_shot(spec, network, space)
     else:
-        space = labels_from(spec.options) or _space(config.id2label)
+        for option in ("prompt", "templates"):
+            if option in spec.options:
+                raise UserError(f"{spec} is no zero-shot model: {option} would do nothing")
+        if "pixel_values" not in inspect.signature(network.forward).parameters:
+            raise UserError(f"{spec} is a {type(network).__name__}, which takes no pixels")
+        space = labels_from(spec.options, outputs=config.num_labels) or _space(config.id2label)
         module = _Logits(network)
     return Classifier(
         module,
-        transform_from(spec.options, from_processor(processor)),
+        transform,
         space,
         str(spec),
         layer=spec.options.get("layer"),
@@ -79,6 +91,60 @@ class _Tower(nn.Module):
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         pooled = self.vision_model(pixel_values=pixels).pooler_output
         return pooled if self.visual_projection is None else self.visual_projection(pooled)
+
+
+def _transform(spec: Spec, processor: Any) -> Transform:
+    """The processor's transform under the options; refused where its pixels are not those of the processor itself."""
+    given = all(name in spec.options for name in ("crop", "mean", "std"))
+    try:
+        transform = from_processor(processor.to_dict())
+        if not given:
+            _compare(spec, processor, transform)
+    except UserError:
+        if not given or "resize" not in spec.options:
+            raise
+        transform = Transform()
+    return transform_from(spec.options, transform)
+
+
+def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
+    """Raises where the library's processor and `transform` make two things of one picture."""
+    image = _picture()
+    who = f"the image processor {type(processor).__name__} of {spec}"
+    try:
+        answer = processor(images=image, return_tensors="pt")
+    except Exception as error:
+        raise UserError(f"{who} cannot be run: {type(error).__name__}: {error}", allowed=STATED) from error
+    if "pixel_values" not in answer:
+        raise UserError(f"{who} gives {', '.join(answer)}", allowed="a processor that gives pixel_values")
+    theirs, ours = torch.as_tensor(answer["pixel_values"])[0].float().cpu(), transform.tensor(image)
+    if theirs.shape != ours.shape:
+        raise UserError(
+            f"{who} makes {tuple(theirs.shape)} of a picture of {image.shape[1]}×{image.shape[0]}; read as data "
+            f"({transform}) it makes {tuple(ours.shape)}",
+            allowed=STATED,
+        )
+    levels = 255 / transform.scale * torch.tensor(transform.std).view(3, 1, 1)
+    # Where a crop falls between two pixels, one library takes the left one and the other the right one.
+    shifted = [torch.roll(ours, (down, right), (1, 2)) for down in (-1, 0, 1) for right in (-1, 0, 1)]
+    inner = (slice(None), slice(1, -1), slice(1, -1))
+    difference = min(float(((one - theirs) * levels)[inner].abs().mean()) for one in shifted)
+    if not difference <= TOLERANCE:
+        raise UserError(
+            f"{who} makes other pixels than what is read from it as data ({transform}): they differ by "
+            f"{difference:.2f} of 255 levels in the mean, {TOLERANCE} are allowed for resampling",
+            allowed=STATED,
+        )
+
+
+def _picture() -> np.ndarray:
+    """(320, 480, 3) uint8 of slow and fine waves, other ones in each channel; the sides halve without rounding."""
+    down, right = np.mgrid[:320, :480]
+    waves = [
+        64 * np.sin(right / (37 + 8 * channel) + down / 53) + 32 * np.sin(right / (3 + channel) - down / 7)
+        for channel in range(3)
+    ]
+    return np.rint(np.stack(waves, -1) + (110, 128, 146)).astype(np.uint8)
 
 
 def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:

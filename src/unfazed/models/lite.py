@@ -14,6 +14,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, imagenet
 
 from .classifier import Classifier
+from .options import COMMON, labels_from, transform_from
 from .specs import Spec
 from .transforms import Transform
 from .weights import read_state
@@ -26,9 +27,10 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     """EfficientNet-Lite 0, 1 or 2, trained on ImageNet-1k."""
     if spec.name not in CROPS:
         raise unknown("EfficientNet-Lite", spec.name, CROPS, run="unfazed models")
+    spec.check_options(*COMMON)
     import timm
 
-    module = timm.create_model(f"tf_efficientnet_lite{spec.name}", pretrained=False)
+    module: Any = timm.create_model(f"tf_efficientnet_lite{spec.name}", pretrained=False)
     path = wheel_file(spec.name)
     theirs, ours = read_state(path), module.state_dict()
     # Both libraries list stem, blocks and head in the order of execution; every shape is checked on the way.
@@ -38,7 +40,13 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     crop = CROPS[spec.name]
     transform = Transform(crop + BORDER, crop, "bicubic", (127 / 255,) * 3, (128 / 255,) * 3)
     return Classifier(
-        module, transform, imagenet(), str(spec), origin={"architecture": f"tf_efficientnet_lite{spec.name}"}, **where
+        module,
+        transform_from(spec.options, transform),
+        labels_from(spec.options, outputs=module.num_classes) or imagenet(),
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={"architecture": f"tf_efficientnet_lite{spec.name}"},
+        **where,
     )
 
 

@@ -22,9 +22,22 @@ def transform_from(options: Mapping[str, str], base: Transform) -> Transform:
     return replace(base, **{name: _value(name, options[name]) for name in TRANSFORM if name in options})
 
 
-def labels_from(options: Mapping[str, str], default: LabelSpace | None = None) -> LabelSpace | None:
-    """The label space that `?labels=` names: `imagenet-1k`, or a file of class names in the order of the outputs."""
-    return read_labels(options["labels"]) if "labels" in options else default
+def labels_from(
+    options: Mapping[str, str], default: LabelSpace | None = None, outputs: int | None = None
+) -> LabelSpace | None:
+    """The label space that `?labels=` names: `imagenet-1k`, or a file of class names in the order of the outputs.
+
+    outputs: how many the model has, where that is known; a list of another length is refused.
+    """
+    if "labels" not in options:
+        return default
+    space = read_labels(options["labels"])
+    if outputs is not None and len(space) != outputs:
+        raise UserError(
+            f"labels={options['labels']} names {len(space)} classes, the model has {outputs} outputs",
+            allowed=f"{outputs} names in the order of the outputs",
+        )
+    return space
 
 
 def read_labels(value: Any) -> LabelSpace:

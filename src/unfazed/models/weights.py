@@ -35,16 +35,20 @@ def read_state(path: str | Path) -> dict[str, torch.Tensor]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
+    allowed = "safetensors, or a torch file of tensors, dicts, lists, numbers and strings"
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 
-        return load_file(str(path))
+        try:
+            return load_file(str(path))
+        except Exception as error:
+            raise UserError(f"{path} cannot be read as safetensors: {_reason(error)}", allowed=allowed) from None
     try:
         value = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise UserError(
-            f"{path} cannot be read as weights alone: {str(error).splitlines()[0]}",
-            allowed="safetensors, or a torch file of tensors, dicts, lists, numbers and strings",
+            f"{path} cannot be read as weights alone: {_reason(error)}",
+            allowed=allowed,
             run="torch.save(module.state_dict(), 'weights.pt') where the file is trusted, then give weights.pt",
         ) from None
     return unwrap(value, str(path))
@@ -72,7 +76,7 @@ def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]
 def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:
     """Load `state` into `module`, taking off the prefix that makes the most names fit; anything less is refused."""
     wanted = module.state_dict()
-    best = max(_candidates(state), key=lambda names: _fitting(names, wanted))
+    best = _best(state, wanted)
     optional = {
         name for name in wanted if name.endswith(("num_batches_tracked", "attn_mask", "relative_position_index"))
     }
@@ -94,20 +98,19 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
     module.load_state_dict({name: best[name] for name in wanted if name in best}, strict=False)
 
 
-def classes_in(state: Mapping[str, torch.Tensor]) -> int | None:
-    """The number of classes a checkpoint was trained for: the length of its last one-dimensional tensor or matrix."""
-    heads = [(name, one) for name, one in state.items() if one.ndim in (1, 2) and name.endswith(("weight", "bias"))]
-    named = [one for name, one in heads if any(word in name for word in ("classifier", "head", "fc"))]
-    tensor = named[-1] if named else heads[-1][1] if heads else None
-    return None if tensor is None else int(tensor.shape[0])
+def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str) -> int | None:
+    """The number of classes a checkpoint of `module` was trained for: the rows of its classifier `layer`.
+
+    module: the architecture with any number of classes. None where the checkpoint holds no such layer.
+    """
+    weight = _best(state, module.state_dict()).get(f"{layer}.weight")
+    return None if weight is None else int(weight.shape[0])
 
 
 def unavailable(spec: str, error: Exception, instead: str) -> UserError:
     """The error for weights that a library could not fetch or read, with its own first line as the reason."""
-    lines = str(error).strip().splitlines()
-    reason = lines[0] if lines else type(error).__name__
     return UserError(
-        f"the weights of {spec} could not be had: {reason}", run=f"it once with a connection, or {instead}"
+        f"the weights of {spec} could not be had: {_reason(error)}", run=f"it once with a connection, or {instead}"
     )
 
 
@@ -123,6 +126,16 @@ def weights_hash(module: nn.Module) -> str:
         digest.update(f"{name} {tuple(data.shape)} {data.dtype};".encode())
         digest.update(data.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _best(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The state under its own names or without prefixes, whichever fits the `wanted` tensors best."""
+    return max(_candidates(state), key=lambda names: _fitting(names, wanted))
 
 
 def _candidates(state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:

@@ -77,6 +77,8 @@ def class_embeddings(
 
 def templates_of(spec: Spec) -> tuple[str, ...]:
     """The prompt templates that `?prompt=a photo of a {}.` or `?templates=FILE` (one a line) names; seven without."""
+    if {"prompt", "templates"} <= set(spec.options):
+        raise UserError(f"{spec} states both prompt and templates", allowed="one of them")
     if "prompt" in spec.options:
         found: tuple[str, ...] = (spec.options["prompt"],)
     elif "templates" in spec.options:
