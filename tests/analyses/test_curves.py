@@ -1,5 +1,7 @@
 """Curves: thresholds of synthetic observers recovered, flips found, interactions seen."""
 
+import warnings
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,7 +12,7 @@ from scipy.special import expit
 from unfazed.analyses.curves import accuracy_curves, curve_fits, smallest_flips, sweeps
 from unfazed.analyses.facts import Facts
 from unfazed.analyses.grids import interactions
-from unfazed.analyses.psychometric import fit_logistic
+from unfazed.analyses.psychometric import fit_logistic, tells_halfway
 
 SIZES = np.geomspace(0.02, 0.5, 9)
 
@@ -36,6 +38,38 @@ def test_the_half_way_size_of_an_observer_is_recovered(halfway, lapse):
     assert found["scale"] == "log"
 
 
+@pytest.mark.parametrize("top", [0.2, 0.3, 0.5, 0.9])
+def test_weak_and_strong_observers_have_the_same_half_way_size(top):
+    found = [curve_fits(frame(observer(seed, 1000, 0.07, lapse=1 - top)), resamples=200) for seed in range(8)]
+    table = pl.concat(found)
+    assert table["halfway"].to_numpy() == pytest.approx(np.full(8, 0.07), rel=0.25)
+    assert table["halfway"].mean() == pytest.approx(0.07, rel=0.08)
+    assert table["top"].mean() == pytest.approx(top, rel=0.05)
+    # 95 % of 8 is 7.6; fewer than 6 happens once in a hundred and seventy.
+    assert ((table["low"] <= 0.07) & (table["high"] >= 0.07)).sum() >= 6
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.02, 0.3, 0.9, 1.0])
+def test_a_flat_observer_has_no_half_way_size(accuracy):
+    rng = np.random.default_rng(4)
+    answers = {f"size-{level:g}": (rng.random(1000) < accuracy).astype(int) for level in SIZES}
+    found = curve_fits(frame({"original": [1] * 1000} | answers), resamples=50).row(0, named=True)
+    assert (found["halfway"], found["low"], found["high"]) == (None, None, None)
+    told = [tells_halfway(np.log(SIZES), rng.binomial(100, accuracy, 9), np.full(9, 100)) for _ in range(60)]
+    # Each of two tests at 5 % must err; three of 60 would be one test alone.
+    assert sum(told) < 3
+
+
+@pytest.mark.parametrize("halfway", [0.5, 1.0])
+@pytest.mark.parametrize("top", [0.2, 0.9])
+def test_a_top_that_was_not_seen_gives_no_half_way_size(top, halfway):
+    rng = np.random.default_rng(5)
+    chance = top * expit(2.5 * np.log(SIZES / halfway))
+    told = [tells_halfway(np.log(SIZES), rng.binomial(400, chance), np.full(9, 400)) for _ in range(40)]
+    # The test is at 5 %: 2 of 40; seven or more happen once in two hundred.
+    assert sum(told) < 7
+
+
 def test_half_way_intervals_hold_the_truth():
     held = 0
     for seed in range(60):
@@ -51,7 +85,7 @@ def test_the_fit_is_the_maximum_of_the_likelihood():
     fit = fit_logistic(x, right, n, floor=0.02)
 
     def loss(theta):
-        top = 1 - 0.6 * expit(theta[2])
+        top = 1 - expit(theta[2])
         p = np.clip(0.02 + (top - 0.02) * expit(np.exp(theta[1]) * (x - theta[0])), 1e-9, 1 - 1e-9)
         return -(right * np.log(p) + (n - right) * np.log1p(-p)).sum()
 
@@ -65,7 +99,7 @@ def test_the_fit_is_the_maximum_of_the_likelihood():
     )
     assert fit.halfway[0] == pytest.approx(best.x[0], abs=1e-3)
     assert fit.slope[0] == pytest.approx(np.exp(best.x[1]), rel=1e-2)
-    assert fit.lapse[0] == pytest.approx(0.6 * expit(best.x[2]), abs=1e-3)
+    assert fit.lapse[0] == pytest.approx(expit(best.x[2]), abs=1e-3)
 
 
 def test_many_fits_at_once_are_the_fits_one_by_one():
@@ -147,6 +181,16 @@ def test_the_smallest_change_that_flips_each_picture():
     table = smallest_flips(frame(answers))
     found = {row["source_id"]: (row["level"], row["returns"]) for row in table.iter_rows(named=True)}
     assert found == {"image-0000": (0.1, False), "image-0001": (0.2, True), "image-0002": (None, False)}
+
+
+def test_flips_of_a_model_that_is_never_right_and_of_levels_without_rows():
+    sizes = ("size-0.4", "size-0.2", "size-0.1")
+    never = frame({"original": [0, 0]} | dict.fromkeys(sizes, [0, 0]), model="never")
+    answers = {"original": [1, 0], "size-0.4": [1, 1], "size-0.2": [None, 0], "size-0.1": [0, 0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = smallest_flips(pl.concat([never, frame(answers)]))
+    assert table.select("model", "source_id", "level", "returns").rows() == [("m", "image-0000", 0.1, False)]
 
 
 def grid(path, singles, pair_share):

@@ -10,8 +10,10 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 
 import unfazed
+from unfazed.analyses.compare import compare_models
 from unfazed.analyses.drop import dropped_accuracy
 from unfazed.analyses.model_groups import dropped_accuracy_of_groups
+from unfazed.predictions import read_predictions, scan_predictions
 
 PAPER = [
     *("background-simple", "background-complex", "background-adversarial", "background-random"),
@@ -146,6 +148,39 @@ def test_white_box_models_are_marked_and_left_out_of_averages(tmp_path):
     for edit in ("background-adversarial", "background-simple"):
         own = [row(table, model=name, edit=edit)["drop"] for name in "ab"]
         assert row(means, edit=edit)["drop"] == pytest.approx(np.mean(own))
+
+
+def test_a_frame_of_a_folder_gives_the_folders_table(tmp_path):
+    """White-box marks live in the cards; frames of `read_predictions` carry them along."""
+    shares = {"original": 0.9, "inversion": 0.85, "background-adversarial": 0.3, "background-simple": 0.8}
+    models = {name: frame(random_answers(seed, 80, shares)) for seed, name in enumerate(["a", "b", "guide"])}
+    predictions = folder(tmp_path / "p", models, {"guide": {"white_box": True}})
+    expected = dropped_accuracy(predictions)
+    assert row(expected, model="guide", edit="average")["edits"] == 1
+    compared = compare_models(predictions, "a", "guide")
+    for given in (read_predictions(predictions), scan_predictions(predictions)):
+        assert_frame_equal(dropped_accuracy(given), expected)
+        assert_frame_equal(dropped_accuracy_of_groups(given), dropped_accuracy_of_groups(predictions))
+        assert_frame_equal(compare_models(given, "a", "guide"), compared)
+        only = dropped_accuracy(given, models=["guide"]).drop("p_holm")
+        assert_frame_equal(only, expected.filter(model="guide").drop("p_holm"))
+    unmarked = dropped_accuracy(read_predictions(predictions).drop("white_box"))
+    assert row(unmarked, model="guide", edit="average")["edits"] == 2
+
+
+def test_a_frame_marks_the_edits_that_the_manifest_says(tmp_path):
+    edits = {"original": {}, "adversarial-looking": {}, "attack": {"guide": "lite:0"}}
+    bench = benchmark(tmp_path / "bench", edits, 40)
+    shares = dict(zip(edits, (0.9, 0.8, 0.5), strict=True))
+    models = {name: frame(random_answers(seed, 40, shares)) for seed, name in enumerate(["lite:0", "lite:1"])}
+    card = {"benchmark": {"path": str(bench)}}
+    predictions = folder(tmp_path / "p", models, {"lite:0": card | {"white_box": True}, "lite:1": card})
+    rows = read_predictions(predictions)
+    marked = rows.filter("white_box").select("model", "edit").unique().rows()
+    assert marked == [("lite:0", "attack")]
+    assert rows["white_box"].sum() == 40
+    assert_frame_equal(dropped_accuracy(rows), dropped_accuracy(predictions))
+    assert "white_box" not in pl.read_parquet_schema(predictions / "lite-0.parquet")
 
 
 def test_the_manifest_says_controls_order_and_guide(tmp_path):

@@ -1,5 +1,6 @@
 """Dropped accuracy by class, superclass, column and group of models; published figures beside it."""
 
+import itertools
 import json
 
 import numpy as np
@@ -116,12 +117,49 @@ def test_groups_of_models(tmp_path):
     assert plain["high"] - plain["low"] < alone["high"] - alone["low"]
 
 
+def test_the_p_value_of_models_with_unequal_runs_counts_all_sign_flips():
+    """The mean of a share of two runs and one of three is a multiple of 1/12, not of 1/5."""
+    rng = np.random.default_rng(2)
+    n, changes = 11, []
+    for _ in range(5):
+        answers = {
+            name: {
+                "original": (rng.random(n) < 0.9).astype(int),
+                "size-0.05": [(rng.random(n) < 0.6).astype(int) for _ in range(runs)],
+            }
+            for name, runs in (("a", 2), ("b", 3))
+        }
+        table = dropped_accuracy_of_groups(pl.concat([frame(one, model=name) for name, one in answers.items()]))
+        drops = [np.array(one["original"]) - np.mean(one["size-0.05"], axis=0) for one in answers.values()]
+        mean = np.mean(drops, axis=0)
+        flips = np.array(list(itertools.product([1, -1], repeat=n))) @ mean
+        expected = (np.abs(flips) >= abs(mean.sum()) - 1e-9).mean()
+        found = row(table, edit="size-0.05")
+        assert found["runs"] == 5
+        changes.append(found["p_value"] - expected)
+    assert changes == pytest.approx([0] * 5, abs=1e-9)
+
+
+def test_spaces_around_the_cells_of_groups_do_not_count(tmp_path):
+    predictions = folder(tmp_path / "p", {name: frame({"original": [1, 1], "size-0.1": [1, 0]}) for name in "ab"})
+    csv = tmp_path / "groups.csv"
+    csv.write_text("model, architecture , training\na , conv, robust\nb,\tconv ,  \n\n , ,\n")
+    table = dropped_accuracy_of_groups(predictions, csv).filter(edit="size-0.1")
+    assert dict(table.select("model", "models").rows()) == {
+        "all models": 2,
+        "architecture: conv": 2,
+        "training: robust": 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("model,training\na,robust\nz,plain\n", "there is no model 'z'"),
         ("name,training\na,robust\n", "the groups have the columns name, training"),
         ("model\na\n", "model and at least one more"),
+        ("model,training\na,robust\n ,plain\n", "1 rows of the groups name no model"),
+        ("model,training, training\na,robust,plain\n", "the groups have the columns model, training, training"),
         ("model,training\na,robust\na,plain\n", "name a more than once"),
     ],
 )

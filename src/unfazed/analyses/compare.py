@@ -9,11 +9,11 @@ import polars as pl
 
 from unfazed.errors import UserError, unknown
 
-from .drop import POINTS, lattice_of, need_original, with_average
+from .drop import POINTS, corrected, lattice_of, need_original, with_average
 from .facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
 from .intervals import Settings, estimates
 from .outcomes import Outcomes, outcomes
-from .statistics import holm, sign_flip
+from .statistics import sign_flip
 from .tables import Predictions, each_model, model_names
 
 
@@ -42,9 +42,7 @@ def compare_models(
         raise UserError(f"{first} is compared with itself", allowed="two different models")
     facts = read_facts(predictions) if facts is None else facts
     one, two = read_model(predictions, first), read_model(predictions if other is None else other, second)
-    table = pl.DataFrame(compared(one, two, facts, settings), schema=SCHEMA, infer_schema_length=None)
-    adjusted = holm(table["p_value"].fill_null(np.nan).to_numpy())
-    table = table.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
+    table = corrected(pl.DataFrame(compared(one, two, facts, settings), schema=SCHEMA, infer_schema_length=None))
     return table.with_columns(verdict=pl.Series([_verdict(row) for row in table.iter_rows(named=True)]))
 
 

@@ -14,7 +14,7 @@ from .drop import accuracy_entries
 from .facts import ORIGINAL, Facts, read_facts
 from .intervals import Settings
 from .outcomes import Outcomes, outcomes
-from .psychometric import fit_logistic
+from .psychometric import fit_logistic, tells_halfway
 from .tables import COLUMNS, Predictions, columns_of, each_model
 
 _FEWEST = 4
@@ -130,8 +130,9 @@ def curve_fits(
     """A row a model and sweep: the logistic fit with lapse and the level at which accuracy is half way down.
 
     halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; null where the fit
-    or the interval's end lies outside the levels that were swept: nothing was seen there. lapse: what is lost at the
-    easy end; chance: the floor. Sweeps of fewer than four levels have no fit.
+    or the interval's end lies outside the levels that were swept: nothing was seen there. All three are null where
+    accuracy is flat or its top was not seen (`tells_halfway`). lapse: what is lost at the easy end; chance: the floor.
+    Sweeps of fewer than four levels have no fit.
     """
     facts = read_facts(predictions) if facts is None else facts
     settings = Settings(resamples, level, seed)
@@ -146,19 +147,20 @@ def curve_fits(
 def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
     """A row a model, sweep and photograph that the original is answered right: the mildest level that flips it.
 
-    Mildest is the end of the sweep at which accuracy is higher. level: null where no level flips it; returns: whether
-    a harsher level is answered right again. With several runs, more than half of them must be wrong.
+    Mildest is the end of the sweep at which accuracy over all photographs is higher. level: null where no level flips
+    it; returns: whether a harsher level is answered right again. With several runs, more than half of them must be
+    wrong.
     """
     facts = read_facts(predictions) if facts is None else facts
     frames = []
     for found, _ in _models(predictions):
         right = found.of(ORIGINAL) > 0.5
         for sweep in sweeps(list(found.edits), facts):
-            share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)[right]
+            share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)
             levels = np.array(sweep.levels)
-            means = np.nanmean(share, axis=0)
-            if np.cov(levels, means)[0, 1] > 0:
+            if np.cov(levels, np.nanmean(share, axis=0))[0, 1] > 0:
                 share, levels = share[:, ::-1], levels[::-1]
+            share = share[right]
             wrong = share < 0.5
             first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), len(levels))
             later = np.arange(len(levels)) > first[:, None]
@@ -185,13 +187,14 @@ def _fit_row(found: Outcomes, sweep: Sweep, chance: float, settings: Settings) -
     known = np.where(there, share, 0.0)
     axis = sweep.axis()
     weights = settings.weights(found.images).astype(np.float64)
-    right = np.vstack([known.sum(axis=0), weights @ known])
-    fit = fit_logistic(axis, right, np.vstack([there.sum(axis=0), weights @ there]), chance)
+    right, n = np.vstack([known.sum(axis=0), weights @ known]), np.vstack([there.sum(axis=0), weights @ there])
+    fit = fit_logistic(axis, right, n, chance)
     tail = (1 - settings.level) / 2
     low, high = np.quantile(fit.halfway[1:], [tail, 1 - tail])
+    told = axis[0] <= fit.halfway[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
 
     def on_scale(value: float) -> float | None:
-        if not axis[0] <= value <= axis[-1]:
+        if not told or not axis[0] <= value <= axis[-1]:
             return None
         return float(np.exp(value) if sweep.is_log else value)
 

@@ -71,8 +71,8 @@ def dropped_accuracy(
     accuracy and original_accuracy lie in [0, 1], with Wilson's interval for accuracy; drop, low, high and net_* are
     points (hundredths), positive where accuracy falls; net_drop is the accuracy on the edit's control minus that on
     the edit; p_value is McNemar's exact test for one run and the sign-flip test over photographs for several, p_holm
-    is corrected over the whole table; white_box marks a model that the edit was made against; edits says how many
-    edits an average is over.
+    is corrected over the rows of this table; white_box marks a model that the edit was made against; edits says how
+    many edits an average is over.
 
     >>> answers = {"original": [1, 1, 1, 0], "size-0.05": [1, 0, 0, 0]}
     >>> frame = pl.DataFrame([
@@ -103,8 +103,13 @@ def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> p
     order = [*names[:2], *(extra or {}), *names[2:]]
     types = {**SCHEMA, **(extra or {})}
     frame = pl.DataFrame(rows, schema={name: types[name] for name in order}, infer_schema_length=None)
-    adjusted = pl.Series("p_holm", holm(frame["p_value"].fill_null(math.nan).to_numpy()))
-    return frame.with_columns(adjusted).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return corrected(frame).with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def corrected(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with p_holm, its p_value corrected over all of its rows; null where there is no test."""
+    adjusted = holm(table["p_value"].fill_null(math.nan).to_numpy())
+    return table.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
 
 
 def model_rows(
@@ -198,7 +203,7 @@ def _edit_rows(
     net_answers = np.maximum(answers, [found.runs_of(one).max() for one in controls])
     drop = estimates(with_average(drops, averaged), _with_sum(answers, averaged), found.images, settings, unit=POINTS)
     net = estimates(with_average(nets, averaged), _with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
-    p_values = _p_values(drops, drop, runs, base_runs)
+    p_values = _p_values(found, edited, drops, drop)
     rows = []
     for index, edit in enumerate(edited):
         paired = ~np.isnan(drops[:, index])
@@ -254,12 +259,12 @@ def _net_entries(net: Estimates, at: int, control: str) -> dict[str, Any]:
     }
 
 
-def _p_values(drops: np.ndarray, found: Estimates, runs: np.ndarray, base_runs: np.ndarray) -> np.ndarray:
+def _p_values(found: Outcomes, edited: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:
     """(edits,) McNemar's exact p-value for one run, the sign-flip test's for several."""
-    count = drops.shape[1]
-    p = mcnemar(np.rint(found.sums.losses[:count]), np.rint(found.sums.gains[:count]))
-    for index in np.flatnonzero(found.sums.answers[:count] > 1):
-        p[index] = sign_flip(drops[:, index], lattice_of(runs[:, index], base_runs))
+    count = len(edited)
+    p = mcnemar(np.rint(drop.sums.losses[:count]), np.rint(drop.sums.gains[:count]))
+    for index in np.flatnonzero(drop.sums.answers[:count] > 1):
+        p[index] = sign_flip(drops[:, index], lattice_of(found.parts_of(edited[index]), found.parts_of(ORIGINAL)))
     return p
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from .tables import Predictions, read_cards
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
+WHITE_BOX = "white_box"
 
 # The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
 _PAPER = (
@@ -27,6 +28,7 @@ _PAPER = (
 )
 _OFFICIAL_FOLDERS = ("20_smooth", "20_hard", "random_bg", "full", "01", "008", "005", "rp", "rd")
 _GEOMETRY = ("size", "position", "direction")
+_ADVERSARIAL = "adversarial"
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,14 @@ class Facts:
         return "reinsertion" if edit.startswith(_GEOMETRY) else None
 
     def is_white_box(self, model: str, edit: str) -> bool:
-        guided = edit in self.guided or (not self.guided and "adversarial" in edit)
+        guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
         return model in self.white_box and guided
+
+    def white_box_rows(self) -> pl.Expr:
+        """`is_white_box` of each row's `model` and `edit`, as the column `white_box`."""
+        edit = pl.col("edit")
+        guided = edit.is_in(list(self.guided)) if self.guided else edit.str.contains(_ADVERSARIAL, literal=True)
+        return (pl.col("model").is_in(list(self.white_box)) & guided).alias(WHITE_BOX)
 
     def sorted(self, edits: Iterable[str]) -> list[str]:
         """The edits with the photographs first, the rest in the benchmark's order, unknown ones by name at the end."""
@@ -80,14 +88,29 @@ def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
 
 
 def read_facts(predictions: Predictions, benchmark: str | Path | None = None) -> Facts:
-    """The facts of a predictions folder, its benchmark found through the cards or given; a frame has none."""
+    """The facts of a predictions folder, its benchmark found through the cards or given.
+
+    A frame tells only which of its rows are white-box, in the column that `read_predictions` gives it.
+    """
     cards = read_cards(predictions)
     white_box = frozenset(name for name, card in cards.items() if card.get("white_box"))
+    guided = frozenset[str]()
+    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
+        white_box, guided = _marked(predictions)
     for root in _benchmarks(cards, benchmark):
         manifest, card = _read_benchmark(root)
         if manifest is not None:
             return _with_manifest(manifest, card, white_box, cards)
-    return Facts(white_box=white_box, cards=cards, classes=_classes(cards))
+    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards))
+
+
+def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:
+    """The models and the edits of the rows that a frame marks as white-box."""
+    if predictions.collect_schema().get(WHITE_BOX) != pl.Boolean:
+        return frozenset(), frozenset()
+    pair = pl.col("model", "edit").cast(pl.String)
+    rows = predictions.lazy().filter(pl.col(WHITE_BOX)).select(pair).unique().collect()
+    return frozenset(rows["model"]), frozenset(rows["edit"])
 
 
 def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None) -> list[Path]:

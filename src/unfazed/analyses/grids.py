@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from .curves import single_levels
-from .drop import POINTS, lattice_of, need_original
+from .drop import POINTS, corrected, lattice_of, need_original
 from .facts import ORIGINAL, Facts, read_facts
 from .intervals import Settings, estimates
 from .outcomes import Outcomes, outcomes
-from .statistics import holm, sign_flip
+from .statistics import sign_flip
 from .tables import Predictions, each_model
 
 Cell = tuple[tuple[str, str], ...]
@@ -47,8 +47,7 @@ def interactions(
     table: list[dict[str, Any]] = []
     for one in found:
         table += _rows(one, cells, mildest, settings)
-    frame = pl.DataFrame(table, schema=_SCHEMA, infer_schema_length=None)
-    return frame.with_columns(p_holm=pl.Series(holm(frame["p_value"].to_numpy()), dtype=pl.Float64))
+    return corrected(pl.DataFrame(table, schema=_SCHEMA, infer_schema_length=None))
 
 
 def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:

@@ -16,7 +16,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.labels import imagenet
 
 from .drop import POINTS, finish, lattice_of, need_original
-from .facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits
+from .facts import AVERAGE, ORIGINAL, SOURCE, WHITE_BOX, Facts, averaged_edits
 from .intervals import Settings, Sums, intervals
 from .outcomes import Outcomes, outcomes
 from .statistics import bootstrap_means, mcnemar, shrink, sign_flip
@@ -80,7 +80,7 @@ def _valued(
             (name, rows.with_columns(pl.col("label").map_elements(names, return_dtype=pl.String).alias(_VALUE)))
             for name, rows in each_model(predictions, (*COLUMNS, "label"), models)
         ]
-    own = columns_of(predictions)
+    own = [name for name in columns_of(predictions) if name != WHITE_BOX]
     if by in own and by not in COLUMNS:
         found = list(each_model(predictions, (*COLUMNS, by), models))
         text = _as_text(pl.concat([rows[by] for _, rows in found]))

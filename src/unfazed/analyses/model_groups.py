@@ -33,8 +33,8 @@ def dropped_accuracy_of_groups(
 
     groups: a CSV with the column `model` and one column a way to group (architecture, training, …), or a frame; None:
     all models only. A group's answer to a picture is the mean over its models, and intervals are over photographs, so
-    they say how sure this group's mean is, not what other models would do. White-box models are left out of every
-    group, and a picture that one of the group's models was not shown is left out of that group.
+    they say how sure this group's mean is, not what other models would do. A model that one of its edits was made
+    against is left out of every group, and a picture that one of the group's models was not shown out of that group.
     """
     facts = read_facts(predictions) if facts is None else facts
     table = _read(groups)
@@ -43,10 +43,10 @@ def dropped_accuracy_of_groups(
     known = []
     for name, rows in each_model(predictions):
         known.append(name)
-        if name in facts.white_box:
-            continue
         found = outcomes(name, rows, images)
         images = found.images
+        if any(facts.is_white_box(name, edit) for edit in found.edits):
+            continue
         for group in [EVERY, *table.get(name, [])]:
             sums.setdefault(group, _Sum()).add(found)
     for name in table:
@@ -64,13 +64,17 @@ def dropped_accuracy_of_groups(
 
 @dataclass
 class _Sum:
-    """The sum of several models' answers, on the pictures that all of them were shown."""
+    """The sum of several models' answers, on the pictures that all of them were shown.
+
+    runs: the sums of their runs; parts: the least common multiples, the same where all have as many.
+    """
 
     count: int = 0
     images: tuple[str, ...] = ()
     edits: tuple[str, ...] = ()
     share: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     runs: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    parts: np.ndarray = field(default_factory=lambda: np.ones((0, 0), dtype=np.int64))
 
     def add(self, found: Outcomes) -> None:
         share, runs = found.share, found.runs
@@ -80,19 +84,22 @@ class _Sum:
             if not images or not edits:
                 raise UserError(f"{found.model} shares no pictures with the other models of its group")
             share, runs = (_cut(one, found.images, found.edits, images, edits) for one in (share, runs))
-            self.share, self.runs = (
-                _cut(one, self.images, self.edits, images, edits) for one in (self.share, self.runs)
+            self.share, self.runs, self.parts = (
+                _cut(one, self.images, self.edits, images, edits) for one in (self.share, self.runs, self.parts)
             )
             self.images, self.edits = images, edits
         elif not self.count:
             self.images, self.edits = found.images, found.edits
-            self.share, self.runs = np.zeros_like(share), np.zeros_like(runs)
+            self.share, self.runs, self.parts = np.zeros_like(share), np.zeros_like(runs), np.ones_like(runs)
         self.share = self.share + share
         self.runs = np.where((runs > 0) & ((self.runs > 0) | (self.count == 0)), self.runs + runs, 0)
+        self.parts = np.lcm(self.parts, runs)
         self.count += 1
 
     def mean(self, name: str) -> Outcomes:
-        return Outcomes(name, self.images, self.edits, self.share / self.count, self.runs)
+        # Shares of 2 and of 3 runs are sixths; the mean of both is twelfths.
+        share, parts = self.share / self.count, self.parts * self.count
+        return Outcomes(name, self.images, self.edits, share, self.runs, parts)
 
 
 def _cut(
@@ -115,12 +122,20 @@ def _read(groups: str | Path | pl.DataFrame | None) -> dict[str, list[str]]:
             groups = pl.read_csv(groups, infer_schema=False)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise UserError(f"the groups {groups} are not a readable CSV: {error}") from None
+    bare = [name.strip() for name in groups.columns]
+    if len(set(bare)) < len(bare):
+        raise UserError(f"the groups have the columns {', '.join(bare)}", allowed="each of them once")
+    cells = pl.col(pl.String).str.strip_chars().replace("", None)
+    groups = groups.rename(dict(zip(groups.columns, bare, strict=True))).with_columns(cells)
+    groups = groups.filter(~pl.all_horizontal(pl.all().is_null()))
     columns = [name for name in groups.columns if name != "model"]
     if "model" not in groups.columns or not columns:
         raise UserError(
             f"the groups have the columns {', '.join(groups.columns)}",
             allowed="model and at least one more, such as architecture or training",
         )
+    if groups["model"].null_count():
+        raise UserError(f"{groups['model'].null_count()} rows of the groups name no model", allowed="a model in each")
     twice = groups.filter(groups["model"].is_duplicated())["model"].unique().to_list()
     if twice:
         raise UserError(f"the groups name {', '.join(map(str, twice))} more than once", allowed="one row a model")

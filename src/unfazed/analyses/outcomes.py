@@ -15,7 +15,8 @@ class Outcomes:
     """One model's answers.
 
     images: source ids, sorted; edits: names; share: (images, edits) float64 in [0, 1], the share of runs answered
-    right, NaN where there is none; runs: (images, edits) int64, how many there were.
+    right, NaN where there is none; runs: (images, edits) int64, how many there were; parts: (images, edits) int64,
+    shares are multiples of its inverse; None: the runs.
     """
 
     model: str
@@ -23,6 +24,7 @@ class Outcomes:
     edits: tuple[str, ...]
     share: np.ndarray
     runs: np.ndarray
+    parts: np.ndarray | None = None
 
     def of(self, edit: str) -> np.ndarray:
         """(images,) share of runs answered right, all NaN for an edit that the model was not shown."""
@@ -30,6 +32,9 @@ class Outcomes:
 
     def runs_of(self, edit: str) -> np.ndarray:
         return self.runs[:, self.edits.index(edit)] if edit in self.edits else np.zeros(len(self.images), dtype=int)
+
+    def parts_of(self, edit: str) -> np.ndarray:
+        return self.runs_of(edit) if self.parts is None else self.parts[:, self.edits.index(edit)]
 
 
 def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = None) -> Outcomes:

@@ -16,6 +16,7 @@ from unfazed.files import read_json
 Predictions = str | Path | pl.DataFrame | pl.LazyFrame
 
 COLUMNS = ("model", "source_id", "edit", "run", "correct")
+_FAILED = ".failed.json"
 
 
 def prediction_files(folder: str | Path) -> list[Path]:
@@ -42,6 +43,16 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
             content = read_json(card)
             if isinstance(content, dict) and "model" in content:
                 found[str(content["model"])] = content
+    return found
+
+
+def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
+    """Each model whose last evaluation failed: its name, the reason, and whether it has predictions of earlier."""
+    found = []
+    for path in sorted(Path(folder).glob(f"*{_FAILED}")):
+        record = read_json(path)
+        earlier = path.with_name(path.name.removesuffix(_FAILED) + ".parquet").is_file()
+        found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
     return found
 
 

@@ -45,8 +45,10 @@ def analyze(
     `unfazed analyze predictions/ --table fits`
     """
     from unfazed.files import write_bytes
-    from unfazed.report.drop_tables import analyse, analysis_text
+    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines
 
+    for line in failure_lines(predictions):
+        typer.echo(f"warning: {line}", err=True)
     frame = analyse(
         predictions,
         table,

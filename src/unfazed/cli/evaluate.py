@@ -27,7 +27,9 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help='JSON: {"dog": ["Labrador retriever", "beagle"], …}.')
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Check every hash of the benchmark first.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="All of `unfazed verify` first, not only the files' hashes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
 ) -> None:
     """Classify every picture with every model; keep every answer.
@@ -42,7 +44,7 @@ def evaluate(
 
     Pictures are decoded once for all models. One Parquet file and one card (JSON) a model come out; the same command
     again does only what is missing, and does a model over when its weights have changed. A model that fails is
-    recorded, the others go on. See `unfazed models` for what a model may be called.
+    recorded, the others go on. A benchmark whose files are not those of its manifest is refused. See `unfazed models` for what a model may be called.
 
     Exit codes: 0 done, 2 the command was wrong or no model could be scored, 4 done but some models failed.
     """

@@ -37,13 +37,18 @@ def evaluate(
 
 
 def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.DataFrame:
-    """All predictions in a folder, or those of some models."""
+    """All predictions in a folder, or those of some models.
+
+    One column more than the files: white_box, whether a row's picture was made against this very model.
+    """
     return scan_predictions(folder, models).collect()
 
 
 def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.LazyFrame:
     """The same, read only as far as what is asked of it needs."""
     import polars
+
+    from unfazed.analyses.facts import Facts, read_facts
 
     found = cards(folder)
     wanted = list(found) if models is None else list(models)
@@ -53,8 +58,9 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
 
             raise unknown(f"model in {folder}", name, found)
     files = [Path(folder) / f"{found[name]['file']}.parquet" for name in wanted]
-    text = polars.String
-    return polars.scan_parquet(files).with_columns(polars.col("model").cast(text), polars.col("edit").cast(text))
+    facts = read_facts(folder) if any(card.get("white_box") for card in found.values()) else Facts()
+    rows = polars.scan_parquet(files).with_columns(polars.col("model", "edit").cast(polars.String))
+    return rows.with_columns(facts.white_box_rows())
 
 
 def cards(folder: str | Path) -> dict[str, dict[str, Any]]:

@@ -10,11 +10,12 @@ from typing import Any
 import polars as pl
 
 from unfazed.analyses.curves import accuracy_curves, curve_fits, smallest_flips
-from unfazed.analyses.drop import dropped_accuracy
+from unfazed.analyses.drop import corrected, dropped_accuracy
 from unfazed.analyses.facts import read_facts
 from unfazed.analyses.grids import interactions
 from unfazed.analyses.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.published import with_published
+from unfazed.analyses.tables import read_failures
 from unfazed.errors import UserError, unknown
 
 from .tables import format_table
@@ -82,6 +83,15 @@ def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None =
     columns = [name for name in shown.columns if name in frame.columns]
     notes = shown.notes if frame.height else shown.none
     return format_table(frame.select(columns), format, digits=shown.digits, title=shown.title, notes=notes)
+
+
+def failure_lines(predictions: str | Path) -> list[str]:
+    """A line a model whose last evaluation into this folder failed, and what that means for its figures."""
+    means = {True: "its figures are of an earlier state", False: "it has no figures"}
+    return [
+        f"the last evaluation of {model} failed with: {reason}; {means[earlier]}"
+        for model, reason, earlier in read_failures(predictions)
+    ]
 
 
 def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) -> pl.DataFrame:
@@ -171,6 +181,7 @@ def _notes(frame: pl.DataFrame) -> str:
 
 
 def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str] | None) -> pl.DataFrame:
+    """The rows of these models and edits, their p-values corrected over what is left."""
     for column, chosen in (("model", models), ("edit", edits)):
         if chosen and column in frame.columns:
             there = frame[column].unique(maintain_order=True).to_list()
@@ -178,7 +189,7 @@ def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str
                 if name not in there:
                     raise unknown(column, name, there)
             frame = frame.filter(pl.col(column).is_in(list(chosen)))
-    return frame
+    return corrected(frame) if "p_holm" in frame.columns else frame
 
 
 ANALYSES: dict[str, Analysis] = {
@@ -195,7 +206,8 @@ ANALYSES: dict[str, Analysis] = {
         curve_fits,
         "Where accuracy is half way down",
         ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "top", "scale"),
-        "halfway in the attribute's own unit; a dash where it lies outside the levels that were tried.",
+        "halfway in the attribute's own unit; a dash where it lies outside the levels that were tried, where accuracy "
+        "is flat, or where its top was not seen.",
         digits=_FINE,
     ),
     "flips": Analysis(

@@ -168,7 +168,8 @@ def curves_section(findings: Findings) -> Section | None:
     if lines:
         headings = ["model", "attribute", "n", "half way down at", "95 % interval"]
         caption = (
-            "Where accuracy is half way down, on the attribute's scale; a dash: outside the levels that were tried."
+            "Where accuracy is half way down, on the attribute's scale; a dash: outside the levels that were "
+            "tried, or accuracy is flat, or its top was not seen."
         )
         blocks.append(sortable("fits-table", caption, headings, lines, frozenset({2, 3, 4})))
     else:
