@@ -15,7 +15,7 @@ from unfazed.errors import UserError
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[float, float, str]]]:
     folder = tmp_path_factory.mktemp("demo")
     seen: list[tuple[float, float, str]] = []
-    run_demo(folder, scenes=1, steps=2, heat_maps=2, progress=lambda *now: seen.append(now))
+    run_demo(folder, scenes=1, steps=3, heat_maps=2, progress=lambda *now: seen.append(now))
     return folder, seen
 
 
@@ -44,7 +44,7 @@ def test_the_same_command_again_renders_and_evaluates_nothing(made: tuple[Path, 
     folder, _ = made
     files = [*folder.rglob("*.png"), *folder.rglob("*.parquet")]
     before = {path: path.stat().st_mtime_ns for path in files if path.name not in ("sheet.png", "manifest.parquet")}
-    run_demo(folder, scenes=1, steps=2, heat_maps=0)
+    run_demo(folder, scenes=1, steps=3, heat_maps=0)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 

@@ -6,10 +6,13 @@ and `test_adm.py` holds it to the original implementation's recorded outputs bef
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor
 
 
@@ -22,12 +25,18 @@ def random_state(
     residual: bool = True,
     scale_shift: bool = True,
     outputs: int = 6,
+    base: int | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """A state dict of random weights with the shapes and names that guided-diffusion's `UNetModel` would have."""
+    """A state dict of random weights with the shapes and names that guided-diffusion's `UNetModel` would have.
+
+    base: its model_channels, by default the first width.
+    """
     generator = torch.Generator().manual_seed(seed)
     state: dict[str, Tensor] = {}
-    base, wide = channels[0], 4 * channels[0]
+    first = channels[0]
+    base = first if base is None else base
+    wide = 4 * base
 
     def layer(name: str, *shape: int) -> None:
         fan = math.prod(shape[1:]) if len(shape) > 1 else 1
@@ -56,8 +65,8 @@ def random_state(
     layer("time_embed.2", wide, wide)
     if classes is not None:
         state["label_emb.weight"] = torch.randn(classes, wide, generator=generator)
-    layer("input_blocks.0.0", base, 3, 3, 3)
-    skips, width, place = [base], base, 1
+    layer("input_blocks.0.0", first, 3, 3, 3)
+    skips, width, place = [first], first, 1
     for level, (target, attends) in enumerate(zip(channels, attention, strict=True)):
         for _ in range(layers):
             block(f"input_blocks.{place}.0", width, target)
@@ -90,9 +99,17 @@ def random_state(
                 else:
                     layer(f"output_blocks.{place}.{sub}.conv", width, width, 3, 3)
             place += 1
-    norm("out.0", base)
-    layer("out.2", outputs, base, 3, 3)
+    norm("out.0", first)
+    layer("out.2", outputs, first, 3, 3)
     return state
+
+
+def written(folder: Path, state: dict[str, Tensor], **config: object) -> Path:
+    """A checkpoint with its sidecar."""
+    save_file({name: value.contiguous() for name, value in state.items()}, folder / "net_weights.safetensors")
+    if config:
+        (folder / "net.json").write_text(json.dumps({"config": config}))
+    return folder / "net_weights.safetensors"
 
 
 def forward(

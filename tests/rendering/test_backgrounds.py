@@ -22,11 +22,13 @@ class Counting:
 
     def __init__(self) -> None:
         self.calls: list[int] = []
+        self.labels: list[int | None] = []
         self.removal = open_removal("opencv")
 
-    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int, label: int | None) -> np.ndarray:
         self.calls.append(seed)
-        return self.removal(image, mask, seed)
+        self.labels.append(label)
+        return self.removal(image, mask, seed, label)
 
 
 DOG = Composition.of(sample_scene("dog"))
@@ -47,6 +49,14 @@ def test_one_scene_is_removed_once_whoever_asks_and_in_any_order() -> None:
     assert len(remove.calls) == 1
     assert all(np.array_equal(picture, again) for picture in seen)
     assert remove.calls[0] == other.calls[1] != other.calls[0]
+
+
+def test_a_removal_is_told_the_class_of_the_scene_that_it_works_on() -> None:
+    remove = Counting()
+    backgrounds = Backgrounds(SAMPLE, remove)
+    backgrounds.resolve(Removed("dog"), DOG)
+    backgrounds.resolve(Removed("cat"), DOG)
+    assert remove.labels == [DOG.label, CAT.label]
 
 
 def test_a_folder_is_shared_and_says_nothing_of_another_removal(tmp_path: Path) -> None:

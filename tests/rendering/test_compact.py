@@ -102,12 +102,46 @@ def test_other_sides_than_256_pass_through():
 def test_weights_that_do_not_fit_their_config_are_refused(tmp_path):
     save_compact(CompactNetwork(SMALL), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"middle": 2}))
-    with pytest.raises(UserError, match="do not fit their config"):
-        load_compact(tmp_path)
+    for changed in ({"middle": 2}, {"channels": [8, 16, 16, 64]}):
+        (tmp_path / "config.json").write_text(json.dumps(config | changed))
+        with pytest.raises(UserError, match="do not fit the network(.|\n)*train-network"):
+            load_compact(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config | {"depth": 2}))
     with pytest.raises(UserError, match="not the config of a compact network"):
         read_config(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("channels", []),
+        ("channels", [8, 16, "16", 32]),
+        ("encoder", [0, 2]),
+        ("decoder", [0, 2, 2]),
+        ("middle", -1),
+        ("embedding", 32.5),
+        ("head_channels", 0),
+        ("head_channels", 5),
+        ("sample_size", 40),
+        ("doubt", "much"),
+        ("beta_schedule", "sqrt"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(tmp_path, name, value):
+    save_compact(CompactNetwork(SMALL), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(UserError, match=f"{name} is|no β schedule 'sqrt'"):
+        load_network(tmp_path)
+
+
+def test_a_config_that_leaves_a_fact_out_is_refused(tmp_path):
+    save_compact(CompactNetwork(SMALL), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["beta_schedule"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="does not say beta_schedule"):
+        load_network(tmp_path)
 
 
 def test_a_truncated_weights_file_is_refused(tmp_path):

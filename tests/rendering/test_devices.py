@@ -50,8 +50,9 @@ def test_a_cpu_passes_pictures_one_by_one():
 
 def test_names_are_checked():
     assert choose_device("cpu").type == "cpu"
-    with pytest.raises(UserError, match="auto, cpu, cuda"):
-        choose_device("gpu")
+    for name in ("gpu", "meta", "xla"):
+        with pytest.raises(UserError, match=f"device is '{name}'\nallowed: auto, cpu, cuda"):
+            choose_device(name)
     with pytest.raises(UserError, match="fp32, bf16"):
         choose_precision("int8", torch.device("cpu"))
     assert choose_precision("fp32", torch.device("cpu")) == "fp32"

@@ -185,6 +185,24 @@ def test_guidance_through_the_network_differs_and_keeps_the_object(mini):
     assert not np.array_equal(ours, theirs)
 
 
+def test_guidance_through_the_network_hears_the_band(mini):
+    wanted = [layers(0, 0.5, Guidance("complexity", 20.0, band)) for band in ("all", "high")]
+    renderer = diffusion(mini, sampler="ancestral", through_network=True, batch_size=2)
+    together = [answer.image for answer in renderer.render(wanted)]
+    alone = [renderer.render([one])[0].image for one in wanted]
+    assert not np.array_equal(*together)
+    assert all(np.abs(a.astype(int) - b).max() <= 1 for a, b in zip(together, alone, strict=True))
+
+
+def test_a_read_only_photograph_is_rendered_without_a_warning(mini, recwarn):
+    one = layers(0)
+    expected = diffusion(mini).render([one])[0].image
+    for picture in (one.object, one.background):
+        picture.flags.writeable = False
+    assert np.array_equal(diffusion(mini).render([one])[0].image, expected)
+    assert not [str(each.message) for each in recwarn if "not writable" in str(each.message)]
+
+
 def test_start_zero_is_pasted_without_the_network(mini):
     one = layers(0, 0.0)
     answer = diffusion(mini).render([one])[0]
@@ -216,6 +234,17 @@ def test_adversarial_without_a_guide_or_label_is_skipped_with_its_reason(mini, g
     nameless = diffusion(mini, guide=guide).render([replace(attacked, label=None)])[0]
     assert isinstance(nameless, Refused)
     assert "label" in nameless.reason
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_guidance_of_too_few_steps_is_refused_and_nothing_else(mini, guide, steps):
+    kinds = (Guidance("complexity", 20.0), Guidance("complexity", -20.0), Guidance("adversarial", 20.0), None)
+    wanted = [layers(0, 0.5, one) for one in kinds]
+    *guided, plain = diffusion(mini, steps=steps, guide=guide).render(wanted)
+    assert isinstance(plain, Rendered)
+    assert all(isinstance(one, Refused) and "needs at least 3 steps" in one.reason for one in guided)
+    enough = [one.image for one in diffusion(mini, steps=3, guide=guide).render(wanted)]
+    assert not any(np.array_equal(one, enough[-1]) for one in enough[:-1])
 
 
 def test_a_class_conditional_network_needs_a_class_it_knows(mini):

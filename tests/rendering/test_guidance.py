@@ -98,6 +98,35 @@ def test_an_adversarial_gradient_is_never_longer_than_the_complexity_one():
     assert (strong <= guidance.LIMIT * 1.0001).all()
 
 
+@pytest.mark.parametrize("label", [3, np.int64(3), torch.tensor(3), torch.tensor([3])])
+def test_one_label_serves_every_picture(label):
+    torch.manual_seed(0)
+    guide = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 5))
+    expected = adversarial(guide, torch.tensor([3, 3, 3]), 20.0)(pictures())
+    assert torch.equal(adversarial(guide, label, 20.0)(pictures()), expected)
+
+
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS))
+def test_a_picture_that_visits_one_level_cannot_be_guided(sampler):
+    for start, fewest in ((0.5, 3), (0.25, 6), (1.0, 2)):
+        for steps in range(1, fewest):
+            with pytest.raises(UserError, match=f"guidance needs at least {fewest} steps"):
+                calibration("complexity", start, steps, sampler)
+        assert calibration("complexity", start, fewest, sampler) > 0
+    with pytest.raises(UserError, match="needs a larger start"):
+        calibration("complexity", 0.0004, 100, sampler)
+
+
+def test_each_picture_has_its_own_band_through_the_network():
+    x, weight = pictures(2, seed=4), torch.tensor([20.0, 20.0])
+    mixed = through_network(lambda noisy: 0.9 * noisy, x, weight, ["all", "high"])
+    for band, one in zip(("all", "high"), (0, 1), strict=True):
+        assert torch.equal(mixed[one], through_network(lambda noisy: 0.9 * noisy, x, weight, band)[one])
+    assert not torch.allclose(mixed[1], through_network(lambda noisy: 0.9 * noisy, x, weight)[1])
+    with pytest.raises(UserError, match="all, high"):
+        amplitude(x, ["all", "low"])
+
+
 def test_through_the_network_is_the_gradient_of_the_released_codes_loss():
     x = 3 * pictures(2, seed=4)
     weight = torch.tensor([20.0, -20.0])

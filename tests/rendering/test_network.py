@@ -1,6 +1,8 @@
 """Networks of other kinds behind the same call: diffusers folders, the compact one, and what is refused."""
 
+import hashlib
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +11,10 @@ from unfazed.errors import UserError
 from unfazed.rendering import load_network
 from unfazed.rendering.denoise import predicted_start
 from unfazed.rendering.network import Network
+from unfazed.rendering.weights import KNOWN, Known
 
+MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
+MINI_FACTS = {"num_head_channels": 32, "image_size": 256}
 SMALL = {
     "sample_size": 16,
     "in_channels": 3,
@@ -99,7 +104,20 @@ def test_another_kind_of_diffusers_network_is_refused(tmp_path):
         load_network(tmp_path)
 
 
-@pytest.mark.parametrize("changes", [{"beta_schedule": "sigmoid"}, {"beta_end": 0.012}, {"num_train_timesteps": 4000}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"beta_schedule": "sigmoid"},
+        {"beta_end": 0.012},
+        {"num_train_timesteps": 4000},
+        {"rescale_betas_zero_snr": True},
+        {"trained_betas": [0.5] * 1000},
+        {"_class_name": "EDMEulerScheduler"},
+        {"_class_name": "FlowMatchEulerDiscreteScheduler", "beta_schedule": None},
+        {"_class_name": "ScoreSdeVeScheduler"},
+        {"beta_schedule": None},
+    ],
+)
 def test_a_schedule_it_was_not_trained_with_is_refused(unet_folder, tmp_path, changes):
     (tmp_path / "unet").symlink_to(unet_folder)
     (tmp_path / "scheduler").mkdir()
@@ -108,11 +126,76 @@ def test_a_schedule_it_was_not_trained_with_is_refused(unet_folder, tmp_path, ch
         load_network(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("[1]", "holds a list"),
+        (scheduler(beta_start="a"), "beta_start is 'a'"),
+        (scheduler(prediction_type="flow_prediction"), "no prediction type 'flow_prediction'"),
+        (scheduler(prediction_type=["epsilon"]), "no prediction type"),
+        (scheduler(variance_type="learned_range"), "3 channels with the variance_type learned_range"),
+    ],
+)
+def test_a_scheduler_that_cannot_be_is_refused(unet_folder, tmp_path, given, words):
+    (tmp_path / "unet").symlink_to(unet_folder)
+    (tmp_path / "scheduler").mkdir()
+    (tmp_path / "scheduler" / "scheduler_config.json").write_text(given)
+    with pytest.raises(UserError, match=words):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize("variance", ["learned", "fixed_small"])
+def test_six_channels_are_a_learned_range_or_refused(tmp_path, variance):
+    from diffusers import UNet2DModel
+
+    UNet2DModel(**{**SMALL, "out_channels": 6}).save_pretrained(tmp_path)
+    (tmp_path / "scheduler_config.json").write_text(scheduler(variance_type="learned_range"))
+    assert load_network(tmp_path).variance_type == "learned_range"
+    (tmp_path / "scheduler_config.json").write_text(scheduler(variance_type=variance))
+    with pytest.raises(UserError, match="6 channels with the variance_type"):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"block_out_channels": [64, 64]}, r"do not fit the network.*is \d+(×\d+)*, not"),
+        ({"down_block_types": ["Foo", "Bar"]}, "no UNet2DModel can be built: Foo"),
+        ({"block_out_channels": "wide"}, "no UNet2DModel can be built"),
+        ({"out_channels": None}, "3 or 6 out"),
+        ({"class_embed_type": "identity"}, "class_embed_type is identity"),
+        ({"time_embedding_type": "fourier"}, "time_embedding_type is fourier"),
+        ({"sample_size": [16, 32]}, r"sample_size is \[16, 32\]"),
+        ({"sample_size": None}, "sample_size is 'unsaid'"),
+        ({"time_channels": "x"}, "no UNet2DModel can be built"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(unet_folder, tmp_path, changes, words):
+    config = json.loads((unet_folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    (tmp_path / "diffusion_pytorch_model.safetensors").symlink_to(unet_folder / "diffusion_pytorch_model.safetensors")
+    with pytest.raises(UserError, match=words):
+        load_network(tmp_path, prediction_type="epsilon", beta_schedule="linear")
+
+
+@pytest.mark.parametrize("file", ["config.json", "unfazed.json"])
+def test_a_list_is_no_config(unet_folder, tmp_path, file):
+    (tmp_path / "config.json").write_text((unet_folder / "config.json").read_text())
+    (tmp_path / file).write_text("[1]")
+    with pytest.raises(UserError, match=f"{file} holds a list"):
+        load_network(tmp_path, prediction_type="epsilon", beta_schedule="linear")
+
+
+def test_a_noise_scale_that_cannot_be_is_refused(unet_folder):
+    with pytest.raises(UserError, match="noise_scale is 'loud'"):
+        load_network(unet_folder, prediction_type="epsilon", beta_schedule="linear", noise_scale="loud")
+
+
 def test_weights_that_do_not_fit_their_config_are_refused(unet_folder, tmp_path):
     config = json.loads((unet_folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "layers_per_block": 2}))
     (tmp_path / "diffusion_pytorch_model.safetensors").symlink_to(unet_folder / "diffusion_pytorch_model.safetensors")
-    with pytest.raises(UserError, match="does not fit"):
+    with pytest.raises(UserError, match="do not fit the network"):
         load_network(tmp_path, prediction_type="epsilon", beta_schedule="linear")
 
 
@@ -135,6 +218,36 @@ def test_a_known_network_that_was_not_fetched_says_how(monkeypatch, tmp_path):
     monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="unfazed weights fetch 256x256_diffusion_uncond"):
         load_network("256x256_diffusion_uncond")
+
+
+def test_another_file_under_a_known_name_is_refused(monkeypatch, tmp_path):
+    """In the cache or elsewhere; under another name it is the user's own."""
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    weights = MINI.read_bytes()
+    (tmp_path / "256x256_diffusion_uncond.pt").write_bytes(weights)
+    (tmp_path / "256x256_diffusion_uncond.safetensors").write_bytes(weights)
+    (tmp_path / "mine.safetensors").write_bytes(weights)
+    for spec in ("256x256_diffusion_uncond", tmp_path / "256x256_diffusion_uncond.safetensors"):
+        with pytest.raises(UserError) as error:
+            load_network(spec, num_head_channels=32)
+        assert f"{hashlib.sha256(weights).hexdigest()}, expected a37c32fffd31" in str(error.value)
+        assert "under another name" in str(error.value)
+        assert "run: unfazed weights fetch 256x256_diffusion_uncond" in str(error.value)
+    assert load_network(tmp_path / "mine.safetensors", num_head_channels=32, image_size=256).size == 256
+
+
+def test_the_known_file_itself_is_taken(monkeypatch, tmp_path):
+    weights = MINI.read_bytes()
+    known = Known("https://example.org/ours.safetensors", sha256=hashlib.sha256(weights).hexdigest(), facts=MINI_FACTS)
+    monkeypatch.setitem(KNOWN, "ours", known)
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    (tmp_path / "ours.safetensors").write_bytes(weights)
+    assert load_network("ours").weights_hash == known.sha256
+    with pytest.raises(UserError, match="256×256, asked were 128×128"):
+        load_network("ours", size=128)
+    (tmp_path / "ours.safetensors").write_bytes(weights[:-1] + b"!")
+    with pytest.raises(UserError, match="is another file"):
+        load_network("ours")
 
 
 def test_a_wrong_fact_is_refused_when_stated():

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_scenes import SAMPLE_IDS, sample_scene
 
+from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
-from unfazed.errors import UserError
+from unfazed.errors import BadPicture, UserError
 from unfazed.rendering.patches import fill_hole
-from unfazed.rendering.removal import REMOVALS, generous, open_removal
+from unfazed.rendering.removal import REMOVALS, generous, hole_of, lendable, open_removal
+from unfazed.scene import Scene
 
 
 @pytest.mark.parametrize("scene_id", SAMPLE_IDS)
@@ -70,13 +72,39 @@ def test_any_hole_is_filled_the_same_each_time(seed: int, size: int) -> None:
     assert np.array_equal(first[~hole], image[~hole])
 
 
-@pytest.mark.parametrize("covered", [0.0, 1.0])
-def test_a_hole_that_is_nothing_or_everything(covered: float) -> None:
+def test_a_hole_that_is_nothing_or_everything() -> None:
     image = np.full((256, 256, 3), 77, np.uint8)
-    filled = fill_hole(image, np.full((256, 256), bool(covered)), 0)
-    assert filled.shape == image.shape
-    if not covered:
-        assert np.array_equal(filled, image)
+    assert np.array_equal(fill_hole(image, np.zeros((256, 256), bool), 0), image)
+    with pytest.raises(Impossible, match="nothing of the picture is left"):
+        fill_hole(image, np.ones((256, 256), bool), 0)
+
+
+def bordered(margin: int) -> np.ndarray:
+    """The mask of an object with that many pixels of background on every side."""
+    mask = np.zeros((256, 256), np.float32)
+    mask[margin : 256 - margin, margin : 256 - margin] = 1
+    return mask
+
+
+def test_an_object_is_removed_only_where_something_is_left_to_fill_its_place_from() -> None:
+    image = np.full((256, 256, 3), (90, 140, 60), np.uint8)
+    for margin in (0, 8):
+        with pytest.raises(Impossible, match=r"cannot be removed: around it 0.0% of the picture is left"):
+            open_removal()(image, bordered(margin), 0, None)
+    assert np.abs(open_removal()(image, bordered(12), 0, None).astype(int) - (90, 140, 60)).max() <= 1
+    corner = np.ones((256, 256), np.float32)
+    corner[:40, :40] = 0  # most of which the generous hole leaves
+    with pytest.raises(Impossible, match=r"1\.\d% of the picture is left, at least 2% is needed"):
+        hole_of(corner)
+
+
+def test_a_scene_without_a_background_lends_none() -> None:
+    scenes = {
+        margin: Scene(f"margin{margin}", np.zeros((256, 256, 3), np.uint8), bordered(margin)) for margin in (0, 12)
+    }
+    assert lendable(scenes[12], 256) is scenes[12]
+    with pytest.raises(BadPicture, match="margin0: the object cannot be removed"):
+        lendable(scenes[0], 256)
 
 
 def test_generous_holes_reach_further_below_than_above() -> None:
@@ -98,3 +126,5 @@ def test_an_unknown_removal_names_those_that_there_are() -> None:
     assert set(REMOVALS) >= {"opencv", "diffusion", "onnx"}
     with pytest.raises(UserError, match="did you mean 'opencv'"):
         open_removal("openvc")
+    with pytest.raises(UserError, match=r"the object removal is 'opencv:foo'(.|\n)*allowed: opencv, diffusion"):
+        open_removal("opencv:foo")

@@ -1,10 +1,13 @@
 """Removal by diffusion and by exported in-painting networks: the hole changes, the rest keeps its bytes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from gaussian_network import gaussian
+from gaussian_network import ExactDenoiser, gaussian
 
+from unfazed.edits.composition import Impossible
 from unfazed.errors import UserError
 from unfazed.rendering.removal import generous, open_removal
 from unfazed.rendering.removal_diffusion import DiffusionRemoval, inpaint, jump_levels
@@ -59,6 +62,53 @@ def test_a_network_of_another_size_is_refused():
     removal = DiffusionRemoval(gaussian(size=32, kind="fixed"), device="cpu")
     with pytest.raises(UserError, match="32×32"):
         removal(*scene())
+
+
+class PerClass(torch.nn.Module):
+    """The exact denoiser of flat pictures whose brightness is their class: −0.5, 0 or 0.5."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = torch.nn.ModuleList(ExactDenoiser(mean, 0.05, halves=1) for mean in (-0.5, 0.0, 0.5))
+
+    def forward(self, x, t, y):
+        return torch.cat([self.kinds[int(k)](x[i : i + 1], t[i : i + 1]) for i, k in enumerate(y)])
+
+
+def per_class(**options):
+    network = replace(gaussian(kind="fixed", size=SIZE), module=PerClass(), classes=3)
+    return DiffusionRemoval(network, device="cpu", precision="fp32", steps=20, jump=5, resamples=1, **options)
+
+
+def test_a_network_of_classes_is_told_the_scenes_own():
+    removal, (image, mask) = per_class(), scene()
+    hole = generous(mask)
+    for label, expected in enumerate((-0.5, 0.0, 0.5)):
+        inside = removal(image, mask, 1, label)[hole] / 127.5 - 1
+        assert float(inside.mean()) == pytest.approx(expected, abs=0.05)
+    together = removal.remove([image, image], [mask, mask], [1, 1], [2, 0])
+    assert np.abs(together[0].astype(int) - removal(image, mask, 1, 2)).max() <= 1
+
+
+def test_a_network_of_classes_removes_nothing_of_a_class_that_it_has_not():
+    image, mask = scene()
+    for label in (None, 3):
+        with pytest.raises(Impossible, match=f"one of its 3 classes to remove an object, not {label}"):
+            per_class()(image, mask, 1, label)
+
+
+def test_a_network_draws_no_picture_from_nothing():
+    image, mask = scene()
+    with pytest.raises(Impossible, match="cannot be removed"):
+        per_class()(image, np.ones_like(mask), 1, 0)
+
+
+def test_the_device_is_the_one_that_was_asked_for():
+    assert open_removal("diffusion", "cpu").network.device.type == "cpu"
+    assert open_removal("opencv", "cpu").name.startswith("opencv")
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="sees no GPU here"):
+            open_removal("diffusion", "cuda")
 
 
 def exported(path, picture, mask, dtype, keep_is_one):

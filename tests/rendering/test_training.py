@@ -9,17 +9,17 @@ from importlib import resources
 import numpy as np
 import pytest
 import torch
+from dying_run import SMALL
+from dying_run import small_recipe as recipe
 from PIL import Image
 from small_critic import write_small_critic
 
 from unfazed.errors import UserError
 from unfazed.files import sha256
-from unfazed.rendering.compact import CompactConfig, load_compact
+from unfazed.rendering.compact import load_compact
 from unfazed.rendering.training import loop
 from unfazed.rendering.training.muon import orthogonal
 from unfazed.rendering.training.photos import load_photos, perceptual_hash, read_photos
-
-SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16)
 
 
 @pytest.fixture
@@ -37,10 +37,6 @@ def photos(tmp_path):
 @pytest.fixture
 def small_network(monkeypatch):
     monkeypatch.setattr(loop, "CompactConfig", lambda: SMALL)
-
-
-def recipe(**changes):
-    return loop.Recipe(**{"steps": 6, "batch": 2, "warmup": 2, "held_out": 2} | changes)
 
 
 def test_a_run_stopped_half_way_ends_where_an_unbroken_one_does(photos, tmp_path, small_network):

@@ -15,11 +15,17 @@ DIGEST = hashlib.sha256(BODY).hexdigest()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves BODY with or without ranges; can break off after some bytes; notes what it was asked."""
+    """Serves BODY with or without ranges; can break off after some bytes; notes what it was asked.
 
+    chunked: in chunks without a length, of which each answer breaks off in the middle; length: said instead of its own.
+    """
+
+    protocol_version = "HTTP/1.1"
     asked: list[str | None] = []
     ranges = True
     break_after: int | None = None
+    chunked = False
+    length: str | None = None
     body = BODY
 
     def do_GET(self):
@@ -28,11 +34,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
         if first >= len(self.body) and wanted:
             self.send_response(416)
+            self.send_header("Content-Length", "0")
             self.end_headers()
             return
         data = self.body[first:]
+        self.close_connection = True
         self.send_response(206 if first else 200)
-        self.send_header("Content-Length", str(len(data)))
+        if self.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n" % len(data) + data[: len(data) // 2])
+            return
+        self.send_header("Content-Length", self.length or str(len(data)))
         self.end_headers()
         if self.break_after is not None:
             data, type(self).break_after = data[: self.break_after], None
@@ -87,6 +100,37 @@ def test_a_connection_that_breaks_is_taken_up_again(server):
     assert server.asked[1].startswith("bytes=")
 
 
+def test_chunks_that_break_off_are_kept_and_taken_up_again(server, tmp_path):
+    server.chunked = True
+    with pytest.raises(UserError, match=r"connection broke after 4,480,000 bytes; 4,480,000 bytes are kept"):
+        fetch("net")
+    assert server.asked == [None, "bytes=2560000-", "bytes=3840000-"]
+    server.chunked = False
+    assert fetch("net").read_bytes() == BODY
+
+
+def test_a_length_that_is_no_number_is_passed_over(server):
+    server.length = "abc"
+    seen = []
+    assert fetch("net", progress=lambda done, total: seen.append(total)).read_bytes() == BODY
+    assert set(seen) == {None}
+
+
+@pytest.mark.parametrize("url", ["notaurl", "gopher://x/y", "http://[x", "http://"])
+def test_an_address_that_is_none_is_refused(server, url):
+    with pytest.raises(UserError, match=r"the address is|cannot be reached"):
+        fetch("net", url=url)
+
+
+@pytest.mark.parametrize("place", ["file/below", "/proc/nope", "/proc"])
+def test_a_cache_that_cannot_be_written_is_named(server, monkeypatch, tmp_path, place):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path / place))
+    with pytest.raises(UserError, match="nothing can be kept in(.|\n)*UNFAZED_CACHE"):
+        fetch("net")
+    assert server.asked == []
+
+
 def test_a_server_without_ranges_begins_anew(server, tmp_path):
     server.ranges = False
     (tmp_path / "net.pt.part").write_bytes(b"x" * 1000)
@@ -120,9 +164,14 @@ def test_an_unreachable_address_says_what_to_do(monkeypatch, tmp_path):
     assert "--network compact" in str(error.value)
 
 
-def test_what_cannot_be_checked_is_not_fetched():
+def test_what_cannot_be_checked_is_not_fetched(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="--sha256"):
         fetch("256x256_classifier")
+    (tmp_path / "256x256_classifier.pt").write_bytes(b"by hand")
+    assert fetch("256x256_classifier") == tmp_path / "256x256_classifier.pt"
+    with pytest.raises(UserError, match="not what it should be"):
+        fetch("256x256_classifier", expected=DIGEST)
 
 
 def test_a_given_hash_stands_in(server, monkeypatch):
@@ -174,3 +223,24 @@ def test_the_command_lists_and_checks(server, tmp_path):
     assert run(build_app(), ["weights", "check", str(tmp_path / "net.pt")]).exit_code == 0
     (tmp_path / "other.pt").write_bytes(b"no")
     assert run(build_app(), ["weights", "check", str(tmp_path / "other.pt")]).exit_code == 1
+
+
+def test_the_list_vouches_for_no_file_that_it_has_not_read(server, monkeypatch, tmp_path):
+    from typer.testing import CliRunner
+
+    from unfazed.cli import build_app
+
+    def said():
+        lines = CliRunner().invoke(build_app(), ["weights"]).stdout.splitlines()
+        return lines[next(i for i, line in enumerate(lines) if line.startswith("net:")) + 2].strip()
+
+    assert said() == f"sha256 {DIGEST}"
+    (tmp_path / "net.pt").write_bytes(BODY[:-1] + b"!")
+    assert said() == f"sha256 should be {DIGEST}; not checked: unfazed weights check {tmp_path / 'net.pt'}"
+    (tmp_path / "net.pt").write_bytes(b"short")
+    assert said() == f"{tmp_path / 'net.pt'} is another file: 5 bytes, not {len(BODY):,}"
+    monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url))
+    assert said() == "sha256 unknown: nothing to check it by"
+    done = CliRunner().invoke(build_app(), ["weights", "fetch", "net"])
+    assert done.exit_code == 0
+    assert "no SHA-256 of net is known" in done.stderr

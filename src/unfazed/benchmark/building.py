@@ -65,6 +65,7 @@ def build(
     *,
     renderer: str | Renderer = "diffusion",
     network: str | None = None,
+    network_facts: Mapping[str, Any] | None = None,
     steps: int | None = None,
     sampler: str | None = None,
     guide: str | None = None,
@@ -91,12 +92,14 @@ def build(
     that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
     sources; with one it runs in this process, and `workers` processes prepare pictures for it. renderer: a name, or an
     open renderer (`unfazed.rendering.open_renderer`) that has a network, so that one network serves several builds;
-    network, steps, sampler, guide, device and batch_size are then its own. report: called when a source is done; watch:
-    called with each answer of a renderer that has a network, long before its source is done.
+    network, network_facts, steps, sampler, guide, device and batch_size are then its own. network_facts: what
+    `load_network` is to be told about the network's file. report: called when a source is done; watch: called with
+    each answer of a renderer that has a network, long before its source is done.
     """
     scenes = source if isinstance(source, Source) else open_source(source)
     options = {
         "network": network,
+        "network_facts": network_facts or None,
         "steps": steps,
         "sampler": sampler,
         "guide": guide,

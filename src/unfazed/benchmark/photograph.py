@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from unfazed.files import read_json, sha256, write_json
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
 from unfazed.rendering.realise import realise
+from unfazed.rendering.removal import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
 from unfazed.sources.pictures import read_mask, read_picture, shrunk
@@ -122,16 +124,17 @@ def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
 
     def load(scene_id: str) -> Scene:
         if scene_id not in others:
-            others[scene_id] = frame(plan.source[scene_id], request.frame)
+            others[scene_id] = lendable(frame(plan.source[scene_id], request.frame), request.size)
         return others[scene_id]
 
     pool = Pool(plan.source.ids, load, request.size)
     framed = frame(scene, request.frame)
     try:
         composition = Item("edit", request.chain).compose(framed, np.random.default_rng(request.seed), pool)
+        backgrounds = Backgrounds(pool, plan.open_removal(), size=request.size)
+        return composition, realise(composition, backgrounds, request.seed)
     except Impossible as impossible:
         raise UserError(f"this cannot be made of {scene.id}: {impossible}") from None
-    return composition, realise(composition, Backgrounds(pool, plan.open_removal(), size=request.size), request.seed)
 
 
 def request_plan(request: Request) -> Plan:
@@ -157,7 +160,9 @@ def edit_photograph(request: Request, scene: Scene, image: Path, renderer: Rende
     renderer = renderer or request_plan(request).open_renderer()
     [answer] = renderer.render([layers])
     if isinstance(answer, Refused):
-        raise UserError(answer.reason, run="unfazed edit … --renderer diffusion")
+        raise UserError(
+            answer.reason, run="unfazed edit … --renderer diffusion" if request.renderer == "paste" else None
+        )
     levels = mask_levels(layers.mask)
     rate = composition.requested.get("pixel_rate")
     record = {
@@ -181,6 +186,8 @@ def edit_photograph(request: Request, scene: Scene, image: Path, renderer: Rende
 
 def read_scene(image: Path, mask: Path | None = None, box: tuple[int, int, int, int] | None = None) -> Scene:
     """The photograph in a file with the mask of a file, or one made from a box or the centre prior."""
+    if mask is not None and box is not None:
+        raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")
     from unfazed.sources.segment import segmented
     from unfazed.sources.slugs import slug
 
@@ -220,10 +227,22 @@ def replay(record_path: Path, image: Path | None = None, renderer: Renderer | No
     return again
 
 
-def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
-    """OUT.png, OUT.mask.png and OUT.json, the record."""
+def check_output(out: Path) -> None:
+    """Refuse, before the work is done, an OUT.png that could not be written."""
     if out.suffix.lower() != ".png":
         raise UserError(f"the output is {out}", allowed="a file that ends in .png: nothing is lost in it")
+    try:
+        if out.is_dir():
+            raise UserError(f"the output {out} is a folder", allowed="a file")
+        with tempfile.TemporaryFile(dir=next(folder for folder in out.absolute().parents if folder.exists())):
+            pass
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}", allowed="a folder to write in") from None
+
+
+def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
+    """OUT.png, OUT.mask.png and OUT.json, the record."""
+    check_output(out)
     mask, record = out.with_suffix(".mask.png"), out.with_suffix(".json")
     settle([write_beside(out, png(edited.image)), write_beside(mask, png(edited.mask))])
     write_json(record, edited.record)

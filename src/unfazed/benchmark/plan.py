@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ class Plan:
     """What is built.
 
     root: the benchmark's folder; frame: see `unfazed.scene.frame`; size: of the pictures' side, in pixels;
-    runs: draws of what is drawn; renderer and options: as `unfazed.rendering.open_renderer` takes them;
+    runs: draws of what is drawn; renderer and options: as `unfazed.rendering.open_renderer` takes them, and
+    network_facts, what `load_network` is to be told about the network's file;
     removal: as `open_removal` takes it; whole_objects: leave out scenes whose object the photograph's border cuts.
     """
 
@@ -61,6 +63,12 @@ class Plan:
                 raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
+        unused = [name for name, value in self.options.items() if value is not None and not self._uses(name)]
+        if unused:
+            raise UserError(
+                f"the renderer {self.renderer} has no use for {', '.join(unused)}",
+                allowed="feather with paste, all but that with diffusion",
+            )
         if not self.source.has_masks:
             raise UserError(
                 f"'{self.source.spec}' has no masks, so its objects cannot be edited",
@@ -74,6 +82,13 @@ class Plan:
     @property
     def has_network(self) -> bool:
         return self.renderer != "paste"
+
+    def _uses(self, option: str) -> bool:
+        if self.renderer != "paste":
+            return option != "feather"
+        if option == "device":
+            return self.removal.startswith("diffusion")
+        return option == "feather" or (option in ("network", "network_facts") and self.removal == "diffusion")
 
     def has_draws(self, item: Item) -> bool:
         """Whether anything in an edit is left to chance: the network's noise, a place, an angle, another scene."""
@@ -105,9 +120,22 @@ class Plan:
             return Paste() if given is None else Paste(feather=given)
         from unfazed.rendering import open_renderer
 
-        return open_renderer(
-            self.renderer, **{**self.options, "guide": self.guide, "batch_size": batch_size, "size": self.size}
-        )
+        others = {name: value for name, value in self.options.items() if name != "network_facts"}
+        settled = {"network": self._network(), "guide": self.guide, "batch_size": batch_size, "size": self.size}
+        return open_renderer(self.renderer, **{**others, **settled})
+
+    @property
+    def network_facts(self) -> dict[str, Any]:
+        return dict(self.options.get("network_facts") or {})
+
+    def _network(self) -> Any:
+        """The network's name; where facts about its file are given, the network itself."""
+        name = self.options.get("network")
+        if not self.network_facts:
+            return name
+        from unfazed.rendering import load_network
+
+        return load_network("compact" if name is None else name, size=self.size, **self.network_facts)
 
     @property
     def guide(self) -> str | None:
@@ -124,12 +152,19 @@ class Plan:
         """What removes objects, loaded; by diffusion it is the renderer's network unless another is named."""
         from unfazed.rendering.removal import open_removal
 
+        if self.removal == "diffusion" and self.network_facts:
+            from unfazed.rendering.removal_diffusion import DiffusionRemoval
+
+            return DiffusionRemoval(self._network(), self.options.get("device"))
         network = self.options.get("network")
-        return open_removal(f"diffusion:{network}" if self.removal == "diffusion" and network else self.removal)
+        spec = f"diffusion:{network}" if self.removal == "diffusion" and network else self.removal
+        return open_removal(spec, self.options.get("device"))
 
     def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
         """`benchmark.json`; nothing in it depends on the hour, the batch size or the number of workers."""
         described = renderer.describe()
+        # The renderer describes its network with these; a removal does not.
+        told = {"network_facts": self.network_facts} if self.removal == "diffusion" and self.network_facts else {}
         return {
             "format": 1,
             "kind": "build",
@@ -140,13 +175,31 @@ class Plan:
             "seed": self.seed,
             "runs": self.runs,
             "whole_objects": self.whole_objects,
-            "removal": {"spec": self.removal, "name": getattr(removal, "name", self.removal)},
+            "removal": {"spec": self.removal, "name": getattr(removal, "name", self.removal), **told},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),
             "guide": self.guide,
             "labels": self.source.labels.to_json(),
             "versions": versions(),
         }
+
+
+def parse_facts(given: Sequence[str]) -> dict[str, Any] | None:
+    """The table of facts written NAME=VALUE, what reads as a number as one; None where there are none.
+
+    >>> parse_facts(["num_head_channels=32", "beta_schedule=cosine"])
+    {'num_head_channels': 32, 'beta_schedule': 'cosine'}
+    """
+    facts: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value) or name in facts:
+            raise UserError(f"the fact of a network is '{text}'", allowed="NAME=VALUE, each name once")
+        facts[name] = value
+        for number in (float, int):
+            with contextlib.suppress(ValueError):
+                facts[name] = number(value)
+    return facts or None
 
 
 def _described(item: Item) -> dict[str, Any]:

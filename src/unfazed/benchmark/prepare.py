@@ -19,6 +19,7 @@ from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realise import realise
+from unfazed.rendering.removal import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import Spec
 
@@ -156,11 +157,11 @@ class Preparation:
         return Backgrounds(self.pool, removal, size=self.plan.size, cache=cache)
 
     def _load(self, scene_id: str) -> Scene:
-        """A framed scene; a few are kept, because an edit that picks one soon asks for it again."""
+        """A framed scene to borrow from; a few are kept, because an edit that picks one soon asks for it again."""
         if scene_id not in self._framed:
             with self._timed("decode"), self._timed("pool"):
                 self._keep(frame(self.plan.source[scene_id], self.plan.frame))
-        return self._framed[scene_id]
+        return lendable(self._framed[scene_id], self.plan.size)
 
     def _keep(self, framed: Scene) -> Scene:
         self._framed[framed.id] = framed

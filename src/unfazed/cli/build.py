@@ -22,6 +22,10 @@ def build(
     network: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
     ] = None,
+    network_fact: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="What the network's file does not tell: `num_head_channels=32`."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule (100 in the paper).")] = None,
     sampler: Annotated[str | None, typer.Option(help="The diffusion sampler.")] = None,
     guide: Annotated[
@@ -68,6 +72,7 @@ def build(
     from dataclasses import asdict
 
     from unfazed.benchmark import build as build_benchmark
+    from unfazed.benchmark.plan import parse_facts
     from unfazed.cli import EXIT_WITH_FAILURES
     from unfazed.cli.progress import progress_line, stoppable
 
@@ -78,6 +83,7 @@ def build(
             recipe,
             renderer=renderer,
             network=network,
+            network_facts=parse_facts(network_fact or []),
             steps=steps,
             sampler=sampler,
             guide=guide,

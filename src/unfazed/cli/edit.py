@@ -39,6 +39,10 @@ def edit(
     network: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
     ] = None,
+    network_fact: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="What the network's file does not tell: `num_head_channels=32`."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule.")] = None,
     sampler: Annotated[str | None, typer.Option(help="The diffusion sampler.")] = None,
     guide: Annotated[str | None, typer.Option(metavar="MODEL", help="For an adversarial background.")] = None,
@@ -70,12 +74,14 @@ def edit(
     """
     import json
 
-    from unfazed.benchmark.photograph import Request, chain_of, edit_photograph, read_scene, write_edited
+    from unfazed.benchmark.photograph import Request, chain_of, check_output, edit_photograph, read_scene, write_edited
     from unfazed.benchmark.photograph import replay as made_again
+    from unfazed.benchmark.plan import parse_facts
     from unfazed.errors import UserError
     from unfazed.labels import imagenet
     from unfazed.sources.segment import parse_box
 
+    check_output(output)
     if replay is not None:
         edited = made_again(replay, image)
     elif image is None:
@@ -93,6 +99,7 @@ def edit(
         }
         options = {
             "network": network,
+            "network_facts": parse_facts(network_fact or []),
             "steps": steps,
             "sampler": sampler,
             "guide": guide,

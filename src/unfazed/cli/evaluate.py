@@ -44,7 +44,8 @@ def evaluate(
 
     Pictures are decoded once for all models. One Parquet file and one card (JSON) a model come out; the same command
     again does only what is missing, and does a model over when its weights have changed. A model that fails is
-    recorded, the others go on. A benchmark whose files are not those of its manifest is refused. See `unfazed models` for what a model may be called.
+    recorded, the others go on. A benchmark whose files are not those of its manifest is refused. See `unfazed models`
+    for what a model may be called.
 
     Exit codes: 0 done, 2 the command was wrong or no model could be scored, 4 done but some models failed.
     """

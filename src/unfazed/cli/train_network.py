@@ -30,15 +30,24 @@ def train_network(
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU where there is one.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the network first.")] = True,
 ) -> None:
-    """Train the compact diffusion network; stopped or killed, the same command resumes.
+    """Train the compact diffusion network; stopped or killed, the same command goes on.
 
     Example: `unfazed train-network photos/ -o runs/network --minutes 15`, then
     `unfazed build sample -o B --network runs/network`.
 
     A photograph that looks like one of the sample scenes is refused. Each line of progress is one JSON record:
     the loss by noise level, and the loss on the photographs held out. `sheet.png` shows what the network gives back.
+
+    The state is saved every few minutes, and when Ctrl-C or SIGTERM stops the run; killed, it loses what came after.
+
+    Exit codes: 0 done or the time is up, 2 the command was wrong or the disk full, 130 stopped.
     """
-    from unfazed.rendering.training.loop import Recipe, train
+    import shlex
+    import sys
+
+    from unfazed.cli.progress import stoppable
+    from unfazed.rendering.training.loop import train
+    from unfazed.rendering.training.recipe import Recipe
     from unfazed.rendering.training.sheet import write_sheet
 
     recipe = Recipe(
@@ -51,17 +60,18 @@ def train_network(
         held_out=held_out,
         seed=seed,
     )
-    trainer = train(
-        list(photos),
-        output,
-        recipe,
-        device=device,
-        minutes=minutes,
-        compiled=compiled,
-        every=every,
-        critic=critic,
-        begin=begin,
-    )
-    if len(trainer.held):
-        write_sheet(trainer.folder, trainer.held)
+    with stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
+        trainer = train(
+            list(photos),
+            output,
+            recipe,
+            device=device,
+            minutes=minutes,
+            compiled=compiled,
+            every=every,
+            critic=critic,
+            begin=begin,
+        )
+        if len(trainer.held):
+            write_sheet(trainer.folder, trainer.held)
     print(output)

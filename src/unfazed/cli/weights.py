@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,7 +43,7 @@ def weights(
             size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
             print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'here' if row['here'] else 'not here'})")
             print(f"    {row['url'] or 'comes with the package'}")
-            print(f"    sha256 {row['sha256'] or 'unknown: fetch needs --sha256'}")
+            print(f"    {_hash_line(row)}")
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])
@@ -51,12 +51,16 @@ def weights(
         raise UserError(f"{action} what?", allowed="a name of the list" if action == "fetch" else "a file")
     if action == "fetch":
         from unfazed.cli.progress import progress_line
+        from unfazed.rendering.weights import find
 
         with progress_line(name, "MB") as show:
             path = fetch(
                 name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, "")
             )
-        print(json.dumps({"path": str(path)}) if as_json else path)
+        checked = (find(name).sha256 or sha256) is not None
+        if not checked:
+            typer.echo(f"{path} is there; no SHA-256 of {name} is known, so it was not checked", err=True)
+        print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
         return
     found, known = verify(name)
     right = known is not None if sha256 is None else found == sha256.lower()
@@ -67,3 +71,14 @@ def weights(
     )
     if not right:
         raise typer.Exit(1)
+
+
+def _hash_line(row: dict[str, Any]) -> str:
+    """What is said of a row's hash: a file that is here is not read for a list, so nothing is vouched for."""
+    if row["sha256"] is None:
+        return "sha256 unknown: nothing to check it by" if row["here"] else "sha256 unknown: fetch needs --sha256"
+    if row["url"] is None or not row["here"]:
+        return f"sha256 {row['sha256']}"
+    if row["size"] not in (None, row["size_here"]):
+        return f"{row['here']} is another file: {row['size_here']:,} bytes, not {row['size']:,}"
+    return f"sha256 should be {row['sha256']}; not checked: unfazed weights check {row['here']}"

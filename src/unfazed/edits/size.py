@@ -8,10 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Impossible, Pool
-from .geometry import after, box, centre, kept_inside, moved, outline, placed_mask, relocated, scaling
+from .geometry import after, box, centre, kept_inside, moved, outline, placed_mask, relocated, scaling, shift
 from .parameters import Range, check, parameter
 
 TOLERANCE = 0.002
+# How far aside, in pixels, a rate is sought. Both ends of a side move at once, so a square about a centre on the pixel
+# grid has even sides alone, or odd ones; half a pixel aside it has the others.
+ASIDE = ((0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5))
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,26 @@ def filling(placement: np.ndarray, points: np.ndarray) -> np.ndarray:
 def with_rate(composition: Composition, placement: np.ndarray, rate: float, size: int) -> np.ndarray:
     """`placement` scaled about the object's centre and shifted inside, so that mean(alpha > 0.5) is `rate`.
 
-    Measured on real anti-aliased warps at the output size, since thin parts vanish as they shrink. Raises Impossible
-    where no size within the frame comes as near as the tolerance.
+    Measured on real anti-aliased warps at the output size, since thin parts vanish as they shrink. Where no scale comes
+    as near as the tolerance, half a pixel aside is tried as well; raises Impossible where that fails too.
     """
+    tried: list[float] = []
+    for aside in ASIDE:
+        found, measured, largest = _scaled(composition, placement, rate, size, aside)
+        if abs(measured - rate) <= tolerance(rate, size):
+            return found
+        if measured < rate and largest and not tried:
+            raise Impossible(f"size {rate:g}: the largest that the frame holds is {measured:.3f}")
+        tried.append(measured)
+    nearest = min(tried, key=lambda measured: abs(measured - rate))
+    raise Impossible(f"size {rate:g}: the nearest rate that this mask can have at {size} pixels is {nearest:.4f}")
+
+
+def _scaled(
+    composition: Composition, placement: np.ndarray, rate: float, size: int, aside: tuple[float, float]
+) -> tuple[np.ndarray, float, bool]:
+    """The placement scaled, and moved aside by pixels, so that its rate is nearest; that rate; whether the frame ended
+    the search."""
     points = outline(composition.mask)
     placed = moved(points, placement)
     low, high = box(placed)
@@ -63,7 +83,10 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
     factor = min(float(np.sqrt(rate / area)), largest)
     best, best_error, best_measured = placement, np.inf, 0.0
     for _ in range(14):
-        candidate = kept_inside(after(scaling(factor, centre(placed)), placement), points, f"size {rate:g}")
+        scaled = after(scaling(factor, centre(placed)), placement)
+        if any(aside):
+            scaled = after(shift(aside[0] / size, aside[1] / size), scaled)
+        candidate = kept_inside(scaled, points, f"size {rate:g}")
         measured = float(np.count_nonzero(placed_mask(composition.mask, candidate, size) > 0.5)) / size**2
         error = abs(measured - rate)
         if error < best_error:
@@ -74,13 +97,7 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
         factor = factor * float(np.sqrt(rate / measured)) if measured else factor * 1.5
         if not smaller < factor < larger:
             factor = larger if larger == largest and measured < rate else (smaller + larger) / 2
-    if best_error > tolerance(rate, size):
-        if best_measured < rate and factor >= largest:
-            raise Impossible(f"size {rate:g}: the largest that the frame holds is {best_measured:.3f}")
-        raise Impossible(
-            f"size {rate:g}: the mask is too thin, the nearest rate that it can have is {best_measured:.4f}"
-        )
-    return best
+    return best, best_measured, factor >= largest
 
 
 def tolerance(rate: float, size: int) -> float:

@@ -1,8 +1,9 @@
 """guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration read off the tensors, weights renamed.
 
 The tensors tell widths, levels, blocks, attention, classes and learned variance. What leaves no trace in them (head
-width, order of the fused qkv rows, β schedule, picture size) comes from, in this order: the caller, a sidecar JSON
-beside the file, the table of known files, guided-diffusion's defaults; where two answers remain, the file is refused.
+width, order of the fused qkv rows, β schedule, prediction, picture size) comes from, in this order: the caller, a
+sidecar JSON beside the file, the table of known files, guided-diffusion's defaults; where two answers remain, the file
+is refused.
 """
 
 from __future__ import annotations
@@ -13,37 +14,45 @@ from typing import Any
 from torch import Tensor
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, sha256
+from unfazed.files import read_json
 
 from .adm_names import Layout, convert
-from .checkpoints import read_tensors
+from .checkpoints import fill, read_tensors
 from .diffusers_unet import build_unet, known_facts
-from .network import Network
+from .network import Network, wrong_number
+from .schedule import TOTAL
 
-FACTS = ("num_head_channels", "num_heads", "qkv_order", "beta_schedule", "image_size")
+FACTS = ("num_head_channels", "num_heads", "qkv_order", "beta_schedule", "prediction_type", "image_size")
 QKV_ORDERS = ("legacy", "new")
 # guided-diffusion's defaults: channel multipliers by picture size. 64×64 shares its levels with nothing else.
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
-def load_adm(path: str | Path, **facts: Any) -> Network:
-    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) overrule the rest."""
+def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Network:
+    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) overrule the rest.
+
+    asked: the picture size where nothing else tells it.
+    """
+    from .weights import recognised
+
     path = Path(path)
     known_facts(facts, FACTS)
+    digest = recognised(path)
     tensors = read_tensors(path)
     layout = deduce(tensors, path.name)
-    settled = settle(layout, path, facts)
-    heads = settled.get("num_heads")
-    unet = build_unet(unet_config(layout, settled), heads)
-    unet.unet.load_state_dict(convert(tensors, layout, settled, path.name))
+    settled = settle(layout, path, facts, asked)
+    unet = build_unet(unet_config(layout, settled), settled["num_heads"], path.name)
+    fill(unet.unet, convert(tensors, layout, settled, path.name), path.name)
     return Network(
         unet.eval().requires_grad_(False),
         name=path.stem,
         size=settled["image_size"],
+        prediction_type=settled["prediction_type"],
         variance_type="learned_range" if layout.outputs == 6 else "fixed",
         beta_schedule=settled["beta_schedule"],
         classes=layout.classes,
-        weights_hash=sha256(path),
+        weights_hash=digest,
+        facts={name: settled[name] for name in ("num_head_channels", "num_heads", "qkv_order")},
     )
 
 
@@ -58,10 +67,12 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
             allowed="an ADM state dict (guided-diffusion), a diffusers UNet2DModel folder, or compact",
             run="unfazed weights",
         )
-    if tensors["input_blocks.0.0.weight"].shape[1] != 3:
-        raise UserError(
-            f"{name} takes {tensors['input_blocks.0.0.weight'].shape[1]} channels: an upsampler", allowed="3"
-        )
+    inputs = _shape(tensors, "input_blocks.0.0.weight", 4, name)[1]
+    outputs = _shape(tensors, "out.2.weight", 4, name)[0]
+    if inputs != 3:
+        raise UserError(f"{name} takes {inputs} channels: an upsampler", allowed="3")
+    if outputs not in (3, 6):
+        raise UserError(f"{name} gives {outputs} channels", allowed="3, or 6: the second half is the variance")
     up = _count(tensors, "output_blocks")
     ends = [i for i in range(up) if _resampler(tensors, i) is not None]
     levels = len(ends) + 1
@@ -69,19 +80,20 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
     if rest or _count(tensors, "input_blocks") != levels * layers:
         raise UserError(f"{name}: {_count(tensors, 'input_blocks')} input and {up} output blocks fit no ADM network")
     firsts = [1 + level * layers for level in range(levels)]
+    widths = [_shape(tensors, f"input_blocks.{first}.0.out_layers.3.weight", 4, name)[0] for first in firsts]
     return Layout(
-        channels=tuple(_width(tensors, first, name) for first in firsts),
+        channels=tuple(widths),
         attention=tuple(f"input_blocks.{first}.1.qkv.weight" in tensors for first in firsts),
-        base=tensors["input_blocks.0.0.weight"].shape[0],
+        base=_shape(tensors, "time_embed.0.weight", 2, name)[1],
         layers=layers - 1,
-        outputs=tensors["out.2.weight"].shape[0],
-        classes=tensors["label_emb.weight"].shape[0] if "label_emb.weight" in tensors else None,
-        scale_shift=tensors["input_blocks.1.0.emb_layers.1.weight"].shape[0] == 2 * _width(tensors, 1, name),
+        outputs=outputs,
+        classes=_shape(tensors, "label_emb.weight", 2, name)[0] if "label_emb.weight" in tensors else None,
+        scale_shift=_shape(tensors, "input_blocks.1.0.emb_layers.1.weight", 2, name)[0] == 2 * widths[0],
         residual_resampling=not ends or "in_layers.0.weight" in str(_resampler(tensors, ends[0])),
     )
 
 
-def settle(layout: Layout, path: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
     """The facts that the tensors leave open, each from the nearest place that states it; refused when in doubt."""
     from .weights import KNOWN
 
@@ -89,42 +101,50 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any]) -> dict[str, Any]:
     stated = {**listed, **read_sidecar(path), **{key: value for key, value in facts.items() if value is not None}}
     if "num_heads" in facts and "num_head_channels" not in facts:
         stated.pop("num_head_channels", None)
-    doubts = []
-    widths = {c for c, attends in zip(layout.channels, layout.attention, strict=True) if attends} | {
-        layout.channels[-1]
-    }
+    if stated.get("num_head_channels") == -1:  # guided-diffusion's word for: by num_heads
+        del stated["num_head_channels"]
+    numbers = ("num_head_channels", "num_heads", "image_size")
+    doubts = [doubt for name in numbers if (doubt := wrong_number(name, stated.get(name)))]
     order = stated.get("qkv_order", "legacy")
     if order not in QKV_ORDERS:
         doubts.append(f"qkv_order '{order}': legacy or new")
-    heads: int = stated.get("num_heads") or 0
-    width: int = max(stated.get("num_head_channels") or 0, 0)
-    if not width and not heads:
-        width = 64
-        if any(channels % width for channels in widths):
-            possible = [w for w in (8, 16, 32, 48, 96, 128) if all(c % w == 0 for c in widths)]
-            doubts.append(f"num_head_channels: 64 does not divide {sorted(widths)}; one of {possible}")
-    elif width and any(channels % width for channels in widths):
-        doubts.append(f"num_head_channels: {width} does not divide {sorted(widths)}")
-    elif not width and any(channels % heads for channels in widths):
-        doubts.append(f"num_heads: {heads} does not divide {sorted(widths)}")
+    width, heads = stated.get("num_head_channels"), stated.get("num_heads")
     multipliers = tuple(c / layout.base for c in layout.channels)
-    size = stated.get("image_size") or MULTIPLIERS.get(multipliers)
-    if size is None:
-        doubts.append(
-            f"image_size: multipliers {multipliers} are none of guided-diffusion's {sorted(MULTIPLIERS.values())}"
-        )
-    if doubts or size is None:
+    size = stated.get("image_size") or MULTIPLIERS.get(multipliers) or asked
+    if not doubts:
+        if width is None and heads is None:
+            width = 64
+        doubts += _head_doubts(layout, width, heads)
+        if size is None:
+            known = sorted(MULTIPLIERS.values())
+            doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {known}")
+        elif size % 2 ** (len(layout.channels) - 1):
+            doubts.append(f"image_size: {size} is not halved {len(layout.channels) - 1} times without a rest")
+    if doubts:
         raise UserError(
             f"{path.name} does not tell everything about itself:\n  " + "\n  ".join(doubts),
-            allowed=f'a sidecar {sidecar_of(path).name} with these under "config", or the same as arguments',
+            allowed=f'a sidecar {sidecar_of(path).name} with these under "config", or the same as --network-fact '
+            "NAME=VALUE, in Python load_network(FILE, NAME=VALUE)",
         )
     return {
         "qkv_order": order,
-        "num_head_channels": width or None,
+        "num_head_channels": width,
         "num_heads": None if width else heads,
-        "image_size": int(size),
+        "image_size": size,
         "beta_schedule": stated.get("beta_schedule", "linear"),
+        "prediction_type": stated.get("prediction_type", "epsilon"),
     }
+
+
+def _head_doubts(layout: Layout, width: int | None, heads: int | None) -> list[str]:
+    attended = zip(layout.channels, layout.attention, strict=True)
+    widths = sorted({c for c, attends in attended if attends} | {layout.channels[-1]})
+    if width is None:
+        return [f"num_heads: {heads} does not divide {widths}"] if any(c % (heads or 1) for c in widths) else []
+    if not any(c % width for c in widths):
+        return []
+    possible = [w for w in (8, 16, 32, 48, 64, 96, 128) if all(c % w == 0 for c in widths)]
+    return [f"num_head_channels: {width} does not divide {widths}; one of {possible}"]
 
 
 def sidecar_of(path: Path) -> Path:
@@ -138,11 +158,20 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         return {}
     values = read_json(sidecar)
     config = values.get("config", {}) if isinstance(values, dict) else {}
-    found = {key: config[key] for key in ("num_head_channels", "num_heads", "image_size", "qkv_order") if key in config}
-    if "noise_schedule" in config:
+    if not isinstance(config, dict):
+        raise UserError(f'"config" in {sidecar} is {config!r}', allowed="a table of facts")
+    if config.get("diffusion_steps", TOTAL) != TOTAL:
+        raise UserError(
+            f"{sidecar}: the network was trained on {config['diffusion_steps']} steps of noise", allowed=f"{TOTAL}"
+        )
+    names = ("num_head_channels", "num_heads", "image_size", "qkv_order", "prediction_type")
+    found = {key: config[key] for key in names if config.get(key) is not None}
+    if config.get("noise_schedule") is not None:
         found["beta_schedule"] = config["noise_schedule"]
     if "use_new_attention_order" in config:
         found["qkv_order"] = "new" if config["use_new_attention_order"] else "legacy"
+    if config.get("predict_xstart"):
+        found["prediction_type"] = "sample"
     return found
 
 
@@ -156,6 +185,8 @@ def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
     down = ["AttnDownBlock2D" if attends else plain[0] for attends in layout.attention]
     up = ["AttnUpBlock2D" if attends else plain[1] for attends in reversed(layout.attention)]
     kind = "resnet" if layout.residual_resampling else "conv"
+    # 512×512: the noise level is embedded for the width of the second level, which is twice the first.
+    other_time = {"time_channels": layout.base, "time_embedding_dim": 4 * layout.base}
     return {
         "sample_size": settled["image_size"],
         "in_channels": 3,
@@ -171,6 +202,7 @@ def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
         "upsample_type": kind,
         "attn_norm_num_groups": 32,
         "num_class_embeds": layout.classes,
+        **(other_time if layout.base != layout.channels[0] else {}),
     }
 
 
@@ -187,8 +219,10 @@ def _resampler(tensors: dict[str, Tensor], block: int) -> str | None:
     return None
 
 
-def _width(tensors: dict[str, Tensor], block: int, name: str) -> int:
-    key = f"input_blocks.{block}.0.out_layers.3.weight"
+def _shape(tensors: dict[str, Tensor], key: str, dimensions: int, name: str) -> tuple[int, ...]:
     if key not in tensors:
-        raise UserError(f"{name}: {key} is missing, so its levels cannot be told", allowed="an ADM state dict")
-    return tensors[key].shape[0]
+        raise UserError(f"{name} is no ADM network this reader knows: it lacks {key}", allowed="an ADM state dict")
+    shape = tuple(tensors[key].shape)
+    if len(shape) != dimensions or 0 in shape:
+        raise UserError(f"{name}: {key} is of shape {shape}", allowed=f"{dimensions} dimensions")
+    return shape

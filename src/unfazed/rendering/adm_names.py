@@ -14,7 +14,10 @@ from unfazed.errors import UserError
 
 @dataclass(frozen=True)
 class Layout:
-    """What the tensors of an ADM network tell; channels and attention by level, the finest first."""
+    """What the tensors of an ADM network tell; channels and attention by level, the finest first.
+
+    base: what the multipliers of the levels multiply, and how wide the noise level's sinusoids are.
+    """
 
     channels: tuple[int, ...]
     attention: tuple[bool, ...]
@@ -41,6 +44,8 @@ def convert(
                     made.update(moved(left, f"{old}{old_part}", f"{new}{new_part}"))
     except KeyError as error:
         raise UserError(f"{name} is no ADM network this reader knows: it lacks {error.args[0]}") from None
+    except (IndexError, RuntimeError, ZeroDivisionError):
+        raise UserError(f"{name} is no ADM network this reader knows: {old} has a shape of its own") from None
     if left:
         raise UserError(f"{name} holds {len(left)} tensors that no ADM network has, such as {next(iter(left))}")
     return made

@@ -15,7 +15,8 @@ from unfazed.edits.geometry import resized
 from unfazed.edits.textures import draw_texture
 from unfazed.files import write_bytes
 
-Removal = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+# (image, mask, seed, label or None) -> the image without its object
+Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
 
 
 class Backgrounds:
@@ -64,7 +65,7 @@ class Backgrounds:
                 return kept
         # The scene's own seed, so that a removal is the same whichever edit or worker asks for it first.
         seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
-        removed = self.remove(image, mask, seed)
+        removed = self.remove(image, mask, seed, scene.label)
         if path is not None:
             write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
         return removed

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from unfazed.errors import UserError
 
@@ -18,13 +19,41 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"the weights {path} are not there", run="unfazed weights")
-    found = _safetensors(path) if path.suffix == ".safetensors" else _torch(path)
+    found = _safetensors(path) if path.suffix == ".safetensors" or _begins_as_safetensors(path) else _torch(path)
     for nest in _NESTS:
         if isinstance(found, dict) and isinstance(found.get(nest), dict):
             found = found[nest]
     if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
         raise UserError(f"{path} holds no table of tensors but {_what(found)}", allowed="a state dict")
     return {str(name): value for name, value in found.items()}
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str | None = None) -> None:
+    """The tensors in the module's places; if one is missing, foreign or of another shape, `where` is refused."""
+    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    wrong = [f"{name} is missing" for name in own if name not in tensors]
+    wrong += [f"{name} is foreign" for name in tensors if name not in own]
+    wrong += [
+        f"{name} is {_by(tensors[name].shape)}, not {_by(shape)}"
+        for name, shape in own.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    if wrong:
+        raise UserError(
+            f"the weights in {where} do not fit the network: {len(wrong)} tensors, first {wrong[0]}", run=run
+        )
+    module.load_state_dict(dict(tensors))
+
+
+def _by(shape: Iterable[int]) -> str:
+    return "×".join(map(str, shape)) or "a number"
+
+
+def _begins_as_safetensors(path: Path) -> bool:
+    """Whether a file is safetensors whatever its name: the length of a header (at most 100 MB), then the header."""
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= 100_000_000
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:

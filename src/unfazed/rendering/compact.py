@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from unfazed.errors import UserError
 from unfazed.files import read_json, whole, write_json
 
+from .checkpoints import fill
+
 
 @dataclass(frozen=True)
 class CompactConfig:
@@ -210,13 +212,8 @@ def load_compact(folder: str | Path | None = None) -> CompactNetwork:
     except Exception as error:
         raise UserError(f"{place / 'network.safetensors'} is not a readable safetensors file: {error}") from None
     network = CompactNetwork(config)
-    missing, extra = network.load_state_dict({k: v.float() for k, v in tensors.items()}, strict=False)
-    if missing or extra:
-        raise UserError(
-            f"the weights in {place} do not fit their config: {len(missing)} missing, {len(extra)} unknown "
-            f"(first: {[*missing, *extra][0]})",
-            run="unfazed train-network PHOTOS -o DIR",
-        )
+    floats = {name: value.float() for name, value in tensors.items()}
+    fill(network, floats, str(place), run="unfazed train-network PHOTOS -o DIR")
     return network.eval().requires_grad_(False)
 
 
@@ -226,5 +223,40 @@ def read_config(path: str | Path) -> CompactConfig:
     known = set(CompactConfig.__dataclass_fields__)
     if not isinstance(values, dict) or set(values) - known:
         raise UserError(f"{path} is not the config of a compact network", allowed=", ".join(sorted(known)))
+    missing = sorted(known - {"trained"} - set(values))
+    if missing:
+        raise UserError(f"{path} does not say {', '.join(missing)}", run="unfazed train-network PHOTOS -o DIR")
     shapes: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return CompactConfig(**shapes)
+    config = CompactConfig(**shapes)
+    wrong = _wrong(config)
+    if wrong is not None:
+        raise UserError(f"{path} is not the config of a compact network: {wrong} is {getattr(config, wrong)!r}")
+    return config
+
+
+def _wrong(config: CompactConfig) -> str | None:
+    """The first part of a config with which no network can be built."""
+
+    def counts(value: Any, number: int, least: int) -> bool:
+        return (
+            isinstance(value, tuple)
+            and len(value) == number
+            and all(type(n) is int and least <= n < 1e5 for n in value)
+        )
+
+    blocks = len(config.channels) - 1 if isinstance(config.channels, tuple) else 0
+    right = {
+        "channels": blocks >= 1 and counts(config.channels, blocks + 1, 1),
+        "encoder": counts(config.encoder, blocks, 0),
+        "decoder": counts(config.decoder, blocks, 1),
+        "middle": counts((config.middle,), 1, 0),
+        "embedding": counts((config.embedding,), 1, 1),
+        "head_channels": counts((config.head_channels,), 1, 1),
+        "sample_size": counts((config.sample_size,), 1, 1),
+        "doubt": type(config.doubt) in (int, float) and 0 <= config.doubt < 1e5,
+    }
+    if not all(right.values()):
+        return next(name for name, fits in right.items() if not fits)
+    if config.channels[-1] % config.head_channels:
+        return "head_channels"
+    return "sample_size" if config.sample_size % 2 ** len(config.channels) else None

@@ -12,6 +12,7 @@ from unfazed.errors import UserError
 from .network import Network
 
 PRECISIONS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DEVICES = ("cpu", "cuda", "mps")
 LARGEST_BATCH = 32
 T = TypeVar("T")
 
@@ -23,7 +24,11 @@ def choose_device(name: str | None = None) -> torch.device:
     try:
         device = torch.device(str(name))
     except RuntimeError:
-        raise UserError(f"device is '{name}'", allowed="auto, cpu, cuda, cuda:1, mps") from None
+        device = None
+    if device is None or device.type not in DEVICES:
+        raise UserError(f"device is '{name}'", allowed="auto, cpu, cuda, cuda:1, mps")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UserError(f"device is '{name}', but torch {torch.__version__} sees no Apple GPU here", allowed="cpu")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(
             f"device is '{name}', but torch {torch.__version__} sees no GPU here", allowed="cpu", run="nvidia-smi"

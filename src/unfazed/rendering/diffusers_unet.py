@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json, sha256, whole, write_json
 
+from .checkpoints import fill, read_tensors
 from .group_norm import GroupNorm
-from .network import Network
+from .network import Network, wrong_number
+from .schedule import TOTAL
 
 # What a UNet2DModel's own config does not say, and the scheduler config of its pipeline (or `unfazed.json`) does.
 FACTS = ("prediction_type", "beta_schedule", "image_size", "noise_scale")
@@ -20,6 +22,10 @@ WEIGHTS = "diffusion_pytorch_model.safetensors"
 SIDECAR = "unfazed.json"
 _BETA_NAMES = {"linear": "linear", "squaredcos_cap_v2": "cosine", "scaled_linear": "scaled_linear"}
 _BETA_ENDS = {"linear": (1e-4, 0.02), "scaled_linear": (0.00085, 0.012)}
+# The schedulers of diffusers whose networks were trained on x = √ᾱ·x0 + √(1 − ᾱ)·ε with discrete β, which they name.
+_SCHEDULERS = ("DDPM", "DDIM", "PNDM", "DPMSolver", "DEIS", "UniPC", "Euler", "Heun", "LMS", "KDPM2")
+_USUAL = {"beta_start": 1e-4, "beta_end": 0.02}
+_FIXED = ("fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log")
 
 
 class PixelUNet(nn.Module):
@@ -62,13 +68,38 @@ class _ExactTime(nn.Module):
         return self.embedding(self.sinusoids(t).float())
 
 
-def build_unet(config: dict[str, Any], heads: int | None = None) -> PixelUNet:
-    """A `UNet2DModel` of that config with random weights; `heads`: one number of heads for every level."""
-    return PixelUNet(_unet_class()(**config).eval(), heads)
+def build_unet(config: dict[str, Any], heads: int | None = None, where: str = "the config") -> PixelUNet:
+    """A `UNet2DModel` of that config with random weights; `heads`: one number of heads for every level.
+
+    time_channels in the config: how wide the sinusoids of the noise level are, where that is not the first level's
+    width, as in guided-diffusion's 512×512 networks. diffusers itself has no such thing.
+    """
+    config = dict(config)
+    width = config.pop("time_channels", None)
+    kind = _unet_class()
+    try:
+        unet = kind.from_config(config)
+        if width is not None:
+            _widen_time(unet, width)
+    except Exception as error:
+        cause = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{where}: no UNet2DModel can be built: {cause}", allowed="what diffusers' own takes") from None
+    return PixelUNet(unet.eval(), heads)
+
+
+def _widen_time(unet: Any, width: int) -> None:
+    from diffusers.models.embeddings import TimestepEmbedding, Timesteps
+
+    unet.time_proj = Timesteps(width, unet.config.flip_sin_to_cos, unet.config.freq_shift)
+    unet.time_embedding = TimestepEmbedding(width, unet.time_embedding.linear_1.out_features)
+    unet.register_to_config(time_channels=width)
 
 
 def save_unet(network: Network, folder: str | Path) -> None:
-    """Write config, weights and facts into a folder that diffusers' `UNet2DModel.from_pretrained` reads as well."""
+    """Write config, weights and facts into a folder that diffusers' `UNet2DModel.from_pretrained` reads as well.
+
+    All but a network with `time_channels` (see `build_unet`), which diffusers cannot hold and `load_unet` can.
+    """
     from safetensors.torch import save
 
     if not isinstance(network.module, PixelUNet):
@@ -101,27 +132,31 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
         raise UserError(
             f"{folder} does not say its {' or '.join(missing)}: there is no scheduler_config.json",
             allowed=f"a pipeline folder, or a {SIDECAR} beside config.json with prediction_type (epsilon, "
-            "v_prediction, sample) and beta_schedule (linear, cosine)",
+            "v_prediction, sample) and beta_schedule (linear, cosine), or --network-fact NAME=VALUE",
         )
-    size = stated.get("image_size") or config.get("sample_size")
-    if not isinstance(size, int):
-        raise UserError(f"{place / 'config.json'} names no square sample_size", allowed="image_size=256, say")
+    size: Any = stated.get("image_size", config.get("sample_size"))
+    heads = stated.get("num_heads")
+    wrong = wrong_number("sample_size", "unsaid" if size is None else size) or wrong_number("num_heads", heads)
+    if wrong is not None:
+        raise UserError(f"{place}: {wrong}", allowed="the side of a square, also as --network-fact image_size=256")
+    variance = "learned_range" if config["out_channels"] == 6 else "fixed"
+    if stated.get("variance_type", variance) != variance:
+        raise UserError(
+            f"{folder} gives {config['out_channels']} channels with the variance_type {stated['variance_type']}",
+            allowed="6 channels and learned_range, or 3 and a fixed variance",
+        )
     weights = _weights(place)
-    tensors = _read(weights)
-    unet = _unet_class().from_config(config)
-    problems = unet.load_state_dict({name: value.float() for name, value in tensors.items()}, strict=False)
-    if problems.missing_keys or problems.unexpected_keys:
-        first = [*problems.missing_keys, *problems.unexpected_keys][0]
-        raise UserError(f"{weights} does not fit its config.json (first: {first})")
+    unet = build_unet(config, heads, str(place / "config.json"))
+    fill(unet.unet, {name: value.float() for name, value in read_tensors(weights).items()}, str(weights))
     return Network(
-        PixelUNet(unet.eval().requires_grad_(False), stated.get("num_heads")),
+        unet.requires_grad_(False),
         name=folder.name,
         size=size,
         prediction_type=stated["prediction_type"],
-        variance_type="learned_range" if config["out_channels"] == 2 * config["in_channels"] else "fixed",
+        variance_type=variance,
         beta_schedule=stated["beta_schedule"],
         classes=config.get("num_class_embeds"),
-        noise_scale=float(stated.get("noise_scale", 1.0)),
+        noise_scale=_positive("noise_scale", stated.get("noise_scale", 1.0), place),
         weights_hash=sha256(weights),
     )
 
@@ -136,41 +171,71 @@ def _config(place: Path) -> dict[str, Any]:
         raise UserError(
             f"{place} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder"
         )
-    config = read_json(place / "config.json")
+    config = _table(place / "config.json")
     kind = config.get("_class_name")
     if kind != "UNet2DModel":
         raise UserError(f"{place} holds a {kind or 'network of unknown kind'}", allowed="UNet2DModel")
-    if config.get("in_channels", 3) != 3 or config.get("out_channels", 3) not in (3, 6):
+    if config.get("in_channels") != 3 or config.get("out_channels") not in (3, 6):
+        taken, given = (config.get(name, "an unstated number of") for name in ("in_channels", "out_channels"))
         raise UserError(
-            f"{place} takes {config.get('in_channels')} channels and gives {config.get('out_channels')}: a latent "
-            "or super-resolution network",
+            f"{place} takes {taken} channels and gives {given}: a latent or super-resolution network",
             allowed="pixel-space networks: 3 channels in, 3 or 6 out",
         )
+    for name, only in (("time_embedding_type", "positional"), ("class_embed_type", None)):
+        if config.get(name, only) != only:
+            raise UserError(f"{place}: its {name} is {config[name]}", allowed=only or "none, with num_class_embeds")
     return config
+
+
+def _table(path: Path) -> dict[str, Any]:
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds a {type(values).__name__}", allowed="a table of settings")
+    return values
 
 
 def _stated(folder: Path, place: Path) -> dict[str, Any]:
     """The facts that files beside the network state, nearest first."""
     if (place / SIDECAR).exists():
-        return {name: value for name, value in read_json(place / SIDECAR).items() if value is not None}
+        return {name: value for name, value in _table(place / SIDECAR).items() if value is not None}
     for path in (folder / "scheduler" / "scheduler_config.json", place / "scheduler_config.json"):
         if path.exists():
-            return _of_scheduler(path, read_json(path))
+            return _of_scheduler(path, {name: value for name, value in _table(path).items() if value is not None})
     return {}
 
 
 def _of_scheduler(path: Path, scheduler: dict[str, Any]) -> dict[str, Any]:
-    name = _BETA_NAMES.get(scheduler.get("beta_schedule", "linear"))
-    if name is None or scheduler.get("num_train_timesteps", 1000) != 1000:
+    """The facts that a scheduler's config states; one of another noise process than ours is refused."""
+    kind = str(scheduler.get("_class_name", "DDPMScheduler"))
+    if not kind.startswith(_SCHEDULERS) or "beta_schedule" not in scheduler:
         raise UserError(
-            f"{path}: β schedule {scheduler.get('beta_schedule')} over {scheduler.get('num_train_timesteps')} steps",
-            allowed=f"{', '.join(_BETA_NAMES)} over 1000 steps",
+            f"{path}: a {kind} with the β schedule {scheduler.get('beta_schedule', 'unsaid')}",
+            allowed=f"schedulers with discrete β: {', '.join(_SCHEDULERS)}; their beta_schedule said",
+        )
+    for other in ("trained_betas", "rescale_betas_zero_snr", "use_flow_sigmas"):
+        if scheduler.get(other):
+            raise UserError(f"{path}: {other} is set, a noise of its own", allowed=f"β {', '.join(_BETA_NAMES)}")
+    name = _BETA_NAMES.get(str(scheduler["beta_schedule"]))
+    if name is None or scheduler.get("num_train_timesteps", TOTAL) != TOTAL:
+        raise UserError(
+            f"{path}: β schedule {scheduler['beta_schedule']} over {scheduler.get('num_train_timesteps')} steps",
+            allowed=f"{', '.join(_BETA_NAMES)} over {TOTAL} steps",
         )
     ends = _BETA_ENDS.get(name)
-    found = (scheduler.get("beta_start", 1e-4), scheduler.get("beta_end", 0.02))
+    found = tuple(_positive(end, scheduler.get(end, usual), path) for end, usual in _USUAL.items())
     if ends is not None and any(abs(a - b) > 1e-9 for a, b in zip(ends, found, strict=True)):
         raise UserError(f"{path}: β runs from {found[0]} to {found[1]}", allowed=f"{ends[0]} to {ends[1]} for {name}")
-    return {"beta_schedule": name, "prediction_type": scheduler.get("prediction_type", "epsilon")}
+    stated = {"beta_schedule": name, "prediction_type": scheduler.get("prediction_type", "epsilon")}
+    if "variance_type" in scheduler:
+        variance = scheduler["variance_type"]
+        stated["variance_type"] = "fixed" if variance in _FIXED else variance
+    return stated
+
+
+def _positive(name: str, value: Any, place: Path) -> float:
+    if type(value) not in (int, float) or not 0 < value < 1e6:
+        raise UserError(f"{place}: {name} is {value!r}", allowed="a number above 0")
+    return float(value)
 
 
 def _weights(place: Path) -> Path:
@@ -178,12 +243,6 @@ def _weights(place: Path) -> Path:
         if (place / name).exists():
             return place / name
     raise UserError(f"{place} holds no weights", allowed=f"{WEIGHTS} or diffusion_pytorch_model.bin")
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    from .checkpoints import read_tensors
-
-    return read_tensors(path)
 
 
 def _set_heads(unet: Any, heads: int) -> None:

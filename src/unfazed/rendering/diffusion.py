@@ -19,6 +19,7 @@ from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 
 from .devices import PRECISIONS, choose_batch_size, choose_device, choose_precision, out_of_memory, shrinking
+from .guidance import too_few
 from .guides import NamedGuide, open_guide
 from .layers import Layers, Refused, Rendered
 from .loop import Job, Settings, denoise_all
@@ -90,6 +91,8 @@ class Diffusion:
         if layers.start <= 0:
             return Rendered(composite(layers.object, layers.alpha, layers.background))
         guidance = layers.guidance
+        if guidance is not None and len(self._levels(layers.start)) < 2:
+            return Refused(too_few(layers.start, self.steps, self.sampler, self.exact.beta_schedule))
         if guidance is not None and guidance.kind == "adversarial":
             if self.guide is None:
                 return Refused("adversarial guidance needs a guide, e.g. --guide lite:2")
@@ -101,8 +104,11 @@ class Diffusion:
             )
         return None
 
+    def _levels(self, start: float) -> np.ndarray:
+        """The timesteps that a picture visits from there."""
+        return visited(start, self.steps, SAMPLERS[self.sampler].spacing, self.exact.beta_schedule)
+
     def _job(self, layers: Layers) -> Job:
-        sampler = SAMPLERS[self.sampler]
         object_, background = as_tensor(layers.object), as_tensor(layers.background)
         # Blending is all or nothing a pixel: mixing two independent noises would leave less than either has.
         mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
@@ -112,7 +118,7 @@ class Diffusion:
             first=first,
             object=object_,
             mask=mask,
-            timesteps=visited(layers.start, self.steps, sampler.spacing, self.exact.beta_schedule),
+            timesteps=self._levels(layers.start),
             start=layers.start,
             steps=self.steps,
             seed=layers.seed,
@@ -148,9 +154,7 @@ class Diffusion:
         if not bool(torch.isfinite(start).all()):
             return Refused("the network answered with NaN or infinity", status="failed")
         picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
-        sampler = SAMPLERS[self.sampler]
-        passes = len(visited(layers.start, self.steps, sampler.spacing, self.exact.beta_schedule))
-        measures: dict[str, Any] = {"passes": passes}
+        measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
         if layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None:
             measures["guide"] = self.guide.name
         return Rendered(composite(layers.object, layers.alpha, picture), measures)
@@ -215,4 +219,5 @@ def _placed(network: Network, device: torch.device, precision: str) -> Network:
 
 def as_tensor(picture: np.ndarray) -> Tensor:
     """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1]."""
-    return torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1).float() / 127.5 - 1
+    # A photograph that is of this size already may be read-only, which torch warns of; such a one is copied.
+    return torch.from_numpy(np.require(picture, requirements=["C", "W"])).permute(2, 0, 1).float() / 127.5 - 1

@@ -262,10 +262,11 @@ def _through(network: Network, state: _State, numbers: dict[str, Tensor], curren
     strength = torch.tensor(
         [job.strength if job and job.kind == "complexity" else 0.0 for job in current], device=state.device
     )
+    bands = [job.band if job else "all" for job in current]
     labels = None if network.classes is None else state.labels
 
     def denoise(x: Tensor) -> Tensor:
         raw = network(x, numbers["time"].flatten(), labels)
         return predicted_start(raw[:, :3], x, numbers["left"], network.prediction_type)
 
-    return guiding.through_network(denoise, state.x, strength)
+    return guiding.through_network(denoise, state.x, strength, bands)

@@ -7,7 +7,8 @@ raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scal
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from unfazed.errors import UserError, unknown
-from unfazed.files import read_json, sha256
+from unfazed.files import sha256
 
 from .denoise import PREDICTIONS
 from .schedule import BETAS
@@ -32,7 +33,7 @@ class Network:
     β), error (the second half is the log of the prediction's squared error, of which the share `doubt` is added to
     the posterior variance); beta_schedule: name in BETAS; size: side of the pictures it was trained on; classes: of
     a class-conditional network, else None; noise_scale: what the noise of stochastic samplers is multiplied by
-    (S_noise of Karras et al. 2022).
+    (S_noise of Karras et al. 2022); facts: what else had to be known to read its file.
     """
 
     module: nn.Module
@@ -47,6 +48,7 @@ class Network:
     weights_hash: str | None = None
     dtype: torch.dtype = torch.float32
     channels_last: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("prediction type", self.prediction_type, PREDICTIONS)
@@ -103,6 +105,7 @@ class Network:
             "noise_scale": self.noise_scale,
             "doubt": self.doubt,
             "weights_sha256": self.weights_hash,
+            **({"facts": dict(self.facts)} if self.facts else {}),
         }
 
 
@@ -111,8 +114,8 @@ def load_network(spec: str | Path | Network = "compact", *, size: int | None = N
 
     spec: `compact` (embedded), a name that `unfazed weights` lists, a guided-diffusion `.pt` or `.safetensors` file,
     or a folder (a diffusers `UNet2DModel`, a diffusers pipeline that holds one, or what `train-network` wrote).
-    size: refuse a network of another resolution; where a file leaves its resolution open, this settles it.
-    facts: what leaves no trace in a file, see adm.FACTS and diffusers_unet.FACTS.
+    size: refuse a network of another resolution; where nothing tells the resolution of a file, this settles it.
+    facts: what leaves no trace in a file, see adm.FACTS and diffusers_unet.FACTS; they overrule what lies beside it.
     """
     if isinstance(spec, Network):
         network = spec
@@ -147,7 +150,7 @@ def _from_path(path: Path, size: int | None, facts: dict[str, Any]) -> Network:
     if path.is_file():
         from .adm import load_adm
 
-        return load_adm(path, **facts) if size is None else load_adm(path, **{"image_size": size, **facts})
+        return load_adm(path, size, **facts)
     if (path / "network.safetensors").exists():
         return _compact(path, facts)
     from .diffusers_unet import load_unet
@@ -166,16 +169,15 @@ def _compact(folder: Path | None, facts: dict[str, Any]) -> Network:
     if not (place / "network.safetensors").exists():
         raise UserError(f"there is no network in {place}", run="unfazed train-network PHOTOS -o DIR")
     module = load_compact(folder)
-    config = read_json(place / "config.json")
+    config = module.config
     return Network(
         module,
         name="compact" if folder is None else folder.name,
-        size=int(config.get("sample_size", 256)),
-        prediction_type=config["prediction_type"],
-        variance_type=config.get("variance_type", "fixed"),
-        beta_schedule=config["beta_schedule"],
-        noise_scale=float(config.get("noise_scale", 1.0)),
-        doubt=float(config.get("doubt", 1.0)),
+        size=config.sample_size,
+        prediction_type=config.prediction_type,
+        variance_type=config.variance_type,
+        beta_schedule=config.beta_schedule,
+        doubt=float(config.doubt),
         weights_hash=sha256(place / "network.safetensors"),
     )
 
@@ -191,6 +193,13 @@ def _refuse_broken(network: Network) -> None:
         )
 
 
-def _one_of(kind: str, value: str, allowed: Any) -> None:
-    if value not in allowed:
-        raise unknown(kind, value, allowed)
+def _one_of(kind: str, value: Any, allowed: Any) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise unknown(kind, str(value), allowed)
+
+
+def wrong_number(name: str, value: Any) -> str | None:
+    """What is wrong with a stated number, None where it is a whole number from 1 or is not stated."""
+    if value is None or (type(value) is int and value >= 1):
+        return None
+    return f"{name} is {value!r}: a whole number from 1"

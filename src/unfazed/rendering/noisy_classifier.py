@@ -14,11 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unfazed.errors import UserError
-from unfazed.files import sha256
 
 from .adm import MULTIPLIERS, read_sidecar
 from .adm_names import BLOCK, moved, moved_attention
-from .checkpoints import read_tensors
+from .checkpoints import fill, read_tensors
 
 
 class AttentionPool(nn.Module):
@@ -76,10 +75,10 @@ class NoisyClassifier(nn.Module):
 
 def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifier, str]:
     """(classifier in float32, SHA-256 of its file) of a guided-diffusion classifier with attention pooling."""
-    from .weights import KNOWN
+    from .weights import KNOWN, recognised
 
     path = Path(path)
-    tensors = read_tensors(path)
+    digest, tensors = recognised(path), read_tensors(path)
     listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
     stated = {"num_head_channels": 64, "qkv_order": "legacy", **listed, **read_sidecar(path), **facts}
     settled = {**stated, "num_heads": None}
@@ -88,16 +87,20 @@ def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifi
             f"{path} is no guided-diffusion classifier: it has no out.2.positional_embedding",
             allowed="a classifier file of guided-diffusion with attention pooling, such as 256x256_classifier.pt",
         )
-    base = tensors["input_blocks.0.0.weight"].shape[0]
-    plan = _plan(tensors, base, path)
-    pool = (
-        tensors["out.2.positional_embedding"].shape[1],
-        stated["num_head_channels"],
-        tensors["out.2.c_proj.bias"].shape[0],
-    )
-    classifier = NoisyClassifier(base, plan, pool)
-    classifier.load_state_dict(_converted(dict(tensors), plan, settled, path))
-    return classifier.eval().requires_grad_(False), sha256(path)
+    try:
+        base = tensors["input_blocks.0.0.weight"].shape[0]
+        plan = _plan(tensors, base, path)
+        pool = (
+            tensors["out.2.positional_embedding"].shape[1],
+            stated["num_head_channels"],
+            tensors["out.2.c_proj.bias"].shape[0],
+        )
+        classifier = NoisyClassifier(base, plan, pool)
+        converted = _converted(dict(tensors), plan, settled, path)
+    except (KeyError, IndexError, ValueError, ZeroDivisionError, RuntimeError) as error:
+        raise UserError(f"{path} is no guided-diffusion classifier: {type(error).__name__}: {error}") from None
+    fill(classifier, converted, str(path))
+    return classifier.eval().requires_grad_(False), digest
 
 
 def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, int, bool, bool]]:

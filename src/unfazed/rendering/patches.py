@@ -11,6 +11,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
+from unfazed.edits.composition import Impossible
+
 from .membrane import membrane
 
 REACH = 3  # a patch is 7×7
@@ -26,6 +28,8 @@ def fill_hole(image: np.ndarray, hole: np.ndarray, seed: int = 0) -> np.ndarray:
     """`image` (S, S, 3) uint8 with the pixels of `hole` (S, S) bool made up from the others."""
     if not hole.any():
         return image
+    if hole.all():
+        raise Impossible("nothing of the picture is left to fill the hole from")
     smooth = membrane(image, (~hole).astype(np.float32))
     coarse, fine = (_Level(smooth, hole, size) for size in (COARSE, 2 * COARSE))
     if image.shape[0] <= 2 * COARSE or len(coarse.sources) < FEWEST or len(fine.sources) < FEWEST:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from unfazed.edits.adjustments import adjusted
-from unfazed.edits.composition import Composition, Original
+from unfazed.edits.composition import Composition, Impossible, Original
 from unfazed.edits.geometry import is_identity, placed_object
 
 from .backgrounds import Backgrounds
@@ -15,10 +15,15 @@ from .membrane import membrane
 
 
 def realise(composition: Composition, backgrounds: Backgrounds, seed: int) -> Layers:
-    """The layers of a composition at the size of `backgrounds`; the only place where an object is resampled."""
+    """The layers of a composition at the size of `backgrounds`; the only place where an object is resampled.
+
+    Raises Impossible where a background is to be changed that is not there, or to be made up from nothing.
+    """
     size = backgrounds.size
     untouched = isinstance(composition.background, Original) and is_identity(composition.placement)
     pixels, alpha = placed_object(composition.image, composition.mask, composition.placement, size)
+    if is_identity(composition.placement) and (alpha > 0.5).all() and _behind_alone(composition):
+        raise Impossible("the object covers the whole picture: there is no background to change")
     background = pixels if untouched else backgrounds.resolve(composition.background, composition)
     if composition.adjustments:
         # The photograph still holds the object: its pixels must not bleed into a background that is changed.
@@ -48,6 +53,12 @@ def realise(composition: Composition, backgrounds: Backgrounds, seed: int) -> La
         needs_network=composition.needs_network,
         visible=visible,
     )
+
+
+def _behind_alone(composition: Composition) -> bool:
+    """Whether all that is asked for is another background."""
+    replaced = not isinstance(composition.background, Original) or composition.start > 0
+    return replaced or bool(composition.adjustments and not composition.object_adjustments)
 
 
 def own_colours(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:

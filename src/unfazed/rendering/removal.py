@@ -7,10 +7,16 @@ from importlib import import_module
 import cv2
 import numpy as np
 
-from unfazed.errors import unknown
+from unfazed.edits.composition import Impossible
+from unfazed.edits.geometry import resized
+from unfazed.errors import BadPicture, UserError, unknown
+from unfazed.scene import Scene
 
 from .backgrounds import Removal
 from .patches import fill_hole
+
+# From less of the picture than this nothing but one plain colour can be made up, and from none of it black.
+LEAST = 0.02
 
 # name -> "module:class" that makes it; what follows `name:` in a spec is handed to the class
 REMOVALS: dict[str, str] = {
@@ -20,13 +26,19 @@ REMOVALS: dict[str, str] = {
 }
 
 
-def open_removal(spec: str = "opencv") -> Removal:
-    """A callable (image (S, S, 3) uint8, mask (S, S) float, seed) -> (S, S, 3) uint8, with a `name`."""
+def open_removal(spec: str = "opencv", device: str | None = None) -> Removal:
+    """A callable (image (S, S, 3) uint8, mask (S, S) float, seed, label) -> (S, S, 3) uint8, with a `name`.
+
+    device: where the removal by diffusion runs; the others have no use for it.
+    """
     name, _, detail = spec.partition(":")
     if name not in REMOVALS:
         raise unknown("object removal", name, REMOVALS)
+    if name == "opencv" and detail:
+        raise UserError(f"the object removal is '{spec}'", allowed="opencv, diffusion, diffusion:NETWORK, onnx:FILE")
     module, _, maker = REMOVALS[name].partition(":")
-    removal: Removal = getattr(import_module(module), maker)(*([detail] if detail else []))
+    options = {"device": device} if name == "diffusion" else {}
+    removal: Removal = getattr(import_module(module), maker)(*([detail] if detail else []), **options)
     return removal
 
 
@@ -35,8 +47,28 @@ class OpencvRemoval:
 
     name = "opencv-patches-1"
 
-    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
-        return fill_hole(image, generous(mask), seed)
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+        return fill_hole(image, hole_of(mask), seed)
+
+
+def hole_of(mask: np.ndarray) -> np.ndarray:
+    """The hole that a removal fills, (S, S) bool; raises Impossible where next to nothing is left to fill it from."""
+    hole = generous(mask)
+    left = 1 - float(hole.mean())
+    if left < LEAST:
+        raise Impossible(
+            f"the object cannot be removed: around it {left:.1%} of the picture is left, at least {LEAST:.0%} is needed"
+        )
+    return hole
+
+
+def lendable(framed: Scene, size: int) -> Scene:
+    """The scene itself, whose background others may borrow; BadPicture, which a pool passes over, where it has none."""
+    try:
+        hole_of(resized(framed.mask, size))
+    except Impossible as impossible:
+        raise BadPicture(f"{framed.id}: {impossible}") from None
+    return framed
 
 
 def generous(mask: np.ndarray) -> np.ndarray:

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfazed.edits.composition import Impossible
 from unfazed.errors import BadPicture
 
 from .denoise import predicted_start, step_deviation
 from .network import Network
 from .noise import as_seeds, normal
-from .removal import generous
+from .removal import hole_of
 from .samplers import sample_ancestral
 from .schedule import Schedule
 
@@ -53,7 +54,8 @@ def inpaint(
 ) -> Tensor:
     """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} drawn anew and the rest untouched.
 
-    steps: respaced steps of the whole schedule, each but the first visited `resamples` times.
+    steps: respaced steps of the whole schedule, each but the first visited `resamples` times; labels: (N,) classes,
+    for a network that takes them.
     """
     schedule = Schedule.respaced(steps, network.beta_schedule)
     left = schedule.alphas_cumprod
@@ -91,7 +93,7 @@ def _known(pictures: Tensor, left: float, noise: Tensor, holes: Tensor) -> Tenso
 
 
 class DiffusionRemoval:
-    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8, changed in the hole alone."""
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed in the hole alone."""
 
     def __init__(
         self,
@@ -110,21 +112,39 @@ class DiffusionRemoval:
         digest = (self.network.weights_hash or "unknown")[:12]
         self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))
 
-    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
-        return self.remove([image], [mask], [seed])[0]
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+        return self.remove([image], [mask], [seed], [label])[0]
 
     def remove(
-        self, images: Sequence[np.ndarray], masks: Sequence[np.ndarray], seeds: Sequence[int]
+        self,
+        images: Sequence[np.ndarray],
+        masks: Sequence[np.ndarray],
+        seeds: Sequence[int],
+        labels: Sequence[int | None] = (),
     ) -> list[np.ndarray]:
-        """Several at once, which is what a GPU wants."""
+        """Several at once, which is what a GPU wants; labels: the scenes' classes, for a network that takes them."""
         from .diffusion import as_tensor
 
         for image in images:
             self.network.check_size(image.shape[0])
-        holes = np.stack([generous(mask) for mask in masks])
+        holes = np.stack([hole_of(mask) for mask in masks])
         pictures = torch.stack([as_tensor(image) for image in images])
-        filled = inpaint(self.network, pictures, torch.from_numpy(holes)[:, None].float(), seeds, **self.options)
+        classes = None if self.network.classes is None else self._known(labels or [None] * len(images))
+        filled = inpaint(
+            self.network, pictures, torch.from_numpy(holes)[:, None].float(), seeds, labels=classes, **self.options
+        )
         if not bool(torch.isfinite(filled).all()):
             raise BadPicture(f"the network {self.network.name} answered with NaN or infinity while removing an object")
         arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
         return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]
+
+    def _known(self, labels: Sequence[int | None]) -> Tensor:
+        """The labels as the network takes them; raises Impossible, as the renderer refuses, for one that it has not."""
+        known = range(self.network.classes or 0)
+        for label in labels:
+            if label not in known:
+                raise Impossible(
+                    f"the network {self.network.name} needs one of its {len(known)} classes to remove an object, "
+                    f"not {label}"
+                )
+        return torch.tensor(labels, dtype=torch.int64, device=self.network.device)

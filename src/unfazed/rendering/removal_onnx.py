@@ -15,11 +15,11 @@ import numpy as np
 from unfazed.errors import UserError, missing_extra
 from unfazed.files import sha256
 
-from .removal import generous
+from .removal import hole_of
 
 
 class OnnxRemoval:
-    """A callable (image (S, S, 3) uint8, mask (S, S), seed) -> (S, S, 3) uint8, changed in the hole alone."""
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed in the hole alone."""
 
     def __init__(self, path: str | Path = "") -> None:
         self.path = Path(path)
@@ -29,8 +29,8 @@ class OnnxRemoval:
         self.picture, self.mask = _inputs(self.session, self.path)
         self.name = f"onnx-{self.path.stem}-{sha256(self.path)[:12]}"
 
-    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0) -> np.ndarray:
-        hole = generous(mask)
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+        hole = hole_of(mask)
         if not hole.any():
             return image.copy()
         high, wide = _size(self.picture, image.shape[:2])

@@ -5,6 +5,7 @@ path = fetch("256x256_diffusion_uncond")      # ~/.cache/unfazed/256x256_diffusi
 
 from __future__ import annotations
 
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -112,28 +113,45 @@ def fetch(
     url: a mirror; expected: the SHA-256 to hold it to where the table knows none; progress(bytes so far, of all).
     """
     known = find(name)
-    path = place_of(name)
+    path, address = place_of(name), url or known.url
     wanted = known.sha256 or expected
+    if path.exists():
+        if wanted is not None:
+            _check(path, wanted, f"remove {path} and fetch again")
+        return path
     if wanted is None:
         raise UserError(
             f"no SHA-256 of {name} is known here, so a download could not be checked",
             allowed="--sha256 HEX from a source you trust, or download it yourself and give its path",
         )
-    if path.exists():
-        _check(path, wanted, f"remove {path} and fetch again")
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not address.startswith(("https://", "http://", "file://")):
+        raise UserError(f"the address is '{address}'", allowed="https://…, http://… or file://…")
     part = path.with_name(path.name + ".part")
+    _make_room(part)
     for attempt in range(attempts):
         try:
-            _download(url or known.url, part, progress)
+            _download(address, part, progress)
             break
-        except (TimeoutError, ConnectionError, urllib.error.URLError, OSError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 or attempt == attempts - 1:
-                raise _unreachable(name, url or known.url, path, part, error) from None
+                raise _unreachable(name, address, path, part, error) from None
     _check(part, wanted, f"unfazed weights fetch {name}", remove=True)
     os.replace(part, path)
     return path
+
+
+def _make_room(part: Path) -> None:
+    """The folder of a download, made and tried, before anything is asked for."""
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        with open(part, "ab") as file:
+            empty = file.tell() == 0
+        if empty:
+            part.unlink()
+    except OSError as error:
+        raise UserError(
+            f"nothing can be kept in {part.parent}: {error.strerror}", allowed="UNFAZED_CACHE=a folder to write in"
+        ) from None
 
 
 def _download(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
@@ -149,12 +167,17 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
         resumed = response.status == 206
         done = done if resumed else 0
         length = response.headers.get("Content-Length")
-        total = done + int(length) if length is not None else None
+        # A server that says no number is taken for one that says nothing: the hash tells in the end.
+        total = done + int(length) if length is not None and length.isdecimal() else None
         with open(part, "ab" if resumed else "wb") as file:
-            while block := response.read(1 << 20):
-                file.write(block)
-                done += len(block)
-                progress(done, total)
+            try:
+                # read1, since read loses what came before a break in a chunked answer
+                while block := response.read1(1 << 20):
+                    file.write(block)
+                    done += len(block)
+                    progress(done, total)
+            except http.client.IncompleteRead:
+                raise ConnectionError(f"the connection broke after {done:,} bytes") from None
     if total is not None and done < total:
         raise ConnectionError(f"the connection broke after {done:,} of {total:,} bytes")
 
@@ -171,6 +194,21 @@ def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
         )
 
 
+def recognised(path: Path) -> str:
+    """The file's SHA-256; refused where the file bears the name of a known one and is not it."""
+    found, _ = verify(path)
+    known = KNOWN.get(path.stem)
+    if known is not None and known.sha256 not in (None, found):
+        raise UserError(
+            f"{path} bears the name of a known network and is another file: its SHA-256 is {found}, expected "
+            f"{known.sha256}",
+            allowed="the known file; or a network of your own under another name, what its tensors do not tell in a "
+            "sidecar NAME.json or as --network-fact",
+            run=f"unfazed weights fetch {path.stem}",
+        )
+    return found
+
+
 def verify(path: str | Path) -> tuple[str, str | None]:
     """(SHA-256 of the file, the known name it belongs to or None)."""
     if not Path(path).is_file():
@@ -180,12 +218,16 @@ def verify(path: str | Path) -> tuple[str, str | None]:
 
 
 def listing() -> list[dict[str, Any]]:
-    """What can be asked for, one row each: name, kind, summary, url, size, sha256, and the path if it is here."""
+    """What can be asked for, one row each: name, kind, summary, url, size and sha256 as they should be, and the path
+    if it is here, with size_here. The hash of a file that is here is not looked at: `verify` does that.
+    """
     rows = [_embedded()]
     for name, known in KNOWN.items():
         path = place_of(name)
+        here = path.is_file()
         row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url, "size": known.size}
-        rows.append({**row, "sha256": known.sha256, "here": str(path) if path.exists() else None})
+        row |= {"sha256": known.sha256, "here": str(path) if here else None}
+        rows.append({**row, "size_here": path.stat().st_size if here else None})
     return rows
 
 
@@ -202,6 +244,7 @@ def _embedded() -> dict[str, Any]:
         "size": path.stat().st_size if here else None,
         "sha256": sha256(path) if here else None,
         "here": str(path) if here else None,
+        "size_here": path.stat().st_size if here else None,
     }
 
 

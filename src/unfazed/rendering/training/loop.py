@@ -1,12 +1,13 @@
-"""The training loop of the compact network: noise levels, loss, learning rates, EMA, resume, progress."""
+"""The training loop of the compact network: loss, EMA, resume, progress."""
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,64 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, whole, write_json
 
 from ..compact import CompactConfig, CompactNetwork, load_compact, save_compact
 from ..devices import choose_device
+from . import keeping
 from .muon import Muon
 from .perceptual import Critic, load_critic, shifted
 from .photos import Photos, load_photos
+from .recipe import Recipe, learning_rate, noise_levels
 
 LEVELS = (30, 180, 320, 500, 800)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that decides the result besides the photographs.
-
-    steps: in all; decay: the share of them, at the end, over which the learning rates fall to zero; near: the share
-    of noise levels drawn below 620 of 1000 (edits use no higher ones), skewed towards little noise; spread: relative
-    standard deviation of the error put on the noise level of half of each batch, so that a sampler's small errors are
-    no surprise; ema: relative width of the power-function average (Karras et al. 2024); perceptual: weight of the
-    critic's distance, where there is a critic.
-    """
-
-    steps: int = 17500
-    batch: int = 128
-    lr: float = 2e-3
-    warmup: int = 300
-    decay: float = 0.5
-    near: float = 0.92
-    spread: float = 0.02
-    ema: float = 0.05
-    doubt_weight: float = 0.02
-    perceptual: float = 0.04
-    held_out: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch", 1), ("warmup", 1), ("held_out", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} is {getattr(self, name)}", allowed=f"{least} or more")
-        if not 0 < self.lr <= 1:
-            raise UserError(f"the learning rate is {self.lr}", allowed="above 0, at most 1")
-        if not 0 <= self.decay <= 1:
-            raise UserError(f"decay is {self.decay}", allowed="0 to 1, a share of the steps")
-        if not self.perceptual >= 0:
-            raise UserError(f"the critic's weight is {self.perceptual}", allowed="0 or more")
-
-
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Warm-up, constant, then a straight line to zero."""
-    falling = (recipe.steps - step) / max(1, recipe.decay * recipe.steps)
-    return recipe.lr * max(0.0, min(1.0, (step + 1) / recipe.warmup, falling))
-
-
-def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
-    """(number,) integers in 0…999."""
-    u = torch.rand(number, generator=generator, device=device)
-    far = torch.rand(number, generator=generator, device=device) >= recipe.near
-    return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
 
 
 def alphas_cumprod(device: torch.device) -> Tensor:
@@ -111,7 +64,7 @@ def losses(
 
 
 class Trainer:
-    """A run that can stop and go on: `DIR/state.safetensors` and `DIR/state.json` hold all of it.
+    """A run that can stop and go on: `DIR/state.json` and the tensors that it names hold all of it.
 
     begun: a network to start from, instead of random weights.
     """
@@ -211,12 +164,26 @@ class Trainer:
         return result
 
     def run(self, minutes: float | None = None, every: int = 1000, say: Callable[[str], None] | None = None) -> bool:
-        """Train until the recipe's last step or the time is up; True when the recipe is finished."""
+        """Train until the recipe's last step or the time is up; True when the recipe is finished.
+
+        The state is saved every few minutes and at the end. Ctrl-C and SIGTERM end the run as a KeyboardInterrupt, once
+        the step under way is done and saved.
+        """
         say = say or (lambda line: print(line, file=sys.stderr, flush=True))
-        begin = time.monotonic()
+        with keeping.stop_asked() as asked:
+            self._run(minutes, every, say, asked)
+            self.save()
+            if asked.is_set():
+                raise KeyboardInterrupt
+        return self.step >= self.recipe.steps
+
+    def _run(self, minutes: float | None, every: int, say: Callable[[str], None], asked: threading.Event) -> None:
+        begin, before = time.monotonic(), self.seconds
+        saved, cost = begin, 0.0
         since, mark, sums = begin, self.step, torch.zeros(len(LEVELS), 2, device=self.device)
         edges = torch.tensor([100, 250, 400, 620], device=self.device)
-        while self.step < self.recipe.steps and (minutes is None or time.monotonic() - begin < 60 * minutes):
+        end = float("inf") if minutes is None else begin + 60 * minutes
+        while self.step < self.recipe.steps and time.monotonic() < end and not asked.is_set():
             t, error = self.advance()
             bucket = torch.bucketize(t, edges, right=True)
             sums[:, 0].index_add_(0, bucket, error)
@@ -236,32 +203,29 @@ class Trainer:
                 say(json.dumps(entry))
                 sums.zero_()
                 since, mark = time.monotonic(), self.step
-        self.seconds += time.monotonic() - begin
-        self.save()
-        return self.step >= self.recipe.steps
+            now = time.monotonic()
+            self.seconds = before + now - begin
+            if now - saved >= max(keeping.PAUSE, keeping.TIMES * cost):
+                self.save()
+                saved = time.monotonic()
+                cost = saved - now
 
     def save(self) -> None:
         """Write the whole state, and the averaged network as it would ship."""
-        from safetensors.torch import save
-
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
         for number, optimiser in enumerate(self.optimisers):
             for index, state in optimiser.state_dict()["state"].items():
                 tensors |= {f"optimiser.{number}.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
-        with whole(self.folder / "state.safetensors") as file:
-            file.write(save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}))
-        write_json(
-            self.folder / "state.json",
-            {
-                "step": self.step,
-                "seconds": self.seconds,
-                "recipe": asdict(self.recipe),
-                "photographs": self.photos.digest,
-                "origin": self.origin,
-                "log": self.log,
-            },
-        )
+        record = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "recipe": asdict(self.recipe),
+            "photographs": self.photos.digest,
+            "origin": self.origin,
+            "log": self.log,
+        }
+        keeping.write_state(self.folder, record, tensors)
         self.average.config = replace(
             self.average.config,
             trained={
@@ -278,9 +242,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the folder's state; the recipe may differ only in `steps` and `decay`."""
-        from safetensors.torch import load_file
-
-        record = read_json(self.folder / "state.json")
+        record = keeping.read_record(self.folder)
         mine = asdict(self.recipe)
         differing = [k for k in mine if k not in ("steps", "decay") and mine[k] != record["recipe"].get(k)]
         if record["photographs"] != self.photos.digest:
@@ -292,7 +254,16 @@ class Trainer:
                 f"{self.folder} holds a run with another {', '.join(differing)}",
                 run="choose another -o, or give the same values",
             )
-        tensors = load_file(self.folder / "state.safetensors", device=str(self.device))
+        tensors = keeping.read_tensors(self.folder, record, self.device)
+        try:
+            self._take(tensors)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise keeping.damaged(self.folder / keeping.STATE, error) from None
+        self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
+        self.origin = record["origin"]
+
+    def _take(self, tensors: dict[str, Tensor]) -> None:
+        """The weights, the average and the optimisers' state from what `save` wrote."""
         self.network.load_state_dict(_under(tensors, "network."))
         self.average.load_state_dict(_under(tensors, "average."))
         for number, optimiser in enumerate(self.optimisers):
@@ -302,8 +273,6 @@ class Trainer:
                 # A fused optimiser wants its state laid out as the weights are.
                 states.setdefault(int(index), {})[name] = _laid_out(value)
             optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
-        self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
-        self.origin = record["origin"]
 
 
 def train(
@@ -322,6 +291,10 @@ def train(
 
     critic: see `perceptual.load_critic`; begin: a folder whose network a new run starts from, or `compact`.
     """
+    if minutes is not None and not minutes > 0:
+        raise UserError(f"the time is {minutes:g} minutes", allowed="above 0")
+    if every < 1:
+        raise UserError(f"a line of progress every {every} steps", allowed="1 or more")
     folder, place = Path(folder), choose_device(device)
     torch.backends.cudnn.benchmark = True
     photos, held = load_photos(paths, recipe.held_out, place)
@@ -332,7 +305,7 @@ def train(
             raise UserError(f"there is no network in {begin}", allowed="compact, or a folder that train-network wrote")
         begun = load_compact(None if str(begin) == "compact" else begin)
     trainer = Trainer(recipe, photos, held, folder, compiled, judge, begun)
-    if (folder / "state.json").exists():
+    if (folder / keeping.STATE).exists():
         trainer.resume()
     trainer.run(minutes, every)
     return trainer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,10 +31,7 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
     """(name, file contents) of every photograph in folders (searched whole), tars and folders of tars, by name."""
     for path in sorted(Path(p) for p in paths):
         if path.is_file() and path.suffix == ".tar":
-            with tarfile.open(path) as tar:
-                for member in sorted((m for m in tar if m.isfile()), key=lambda m: m.name):
-                    if member.name.lower().endswith(SUFFIXES):
-                        yield member.name, tar.extractfile(member).read()  # type: ignore[union-attr]
+            yield from _of_tar(path)
         elif path.is_dir():
             tars = sorted(path.glob("*.tar"))
             if tars:
@@ -42,6 +40,19 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
                 yield str(file.relative_to(path)), file.read_bytes()
         else:
             raise UserError(f"{path} is neither a folder nor a tar of photographs", allowed=", ".join(SUFFIXES))
+
+
+def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(path) as tar:
+            for member in sorted((m for m in tar if m.isfile()), key=lambda m: m.name):
+                if member.name.lower().endswith(SUFFIXES):
+                    yield member.name, tar.extractfile(member).read()  # type: ignore[union-attr]
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise UserError(
+            f"{path} cannot be read as a tar of photographs: {str(error).partition(':')[0]}",
+            run=f"tar -tf {path}",
+        ) from None
 
 
 def decode(data: bytes) -> np.ndarray:

@@ -1,0 +1,91 @@
+"""What lets a run be stopped or killed and go on: its state on disk, and signals that wait for the step under way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unfazed.errors import UserError
+from unfazed.files import PART, read_json, whole, write_json
+
+STATE = "state.json"
+# Between two saves at least this many seconds, and this many times what the last one took: 2 % of the time at most.
+PAUSE, TIMES = 180.0, 50.0
+
+
+def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """The state of a step, whole: the tensors in a file of their own, then `state.json`, which names it.
+
+    A run that is killed in between still has the state before. What is not named any more is removed.
+    """
+    from safetensors.torch import save
+
+    name = f"state-{record['step']}.safetensors"
+    with whole(folder / name) as file:
+        file.write(save({key: value.detach().cpu().contiguous() for key, value in tensors.items()}))
+    write_json(folder / STATE, {**record, "tensors": name})
+    for old in [*folder.glob("state*.safetensors"), *folder.glob(f".*{PART}")]:
+        if old.name != name:
+            old.unlink(missing_ok=True)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What `state.json` says."""
+    record = read_json(folder / STATE)
+    needed = ("step", "seconds", "recipe", "photographs", "origin", "log")
+    if not isinstance(record, dict) or any(name not in record for name in needed):
+        raise damaged(folder / STATE, "it does not say all of a run")
+    return record
+
+
+def read_tensors(folder: Path, record: dict[str, Any], device: torch.device) -> dict[str, Tensor]:
+    """The tensors that belong to the record."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = folder / str(record.get("tensors", "state.safetensors"))
+    try:
+        return load_file(path, device=str(device))
+    except (SafetensorError, OSError) as error:
+        raise damaged(path, error) from None
+
+
+def damaged(path: Path, error: object) -> UserError:
+    """The error for a state that cannot be read."""
+    return UserError(
+        f"the run cannot go on, {path} is damaged: {str(error).partition(chr(10))[0]}",
+        run=f"rm {path.parent / STATE} to begin anew, or choose another -o",
+    )
+
+
+@contextmanager
+def stop_asked() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or SIGTERM sets, so that a step can be finished; the second acts as ever."""
+    asked = threading.Event()
+    before: dict[signal.Signals, Any] = {}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        put_back()
+        # Not print: the signal may have come in the middle of one.
+        os.write(2, b"stopping after this step; once more to stop at once\n")
+
+    def put_back() -> None:
+        for one, handler in before.items():
+            signal.signal(one, handler or signal.SIG_DFL)
+
+    if threading.current_thread() is threading.main_thread():
+        before = {one: signal.signal(one, ask) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        put_back()

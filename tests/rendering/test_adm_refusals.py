@@ -1,0 +1,165 @@
+"""Checkpoints that are no guided-diffusion network, not quite one, damaged, or not to be trusted."""
+
+import pickle
+from pathlib import Path
+
+import adm_reference
+import pytest
+import torch
+from adm_reference import written
+from safetensors.torch import load_file, save_file
+
+from unfazed.errors import UserError
+from unfazed.rendering import load_network
+from unfazed.rendering.noisy_classifier import load_noisy_classifier
+
+WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
+
+
+def test_a_network_is_no_classifier():
+    with pytest.raises(UserError, match="no guided-diffusion classifier"):
+        load_noisy_classifier(WEIGHTS)
+
+
+def test_what_no_file_tells_is_asked_for_in_a_list(tmp_path):
+    path = written(tmp_path, adm_reference.random_state((32, 32), (False, True)))
+    with pytest.raises(UserError) as error:
+        load_network(path)
+    assert "num_head_channels: 64 does not divide [32]" in str(error.value)
+    assert "image_size" in str(error.value)
+    assert "net.json" in str(error.value)
+    assert load_network(path, num_head_channels=16, image_size=32).size == 32
+
+
+def test_another_architecture_is_refused(tmp_path):
+    save_file({"layer1.0.conv1.weight": torch.zeros(3, 3), "fc.bias": torch.zeros(3)}, tmp_path / "resnet.safetensors")
+    with pytest.raises(UserError, match="no guided-diffusion network: of 2 tensors"):
+        load_network(tmp_path / "resnet.safetensors")
+
+
+def test_an_upsampler_is_refused(tmp_path):
+    state = adm_reference.random_state((32, 64), (False, True))
+    state["input_blocks.0.0.weight"] = torch.zeros(32, 6, 3, 3)
+    with pytest.raises(UserError, match="6 channels"):
+        load_network(written(tmp_path, state, num_head_channels=32, image_size=32))
+
+
+def test_a_missing_tensor_is_named(tmp_path):
+    state = adm_reference.random_state((32, 64), (False, True))
+    del state["middle_block.1.proj_out.weight"]
+    with pytest.raises(UserError, match=r"lacks middle_block\.1\.proj_out\.weight"):
+        load_network(written(tmp_path, state, num_head_channels=32, image_size=32))
+
+
+def test_a_foreign_tensor_is_named(tmp_path):
+    state = {**adm_reference.random_state((32, 64), (False, True)), "input_blocks.1.0.extra.weight": torch.zeros(1)}
+    with pytest.raises(UserError, match=r"1 tensors that no ADM network has, such as input_blocks\.1\.0\.extra"):
+        load_network(written(tmp_path, state, num_head_channels=32, image_size=32))
+
+
+def test_nan_in_the_weights_is_refused(tmp_path):
+    state = adm_reference.random_state((32, 64), (False, True))
+    state["middle_block.0.in_layers.2.weight"][0, 0, 0, 0] = float("nan")
+    with pytest.raises(UserError, match="NaN or infinity in 1 tensors"):
+        load_network(written(tmp_path, state, num_head_channels=32, image_size=32))
+
+
+def misshapen(name, shape):
+    """A network's state with one tensor of another shape."""
+    return {**adm_reference.random_state((32, 64), (False, True)), name: torch.zeros(shape)}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "words"),
+    [
+        ("middle_block.0.in_layers.2.weight", (64, 32, 3, 3), "first .*is 64×32×3×3, not 64×64×3×3"),
+        ("input_blocks.1.0.skip_connection.weight", (32, 32, 1, 1), "conv_shortcut.weight is foreign"),
+        ("time_embed.0.weight", (7,), r"time_embed.0.weight is of shape \(7,\)"),
+        ("input_blocks.0.0.weight", (7,), "input_blocks.0.0.weight is of shape"),
+        ("out.2.weight", (), "out.2.weight is of shape"),
+        ("out.2.weight", (4, 32, 3, 3), "gives 4 channels(.|\n)*3, or 6"),
+        ("input_blocks.1.0.emb_layers.1.weight", (), "emb_layers.1.weight is of shape"),
+        ("middle_block.1.qkv.weight", (), "middle_block.1 has a shape of its own"),
+        ("middle_block.1.qkv.bias", (191,), "middle_block.1 has a shape of its own"),
+        ("middle_block.1.proj_out.weight", (64,), "middle_block.1 has a shape of its own"),
+        ("middle_block.2.out_layers.0.weight", (), "is a number, not 64"),
+        ("input_blocks.1.0.out_layers.3.weight", (33, 33, 3, 3), "no UNet2DModel can be built"),
+    ],
+)
+def test_a_misshapen_tensor_is_named(tmp_path, name, shape, words):
+    with pytest.raises(UserError, match=words):
+        load_network(written(tmp_path, misshapen(name, shape), num_head_channels=32, image_size=32))
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"num_head_channels": "32"}, "num_head_channels is '32': a whole number"),
+        ({"num_head_channels": 32.0}, "num_head_channels is 32.0: a whole number"),
+        ({"num_head_channels": 0}, "num_head_channels is 0"),
+        ({"num_heads": -2, "num_head_channels": -1}, "num_heads is -2"),
+        ({"image_size": -5}, "image_size is -5"),
+        ({"image_size": 33}, "33 is not halved 1 times"),
+        ({"noise_schedule": 5}, "no β schedule '5'"),
+        ({"diffusion_steps": 4000}, "4000 steps of noise\nallowed: 1000"),
+    ],
+)
+def test_a_wrong_sidecar_is_refused(tmp_path, config, words):
+    fitting = {"num_head_channels": 32, "image_size": 32}
+    path = written(tmp_path, adm_reference.random_state((32, 64), (False, True)), **{**fitting, **config})
+    with pytest.raises(UserError, match=words):
+        load_network(path)
+
+
+def test_a_sidecar_without_a_table_is_refused(tmp_path):
+    path = written(tmp_path, adm_reference.random_state((32, 64), (False, True)))
+    (tmp_path / "net.json").write_text('{"config": "x"}')
+    with pytest.raises(UserError, match="a table of facts"):
+        load_network(path)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.001])
+def test_a_truncated_safetensors_is_refused(tmp_path, share):
+    data = WEIGHTS.read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(UserError, match="truncated"):
+        load_network(tmp_path / "cut.safetensors")
+
+
+def test_a_truncated_pt_is_refused(tmp_path):
+    torch.save(load_file(WEIGHTS), tmp_path / "whole.pt")
+    data = (tmp_path / "whole.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(data[: len(data) // 2])
+    with pytest.raises(UserError, match="truncated"):
+        load_network(tmp_path / "cut.pt")
+
+
+class Evil:
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return (Path.write_text, (Path(self.mark), "ran"))
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_a_pickle_with_code_is_not_opened(tmp_path, legacy):
+    mark = tmp_path / "ran"
+    if legacy:
+        (tmp_path / "evil.pt").write_bytes(pickle.dumps({"a": Evil(mark)}))
+    else:
+        torch.save({"a": Evil(mark)}, tmp_path / "evil.pt")
+    with pytest.raises(UserError, match="not opened|no file of weights"):
+        load_network(tmp_path / "evil.pt")
+    assert not mark.exists()
+
+
+def test_a_whole_module_is_not_opened(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
+    with pytest.raises(UserError, match="code"):
+        load_network(tmp_path / "module.pt")
+
+
+def test_an_unknown_fact_is_refused():
+    with pytest.raises(UserError, match="num_head_channels"):
+        load_network(WEIGHTS, head_width=32)
