@@ -19,7 +19,7 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
 from unfazed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 
-REPEATED = 4  # pictures that are run again, to see whether the answers stay
+REPEATED = 2  # pictures that are run again, to see whether the answers stay
 TRIED = 32  # pictures that other transforms are tried on
 DOUBT = 0.01  # how unlikely under chance an accuracy must be to count as better
 
