@@ -93,7 +93,7 @@ def test_facts_are_written_as_name_and_value():
     [
         ({"renderer": "paste", "network": "nonsense", "steps": 5000, "sampler": "foo"}, "network, steps, sampler"),
         ({"renderer": "paste", "network_facts": FACTS, "guide": "lite:2"}, "network_facts, guide"),
-        ({"renderer": "paste", "device": "cpu"}, "device"),
+        ({"renderer": "paste", "device": "cpu", "guide": "lite:2"}, "guide"),
         ({"renderer": "paste", "removal": "diffusion:compact", "network": "nonsense"}, "network"),
         ({"renderer": "diffusion", "feather": 2.0}, "feather"),
     ],

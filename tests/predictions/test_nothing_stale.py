@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +69,22 @@ def test_a_changed_helper_is_never_skipped(benchmark: Path, tmp_path: Path) -> N
     (tmp_path / "one" / "net.py").write_text(NET.format(sign=-20))
     assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").scored == (spec,)
     assert accuracy(tmp_path / "out", spec) < 0.3
+
+
+def test_the_code_is_known_whatever_was_opened_before(tmp_path: Path) -> None:
+    spec = write_own(tmp_path / "one", 1)
+    (tmp_path / "one" / "more.py").write_text("import json\n\ndef nothing():\n    return json\n")
+    (tmp_path / "one" / "second.py").write_text(MINE.replace("from net", "import more\nfrom net"))
+    alone = open_model(spec).origin["code_sha256"]
+    other = open_model(spec.replace("mine.py", "second.py"))
+    assert other.origin["code_sha256"] != alone
+    again = open_model(spec)
+    assert again.origin["code_sha256"] == alone
+    assert pickle.loads(pickle.dumps(other.module)) is not None
+    write_own(tmp_path / "two", 1)
+    open_model(f"python:{tmp_path}/two/mine.py:build")
+    assert sys.modules["json"] is json
+    assert sys.modules["net"].__file__ == str(tmp_path / "two" / "net.py")
 
 
 def write_onnx(path: Path, sign: float, outputs: int = 5) -> None:
@@ -163,3 +181,23 @@ def test_wrapped_models_see_the_papers_crop(own_models: str) -> None:
     assert both[0].module.crop == 224
     assert both[0].name.endswith("+tencrop")
     assert both[0].weights_hash == open_model(f"{own_models}adapting").weights_hash
+
+
+def test_a_wrapped_model_of_ones_own_stays_what_it_is_under_the_papers_crop(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    write_own(tmp_path, 1)
+    file.write_text(
+        MINE + "\ndef wrapped():\n    from unfazed.models.wrappers import tencrop\n    return tencrop(build())\n"
+    )
+    model = open_model(f"python:{file}:wrapped", precision="bf16")
+    paper = model.with_transform("paper")
+    assert (paper.precision, paper.origin, paper.name) == ("bf16", model.origin, model.name)
+    assert (paper.transform.crop, paper.module.crop) == (256, 224)
+
+
+def test_adapted_weights_are_kept_once(own_models: str) -> None:
+    adapted = open_model(f"{own_models}adapting+bn-adapt")
+    assert adapted.wraps is None
+    both = open_model(f"{own_models}adapting+tencrop+bn-adapt").with_transform("paper")
+    assert (both.transform.crop, both.module.crop) == (256, 224)
+    assert both.adapt is not None

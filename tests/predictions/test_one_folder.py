@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import time
 from pathlib import Path
@@ -68,6 +70,25 @@ def test_a_lock_is_one_processs_and_leaves_no_file(tmp_path: Path) -> None:
     assert other.take()
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert Lock(tmp_path / "x.lock").take()
+
+
+def test_finished_predictions_need_no_writing(
+    benchmark: Path, own_models: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_evaluation(benchmark, [own_models + "good"], tmp_path, device="cpu")
+    monkeypatch.setattr(Lock, "take", lambda self: pytest.fail("a lock was asked for"))
+    assert run_evaluation(benchmark, [own_models + "good"], tmp_path, device="cpu").skipped == (own_models + "good",)
+
+
 def colours(name: str) -> Classifier:
     class Means(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -115,8 +136,9 @@ def interrupt(now: int, total: int) -> None:
 
 def test_an_unfinished_run_goes_on_in_batches_of_its_own_size(benchmark: Path, tmp_path: Path) -> None:
     model = colours("means")
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps it, and with it every frame
         run_evaluation(benchmark, [model], tmp_path, batch_size=4, save_every=0, progress=interrupt)
+    assert kept.value is not None
     begun: list[int] = []
     run_evaluation(benchmark, [model], tmp_path, progress=lambda now, total: begun.append(now))
     assert begun[0] >= 24
@@ -129,6 +151,7 @@ def test_a_folder_without_a_readable_picture_is_a_failure(tmp_path: Path) -> Non
     (folder / "a.JPEG").write_bytes(b"\xff\xd8\xff" + bytes(30))
     done = run_evaluation(f"images:{tmp_path / 'val'}", ["lite:0"], tmp_path / "out", device="cpu")
     assert "none of the 1 pictures can be read" in done.failed["lite:0"]
+    assert not (tmp_path / "out" / ".parts").exists()
     Image.new("RGB", (64, 64)).save(folder / "b.JPEG")
     done = run_evaluation(f"images:{tmp_path / 'val'}", ["lite:0"], tmp_path / "out", device="cpu")
     assert done.scored == ("lite:0",)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.errors import UserError
+
 from .drop import accuracy_entries
 from .facts import ORIGINAL, Facts, read_facts
 from .intervals import Settings
@@ -135,6 +137,8 @@ def curve_fits(
     Sweeps of fewer than four levels have no fit.
     """
     facts = read_facts(predictions) if facts is None else facts
+    if not 0 <= chance < 1:
+        raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
     settings = Settings(resamples, level, seed)
     rows = []
     for found, _ in _models(predictions):

@@ -67,7 +67,8 @@ class Plan:
         if unused:
             raise UserError(
                 f"the renderer {self.renderer} has no use for {', '.join(unused)}",
-                allowed="feather with paste, all but that with diffusion",
+                allowed="feather and device with paste (network and network_facts too where objects are removed by "
+                "diffusion); all but feather with diffusion",
             )
         if not self.source.has_masks:
             raise UserError(
@@ -86,9 +87,9 @@ class Plan:
     def _uses(self, option: str) -> bool:
         if self.renderer != "paste":
             return option != "feather"
-        if option == "device":
-            return self.removal.startswith("diffusion")
-        return option == "feather" or (option in ("network", "network_facts") and self.removal == "diffusion")
+        return option in ("feather", "device") or (
+            option in ("network", "network_facts") and self.removal == "diffusion"
+        )
 
     def has_draws(self, item: Item) -> bool:
         """Whether anything in an edit is left to chance: the network's noise, a place, an angle, another scene."""

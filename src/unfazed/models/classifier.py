@@ -33,7 +33,7 @@ class Classifier:
     name: the spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or
     fp16; None is fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what
     else made it, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored.
-    wraps: the wrapper that made it, and what it was made of.
+    wraps: where a wrapper has another transform than what it wraps, the wrapper and what it wraps.
     """
 
     module: nn.Module
@@ -150,7 +150,8 @@ class Classifier:
         if self.wraps is not None:
             # A wrapper derives its transform from that of the model inside, so that is the one to be changed.
             wrap, inside = self.wraps
-            return replace(wrap(inside.with_transform(kind)), name=self.name, fixed_hash=self.weights_hash)
+            made = wrap(replace(inside.with_transform(kind), device=self.device, precision=self.precision))
+            return replace(made, name=self.name, origin=self.origin, layer=self.layer, fixed_hash=self.weights_hash)
         return replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
 
     def card(self) -> dict[str, Any]:

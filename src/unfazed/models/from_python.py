@@ -6,12 +6,13 @@ user's own, named by the user on the command line.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -24,8 +25,8 @@ from unfazed.labels import LabelSpace
 from .classifier import Classifier
 from .specs import Spec
 
-# What files of users have imported from beside themselves, by module name: each file gets its own.
-_helpers: dict[str, ModuleType] = {}
+# What files of users have imported from beside themselves: the module's name -> where it lies and what it says.
+_stamps: dict[str, str] = {}
 
 
 def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
@@ -62,7 +63,7 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> C
 def _beside(place: str) -> Iterator[Path | None]:
     """A block in which a file imports what lies beside it, as when run by itself; gives the file, None for a module.
 
-    What an earlier file imported from beside itself is forgotten first: two folders may both hold a `net.py`.
+    Two folders may both hold a `net.py`, and one may have changed since: then what was imported before is forgotten.
     """
     if not place.endswith(".py"):
         yield None
@@ -70,10 +71,11 @@ def _beside(place: str) -> Iterator[Path | None]:
     path = Path(place).expanduser().resolve()
     if not path.is_file():
         raise UserError(f"there is no Python file {place}")
-    for name, module in _helpers.items():
-        if sys.modules.get(name) is module:
+    helpers = {name: f"{path.parent} {_digest(files)}" for name, files in _helpers(path).items()}
+    if any(_stamps.get(name, stamp) != stamp for name, stamp in helpers.items()):
+        for name in [name for name in sys.modules if name.partition(".")[0] in _stamps]:
             del sys.modules[name]
-    _helpers.clear()
+        _stamps.clear()
     before = set(sys.modules)
     sys.path.insert(0, str(path.parent))
     importlib.invalidate_caches()
@@ -81,8 +83,7 @@ def _beside(place: str) -> Iterator[Path | None]:
         yield path
     finally:
         sys.path.remove(str(path.parent))
-        new = {name: module for name, module in sys.modules.items() if name not in before}
-        _helpers.update({name: module for name, module in new.items() if _lies_beside(module, path)})
+        _stamps.update({name: stamp for name, stamp in helpers.items() if name in sys.modules and name not in before})
 
 
 def _module(place: str, path: Path | None) -> ModuleType:
@@ -104,24 +105,39 @@ def _module(place: str, path: Path | None) -> ModuleType:
 
 
 def _code_hash(module: ModuleType, path: Path | None) -> str | None:
-    """SHA-256 of the code: the file and what it imported from beside itself, or all of a module's package."""
+    """SHA-256 of the code: the file and what it imports from beside itself, or all of a module's package."""
     if path is not None:
-        files = {path, *(Path(one.__file__).resolve() for one in _helpers.values() if one.__file__)}
-    else:
-        package = sys.modules[module.__name__.partition(".")[0]]
-        folders = [Path(one) for one in getattr(package, "__path__", ())]
-        files = {file for folder in folders for file in folder.rglob("*.py")}
-        files |= {Path(module.__file__)} if module.__file__ else set()
-    if not files:
-        return None
+        return _digest({path, *(file for files in _helpers(path).values() for file in files)})
+    package = sys.modules[module.__name__.partition(".")[0]]
+    files = {file for folder in getattr(package, "__path__", ()) for file in Path(folder).rglob("*.py")}
+    files |= {Path(module.__file__)} if module.__file__ else set()
+    return _digest(files) if files else None
+
+
+def _helpers(path: Path) -> dict[str, set[Path]]:
+    """The modules beside a file that it imports, anywhere in its code, and those that they import: name -> files."""
+    found: dict[str, set[Path]] = {}
+    queue = [path]
+    while queue:
+        for name in _imported(queue.pop()):
+            file, folder = path.parent / f"{name}.py", path.parent / name
+            files = {file} if file.is_file() else set(folder.rglob("*.py")) if folder.is_dir() else set()
+            if files and name not in found and path not in files:
+                found[name] = files
+                queue += files
+    return found
+
+
+def _imported(path: Path) -> set[str]:
+    """The top-level names of what a file imports; none where it is no Python, which running it will say."""
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (SyntaxError, ValueError):
+        return set()
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.partition(".")[0] for name in names}
+
+
+def _digest(files: Iterable[Path]) -> str:
     return hashlib.sha256("".join(sha256(file) for file in sorted(files)).encode()).hexdigest()
-
-
-def _lies_beside(module: ModuleType, path: Path) -> bool:
-    """Whether a module is the user's own: under the file's folder, but not in an environment there."""
-    # A folder of modules without an `__init__.py` has no file but a path.
-    found = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    if found is None:
-        return False
-    place = Path(found).resolve()
-    return place != path and place.is_relative_to(path.parent) and "site-packages" not in place.parts

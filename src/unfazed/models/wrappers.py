@@ -90,7 +90,11 @@ def bn_adapt(model: Classifier) -> Classifier:
                 layer.momentum = momentum
                 layer.eval()
 
-    return replace(model, module=module, adapt=adapt, wraps=(bn_adapt, model))
+    wraps = None
+    if model.wraps is not None:
+        wrap, inside = model.wraps
+        wraps = (lambda other: bn_adapt(wrap(other))), inside
+    return replace(model, module=module, adapt=adapt, wraps=wraps)
 
 
 WRAPPERS: dict[str, Callable[[Classifier], Classifier]] = {"tencrop": tencrop, "bn-adapt": bn_adapt}

@@ -107,12 +107,17 @@ def run_evaluation(
         except Exception as error:
             failed[name] = record_failure(folder, name, error)
             return None
-        lock = Lock(folder / PARTS / f"{model.slug}.lock")
-        ours = lock.take()
-        # Looked at with the lock in hand: another process may have finished it a moment ago.
-        if is_finished(folder, model.slug, fingerprint):
+        lock, ours = Lock(folder / PARTS / f"{model.slug}.lock"), False
+        finished = is_finished(folder, model.slug, fingerprint)
+        if not finished:
+            locks.callback(lock.release)
+            ours = lock.take()
+            # Once more with the lock in hand: another process may have finished it a moment ago.
+            finished = is_finished(folder, model.slug, fingerprint)
+        if finished:
             lock.release()
-            (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
             skipped.append(model.name)
             return None
         if not ours:
@@ -121,24 +126,25 @@ def run_evaluation(
         return _Ready(model, mapping, fingerprint, lock)
 
     done = 0
-    for together in _side_by_side(models, prepare):
-        for ready in _passes(together):
-            size = _batch_size(folder, ready, batch_size)
-            jobs = [_job(folder, one, size, save_every) for one in ready]
-            for count in Pass(target, jobs, size, workers).run():
-                done += count
-                if progress:
-                    progress(done + len(target) * (len(skipped) + len(failed)), len(target) * len(models))
-            for job, one in zip(jobs, ready, strict=True):
-                try:
-                    if job.error is not None:
-                        raise UserError(job.error)
-                    warnings[job.model.name] = _finish(folder, job, target)
-                    scored.append(job.model.name)
-                except UserError as error:
-                    failed[job.model.name] = record_failure(folder, job.model.name, error)
-                finally:
-                    one.lock.release()
+    with contextlib.ExitStack() as locks:
+        for together in _side_by_side(models, prepare):
+            for ready in _passes(together):
+                size = _batch_size(folder, ready, batch_size)
+                jobs = [_job(folder, one, size, save_every) for one in ready]
+                for count in Pass(target, jobs, size, workers).run():
+                    done += count
+                    if progress:
+                        progress(done + len(target) * (len(skipped) + len(failed)), len(target) * len(models))
+                for job, one in zip(jobs, ready, strict=True):
+                    try:
+                        if job.error is not None:
+                            raise UserError(job.error)
+                        warnings[job.model.name] = _finish(folder, job, target)
+                        scored.append(job.model.name)
+                    except UserError as error:
+                        failed[job.model.name] = record_failure(folder, job.model.name, error)
+                    finally:
+                        one.lock.release()
     with contextlib.suppress(OSError):
         (folder / PARTS).rmdir()  # once it is empty
     return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings)
@@ -225,6 +231,7 @@ def _finish(folder: Path, job: Job, pictures: Pictures) -> list[str]:
             run="the same command again",
         )
     if not table.num_rows:
+        job.parts.remove()  # it may have been the folder's fault, not the pictures'
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
     warnings = list(job.parts.note("check").get("warnings", []))

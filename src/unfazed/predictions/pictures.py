@@ -92,8 +92,6 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
     from unfazed.benchmark import Benchmark
 
     benchmark = Benchmark(root)
-    if verify:
-        _verify(root)
     manifest = benchmark.manifest.to_pylist()
     if limit is not None:
         kept = set(list(dict.fromkeys(row["source_id"] for row in manifest))[:limit])
@@ -115,7 +113,10 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
     if not rows:
         raise UserError(f"the benchmark {root} holds no finished picture", run=f"unfazed status {root}")
     _check_files(root, rows)
-    _check_hashes(root, [row for row in manifest if row["status"] == "ok"])
+    if verify:
+        _verify(root)
+    else:
+        _check_hashes(root, [row for row in manifest if row["status"] == "ok"])
     guides = guides_of(benchmark.card) | {row["guide"] for row in manifest if row.get("guide")}
     described = {
         "spec": str(root),

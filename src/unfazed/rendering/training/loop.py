@@ -257,6 +257,8 @@ class Trainer:
         tensors = keeping.read_tensors(self.folder, record, self.device)
         try:
             self._take(tensors)
+        except torch.OutOfMemoryError:
+            raise  # no fault of the state's
         except (KeyError, ValueError, RuntimeError) as error:
             raise keeping.damaged(self.folder / keeping.STATE, error) from None
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
