@@ -64,45 +64,6 @@ def make_folder(path: str | Path) -> Path:
     return Path(path)
 
 
-class Lock:
-    """A file that one process at a time can hold; it is gone when it is let go."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: IO[bytes] | None = None
-
-    def take(self) -> bool:
-        """Whether it is ours now: False where another process has it."""
-        try:
-            import fcntl
-        except ImportError:  # Windows: nobody is kept out
-            return True
-        make_folder(self.path.parent)
-        with explained(self.path):
-            file = open(self.path, "ab")  # noqa: SIM115
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed the file between our opening and our locking it.
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(self.path)):
-                self._file = file
-                return True
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        except OSError as error:
-            file.close()
-            if error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):  # some shared file systems lock nothing
-                return True
-            raise
-        file.close()
-        return False
-
-    def release(self) -> None:
-        if self._file is not None:
-            self.path.unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
-
-
 def write_bytes(path: str | Path, data: bytes) -> None:
     with whole(path) as file:
         file.write(data)

@@ -58,6 +58,14 @@ def downloaded(page: Any, what: str, folder: Path) -> Path:
     return path
 
 
+def open_a_flip_of_lite_0(page: Any) -> None:
+    page.locator("#browse-model input").click()
+    page.get_by_role("option", name="lite:0").click()
+    page.wait_for_selector("#flips .quiet:text-is('lite:0')")
+    page.locator("#flips button").first.click()
+    page.wait_for_selector("#flip img[alt^='heat map of lite:0']")
+
+
 def violations(page: Any) -> list[tuple[str, str]]:
     """What axe-core finds that is serious or worse: (rule, the element)."""
     if not AXE.is_file():
@@ -161,11 +169,7 @@ def test_flips_are_browsed_filtered_and_opened_and_hostile_names_are_only_text(p
     page.wait_for_selector("#flip h2")
     assert HOSTILE_MODEL in page.inner_text("#flip h2")
     assert f"start the page with -m {HOSTILE_MODEL}" in page.inner_text("#flip")
-    page.locator("#browse-model input").click()
-    page.get_by_role("option", name="lite:0").click()
-    page.wait_for_selector("#flips .quiet:text-is('lite:0')")
-    page.locator("#flips button").first.click()
-    page.wait_for_selector("#flip img[alt^='heat map of lite:0']")
+    open_a_flip_of_lite_0(page)
     assert violations(page) == []
 
 
@@ -187,11 +191,7 @@ def test_in_the_dark_everything_can_be_read_too(browser, address):
         assert violations(page) == []
         page.get_by_role("tab", name="Browse").click()
         page.wait_for_selector("#flips button")
-        page.locator("#browse-model input").click()
-        page.get_by_role("option", name="lite:0").click()
-        page.wait_for_selector("#flips .quiet:text-is('lite:0')")
-        page.locator("#flips button").first.click()
-        page.wait_for_selector("#flip img[alt^='heat map of lite:0']")
+        open_a_flip_of_lite_0(page)
         assert violations(page) == []
         page.get_by_role("tab", name="Compare").click()
         page.wait_for_selector("#comparison table")

@@ -16,7 +16,7 @@ from PIL import Image
 
 import unfazed
 from unfazed.errors import UserError
-from unfazed.files import Lock
+from unfazed.locks import Lock
 from unfazed.models import Classifier, Transform
 from unfazed.models.specs import slug_of
 from unfazed.predictions import cards, run_evaluation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -18,6 +17,7 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.engine import ahead, run_tasks
 from unfazed.errors import UserError
 from unfazed.files import explained
+from unfazed.locks import Lock
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Refused, Rendered, Renderer
 from unfazed.sources import Source, open_source
@@ -251,11 +251,10 @@ def _failures(rows: list[Row]) -> dict[str, str]:
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """The folder held by this run alone."""
-    with explained(root):
-        (root / LOCK).touch()
-    with open(root / LOCK, "rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another run is building in {root}", run=f"unfazed status {root}") from None
+    lock = Lock(root / LOCK)
+    if not lock.take():
+        raise UserError(f"another run is building in {root}", run=f"unfazed status {root}")
+    try:
         yield
+    finally:
+        lock.release()

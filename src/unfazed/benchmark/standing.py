@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from unfazed.locks import is_held
 
 from .card import read_card
 from .layout import LOCK, MANIFEST, ROWS, row_path
@@ -48,7 +49,7 @@ def standing(path: str | Path) -> Standing:
         return Standing(root, "import", "imported", total, total, by_status, False, finished, None, None)
     ids = finished_sources(root)
     rows = [row for one in sorted(ids) for row in read_rows(root, one)]
-    running = _is_held(root / LOCK)
+    running = is_held(root / LOCK)
     pace = _pace(root, ids) if running else None
     left = (total - len(ids)) / pace if pace else None
     name = str(card["recipe"]["name"])
@@ -60,14 +61,3 @@ def _pace(root: Path, ids: set[str]) -> float | None:
     """Sources a second, from when the last row files were written."""
     times = sorted((root / row_path(one)).stat().st_mtime for one in ids if (root / ROWS).is_dir())[-_RECENT:]
     return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
-
-
-def _is_held(lock: Path) -> bool:
-    if not lock.is_file():
-        return False
-    with open(lock, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False

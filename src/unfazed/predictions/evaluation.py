@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import UserError
-from unfazed.files import Lock, make_folder, read_json, write_json
+from unfazed.files import make_folder, read_json, write_json
+from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
 from unfazed.models.registry import open_model, opener
