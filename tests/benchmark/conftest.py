@@ -52,7 +52,7 @@ def tree():
         return {
             path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(root.rglob("*"))
-            if path.is_file() and path.name != ".lock"
+            if path.is_file()
         }
 
     return read
