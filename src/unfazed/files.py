@@ -46,15 +46,23 @@ def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
 
 
 @contextlib.contextmanager
-def explained(path: str | Path) -> Iterator[None]:
+def explained(path: str | Path, run: str = "df -h, or choose another -o") -> Iterator[None]:
     """A block in which a full disk, a missing permission and the like become a UserError that names `path`."""
     try:
         yield
     except OSError as error:
         if error.errno in _CAUSES:
             cause = _CAUSES[error.errno]
-            raise UserError(f"cannot write {path}: {cause}", run="df -h, or choose another -o") from error
+            raise UserError(f"cannot write {path}: {cause}", run=run) from error
         raise
+
+
+def check_writable(path: str | Path, **explanation: str) -> None:
+    """Refuse, before any work is done, a file that could not be written."""
+    with explained(path, **explanation):
+        folder = next(folder for folder in Path(path).absolute().parents if folder.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def make_folder(path: str | Path) -> Path:

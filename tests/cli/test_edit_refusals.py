@@ -25,7 +25,7 @@ def run(*arguments):
     ("arguments", "words"),
     [
         (("-o", "x.jpg"), "ends in .png"),
-        (("-o", "/proc/x/out.png"), "/proc/x/out.png cannot be written"),
+        (("-o", "/proc/x/out.png"), "cannot write /proc/x/out.png"),
         (("-o", "folder.png"), "is a folder"),
         (("--box", "1,2,30,40"), "both the mask"),
         (("--renderer", "paste", "--steps", "5000", "--sampler", "foo"), "no use for steps, sampler"),

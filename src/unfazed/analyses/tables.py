@@ -12,11 +12,11 @@ import polars as pl
 
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
+from unfazed.predictions.tables import FAILED
 
 Predictions = str | Path | pl.DataFrame | pl.LazyFrame
 
 COLUMNS = ("model", "source_id", "edit", "run", "correct")
-_FAILED = ".failed.json"
 
 
 def prediction_files(folder: str | Path) -> list[Path]:
@@ -49,9 +49,9 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
     """Each model whose last evaluation failed: its name, the reason, and whether it has predictions of earlier."""
     found = []
-    for path in sorted(Path(folder).glob(f"*{_FAILED}")):
+    for path in sorted(Path(folder).glob(f"*{FAILED}")):
         record = read_json(path)
-        earlier = path.with_name(path.name.removesuffix(_FAILED) + ".parquet").is_file()
+        earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
         found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
     return found
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from unfazed.edits.expressions import expression
 from unfazed.edits.items import ORIGINAL, Item, Recipe
 from unfazed.edits.parameters import as_json
 from unfazed.errors import UserError
-from unfazed.files import read_json, sha256, write_json
+from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
 from unfazed.rendering.realise import realise
@@ -231,13 +230,9 @@ def check_output(out: Path) -> None:
     """Refuse, before the work is done, an OUT.png that could not be written."""
     if out.suffix.lower() != ".png":
         raise UserError(f"the output is {out}", allowed="a file that ends in .png: nothing is lost in it")
-    try:
-        if out.is_dir():
-            raise UserError(f"the output {out} is a folder", allowed="a file")
-        with tempfile.TemporaryFile(dir=next(folder for folder in out.absolute().parents if folder.exists())):
-            pass
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}", allowed="a folder to write in") from None
+    check_writable(out)
+    if out.is_dir():
+        raise UserError(f"the output {out} is a folder", allowed="a file")
 
 
 def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from unfazed.errors import UserError
 from unfazed.files import read_json
 
-from .evaluation import FAILED, run_evaluation
+from .evaluation import run_evaluation
+from .tables import FAILED
 
 if TYPE_CHECKING:
     import polars

@@ -1,6 +1,7 @@
 """Predictions on disk: the columns, and part files that let a run be taken up where it was stopped.
 
 PREDICTIONS/<model>.parquet, <model>.json     whole, once every picture is answered
+PREDICTIONS/<model>.failed.json     why it could not be scored
 PREDICTIONS/.parts/<model>-<fingerprint>-<batch size>/000000-000007.parquet     batches 0 to 7, while it runs
 PREDICTIONS/.parts/<model>.lock     held by the process that scores it
 """
@@ -23,6 +24,7 @@ from unfazed.files import read_json, whole, write_json
 from .pictures import Picture
 
 PARTS = ".parts"
+FAILED = ".failed.json"
 SCHEMA = pa.schema(
     [
         ("model", pa.dictionary(pa.int32(), pa.string())),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.errors import UserError, unknown
-from unfazed.files import sha256
+from unfazed.files import check_writable, sha256
 
 _OPENAI = "https://openaipublic.blob.core.windows.net/diffusion/jul-2021"
 _HEADS_64 = {"num_head_channels": 64, "qkv_order": "legacy", "beta_schedule": "linear"}
@@ -127,7 +127,8 @@ def fetch(
     if not address.startswith(("https://", "http://", "file://")):
         raise UserError(f"the address is '{address}'", allowed="https://…, http://… or file://…")
     part = path.with_name(path.name + ".part")
-    _make_room(part)
+    check_writable(part, run=f"UNFAZED_CACHE=FOLDER unfazed weights fetch {name}, with a folder to write in")
+    part.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(attempts):
         try:
             _download(address, part, progress)
@@ -138,20 +139,6 @@ def fetch(
     _check(part, wanted, f"unfazed weights fetch {name}", remove=True)
     os.replace(part, path)
     return path
-
-
-def _make_room(part: Path) -> None:
-    """The folder of a download, made and tried, before anything is asked for."""
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "ab") as file:
-            empty = file.tell() == 0
-        if empty:
-            part.unlink()
-    except OSError as error:
-        raise UserError(
-            f"nothing can be kept in {part.parent}: {error.strerror}", allowed="UNFAZED_CACHE=a folder to write in"
-        ) from None
 
 
 def _download(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
