@@ -63,13 +63,3 @@ def test_names_are_checked():
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(UserError, match="no GPU"):
         choose_device("cuda")
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_noise_is_the_same_on_the_gpu():
-    from unfazed.rendering.noise import as_seeds, normal
-
-    here = normal(as_seeds([1, 2]), 3, (3, 64, 64))
-    there = normal(as_seeds([1, 2], "cuda"), 3, (3, 64, 64)).cpu()
-    assert torch.allclose(here, there, atol=1e-4)

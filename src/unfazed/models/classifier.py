@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, imagenet, own
 
@@ -123,7 +124,8 @@ class Classifier:
         if batch.ndim == 4:
             batch = batch.contiguous(memory_format=torch.channels_last)
         if self.precision == "fp32":
-            return self._answers(self.module(batch))
+            with true_float32(self.device):
+                return self._answers(self.module(batch))
         kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[str(self.precision)]
         with torch.autocast(torch.device(self.device).type, dtype=kind):
             return self._answers(self.module(batch))

@@ -6,6 +6,7 @@ raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scal
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError, unknown
 from unfazed.files import sha256
 
@@ -74,7 +76,8 @@ class Network:
         # As loaded it computes in the original's own order; channels-last, for speed, comes with `on`.
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         inputs = x.to(self.dtype, memory_format=layout)
-        output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
+        with true_float32(x.device) if self.dtype == torch.float32 else contextlib.nullcontext():
+            output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
         return output.float()
 
     def on(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Network:

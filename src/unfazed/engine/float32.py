@@ -1,0 +1,26 @@
+"""float32 that is float32: GPUs round the factors of a convolution to ten bits unless told not to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextlib.contextmanager
+def true_float32(device: torch.device | str) -> Iterator[None]:
+    """A block in which convolutions on a GPU multiply whole float32 numbers, not TF32; elsewhere they do anyway."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        yield
+        return
+    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made when torch is imported
+    before, convolutions.fp32_precision = convolutions.fp32_precision, "ieee"
+    try:
+        yield
+    finally:
+        convolutions.fp32_precision = before

@@ -1,0 +1,116 @@
+"""What holds on a CPU, on a real GPU: `pytest -m gpu`."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file
+from sample_scenes import SAMPLE_IDS, sample_scene
+
+from unfazed.edits.composition import Guidance
+from unfazed.errors import UserError
+from unfazed.labels import imagenet
+from unfazed.models import Classifier
+from unfazed.models.transforms import paper
+from unfazed.rendering import load_network
+from unfazed.rendering.diffusion import open_diffusion
+from unfazed.rendering.layers import Layers, Rendered
+from unfazed.rendering.noise import as_seeds, normal
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
+]
+DATA = Path(__file__).parent.parent / "data"
+
+
+@pytest.fixture(autouse=True)
+def all_of_the_memory():
+    yield
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.cuda.empty_cache()
+
+
+def photographs(count, guidance=None):
+    """Sample photographs of 256×256, re-made around their objects, each with a seed of its own."""
+    for seed in range(count):
+        scene = sample_scene(SAMPLE_IDS[seed % len(SAMPLE_IDS)])
+        yield Layers(scene.image, scene.mask, scene.image, 0.5, guidance, scene.label, seed)
+
+
+def decibels(one, other):
+    return 10 * np.log10(255**2 / np.mean((one.image.astype(float) - other.image) ** 2))
+
+
+def test_noise_is_the_same_on_the_gpu():
+    here = normal(as_seeds([1, 2]), 3, (3, 64, 64))
+    there = normal(as_seeds([1, 2], "cuda"), 3, (3, 64, 64)).cpu()
+    assert torch.allclose(here, there, atol=1e-4)
+
+
+def test_float32_is_the_originals(monkeypatch):
+    golden = load_file(DATA / "adm_mini_io.safetensors", device="cuda")
+    network = load_network(DATA / "adm_mini_weights.safetensors").on("cuda")
+
+    def apart():
+        found = network(golden["x"], golden["model_t"])
+        return float((found - golden["raw"]).norm() / golden["raw"].norm())
+
+    before = torch.backends.cudnn.conv.fp32_precision
+    assert apart() < 1e-5
+    assert torch.backends.cudnn.conv.fp32_precision == before
+    # without the care, ten bits of each factor are left of it
+    monkeypatch.setattr("unfazed.rendering.network.true_float32", torch.device)
+    assert apart() > 1e-5
+
+
+def test_a_classifier_answers_as_on_a_cpu():
+    torch.manual_seed(0)
+    module = timm.create_model("resnet18", num_classes=1000)
+    here, there = (
+        Classifier(copy.deepcopy(module), paper(), imagenet(), device=device, precision="fp32")
+        for device in ("cpu", "cuda")
+    )
+    batch = torch.rand(4, 3, 224, 224)
+    expected = here.logits(batch)
+    assert float((there.logits(batch).cpu() - expected).norm() / expected.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("guidance", [None, Guidance("complexity", 20.0)])
+def test_alone_or_among_sixteen_a_picture_is_the_same(guidance):
+    renderer = open_diffusion("compact", steps=20, device="cuda", batch_size=16)
+    batch = list(photographs(16, guidance))
+    together = renderer.render(batch)
+    for one, answer in zip(batch[:3], together, strict=False):
+        assert np.array_equal(renderer.render([one])[0].image, answer.image)
+        assert np.array_equal(answer.image[one.alpha == 1], one.object[one.alpha == 1])
+
+
+def test_a_gpu_in_bf16_makes_the_cpu_s_picture():
+    here, there = (
+        open_diffusion("compact", steps=20, device=device, precision=precision)
+        for device, precision in (("cpu", "fp32"), ("cuda", "bf16"))
+    )
+    for one, other in zip(*(renderer.render(list(photographs(3))) for renderer in (here, there)), strict=True):
+        assert decibels(one, other) > 40
+
+
+def test_where_memory_runs_out_fewer_pictures_pass_at_once():
+    renderer = open_diffusion("compact", steps=4, device="cuda", batch_size=32, compile=False)
+    held = torch.cuda.memory_allocated() + 1.5 * 2**30
+    torch.cuda.set_per_process_memory_fraction(held / torch.cuda.get_device_properties(0).total_memory)
+    answers = renderer.render(list(photographs(32)))
+    assert all(isinstance(answer, Rendered) for answer in answers)
+    assert 1 <= renderer.batch_size < 32
+
+
+def test_where_not_even_one_picture_fits_the_error_says_what_to_do():
+    renderer = open_diffusion("compact", steps=4, device="cuda", batch_size=2, compile=False)
+    held = torch.cuda.memory_allocated() + 8 * 2**20
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(held / torch.cuda.get_device_properties(0).total_memory)
+    with pytest.raises(UserError, match="out of memory on cuda(.|\n)*GiB are free(.|\n)*--device cpu"):
+        renderer.render(list(photographs(2)))
