@@ -3,6 +3,7 @@
 import copy
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import timm
@@ -14,7 +15,7 @@ from unfazed.edits.composition import Guidance
 from unfazed.errors import UserError
 from unfazed.labels import imagenet
 from unfazed.models import Classifier
-from unfazed.models.transforms import paper
+from unfazed.models.transforms import Transform
 from unfazed.rendering import load_network
 from unfazed.rendering.diffusion import open_diffusion
 from unfazed.rendering.layers import Layers, Rendered
@@ -34,15 +35,22 @@ def all_of_the_memory():
     torch.cuda.empty_cache()
 
 
+def allow(memory):
+    """No more GPU memory than so many bytes, for this process."""
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(memory / torch.cuda.get_device_properties(0).total_memory)
+
+
 def photographs(count, guidance=None):
     """Sample photographs of 256×256, re-made around their objects, each with a seed of its own."""
     for seed in range(count):
         scene = sample_scene(SAMPLE_IDS[seed % len(SAMPLE_IDS)])
-        yield Layers(scene.image, scene.mask, scene.image, 0.5, guidance, scene.label, seed)
+        image, mask = (cv2.resize(one, (256, 256), interpolation=cv2.INTER_AREA) for one in (scene.image, scene.mask))
+        yield Layers(image, mask, image, 0.5, guidance, scene.label, seed)
 
 
 def decibels(one, other):
-    return 10 * np.log10(255**2 / np.mean((one.image.astype(float) - other.image) ** 2))
+    return 10 * np.log10(255**2 / max(1e-9, np.mean((one.image.astype(float) - other.image) ** 2)))
 
 
 def test_noise_is_the_same_on_the_gpu():
@@ -71,7 +79,7 @@ def test_a_classifier_answers_as_on_a_cpu():
     torch.manual_seed(0)
     module = timm.create_model("resnet18", num_classes=1000)
     here, there = (
-        Classifier(copy.deepcopy(module), paper(), imagenet(), device=device, precision="fp32")
+        Classifier(copy.deepcopy(module), Transform(resize=256, crop=224), imagenet(), device=device, precision="fp32")
         for device in ("cpu", "cuda")
     )
     batch = torch.rand(4, 3, 224, 224)
@@ -100,17 +108,21 @@ def test_a_gpu_in_bf16_makes_the_cpu_s_picture():
 
 def test_where_memory_runs_out_fewer_pictures_pass_at_once():
     renderer = open_diffusion("compact", steps=4, device="cuda", batch_size=32, compile=False)
-    held = torch.cuda.memory_allocated() + 1.5 * 2**30
-    torch.cuda.set_per_process_memory_fraction(held / torch.cuda.get_device_properties(0).total_memory)
-    answers = renderer.render(list(photographs(32)))
-    assert all(isinstance(answer, Rendered) for answer in answers)
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    batch = list(photographs(32))
+    wide = renderer.render(batch)
+    assert renderer.batch_size == 32
+    allow(held + (torch.cuda.max_memory_allocated() - held) // 3)
+    narrow = renderer.render(batch)
     assert 1 <= renderer.batch_size < 32
+    for one, other in zip(wide, narrow, strict=True):
+        assert isinstance(other, Rendered)
+        assert decibels(one, other) > 40
 
 
 def test_where_not_even_one_picture_fits_the_error_says_what_to_do():
     renderer = open_diffusion("compact", steps=4, device="cuda", batch_size=2, compile=False)
-    held = torch.cuda.memory_allocated() + 8 * 2**20
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(held / torch.cuda.get_device_properties(0).total_memory)
+    allow(torch.cuda.memory_allocated() + 8 * 2**20)
     with pytest.raises(UserError, match="out of memory on cuda(.|\n)*GiB are free(.|\n)*--device cpu"):
         renderer.render(list(photographs(2)))
