@@ -6,6 +6,7 @@ than one after the other; cores that torch leaves alone decode a batch ahead. Be
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,8 @@ from unfazed.models.transforms import Geometry
 from unfazed.sources.pictures import read_mask, read_picture
 
 from .pictures import Picture
+
+PIECE = 32  # pictures that a worker process decodes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +70,18 @@ class Decoder:
         if self.workers == 0 or len(indices) == 1:
             yield from self._in_threads(indices)
             return
+        pieces = [(index, start) for index in indices for start in range(0, len(self.plan[index]), PIECE)]
         loader = torch.utils.data.DataLoader(
-            _Plan(self),
+            _Pieces(self, pieces),
             batch_size=None,
-            sampler=list(indices),
-            num_workers=min(self.workers, len(indices)),
+            num_workers=min(self.workers, len(pieces)),
             prefetch_factor=2,
-            pin_memory=torch.cuda.is_available(),
             collate_fn=_as_it_is,
         )
-        for index, kept, crops, survives, unreadable in loader:
-            yield Batch(
-                int(index), kept.numpy(), tuple(crops), tuple(one.numpy() for one in survives), tuple(unreadable)
-            )
+        arriving = iter(loader)
+        for index in indices:
+            count = -(-len(self.plan[index]) // PIECE)
+            yield _joined(index, list(itertools.islice(arriving, count)))
 
     def _in_threads(self, indices: Sequence[int]) -> Iterator[Batch]:
         spare = _cores() - torch.get_num_threads()
@@ -93,9 +95,10 @@ class Decoder:
                 answers = [future.result() for future in (ahead or start(index))]
                 last = place + 1 == len(indices)
                 ahead = start(indices[place + 1]) if spare > 0 and not last else None
-                yield self._pack(index, answers)
+                yield self.pack(index, self.plan[index], answers)
 
-    def _pack(self, index: int, answers: Sequence[Any]) -> Batch:
+    def pack(self, index: int, rows: Sequence[int], answers: Sequence[Any]) -> Batch:
+        """What `decode` answered for these rows of a batch, in one piece."""
         good = [place for place, answer in enumerate(answers) if not isinstance(answer, str)]
         crops, survives = [], []
         for number, geometry in enumerate(self.geometries):
@@ -106,34 +109,50 @@ class Decoder:
             survives.append(np.array([answers[source][1][number] for source in good], np.float32))
         unreadable = tuple(
             (self.rows[row].sample_id, answer)
-            for row, answer in zip(self.plan[index], answers, strict=True)
+            for row, answer in zip(rows, answers, strict=True)
             if isinstance(answer, str)
         )
         return Batch(index, np.array(good, np.int64), tuple(crops), tuple(survives), unreadable)
 
 
-class _Plan(torch.utils.data.Dataset):
-    """A batch an item: a worker process decodes a whole batch by itself."""
+class _Pieces(torch.utils.data.Dataset):
+    """A piece of a batch an item, so that the first batch is there soon and the last ones do not come all at once."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder = decoder
+    def __init__(self, decoder: Decoder, pieces: Sequence[tuple[int, int]]) -> None:
+        self.decoder, self.pieces = decoder, pieces
 
     def __len__(self) -> int:
-        return len(self.decoder.plan)
+        return len(self.pieces)
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        decoder = self.decoder
-        rows = [decoder.rows[row] for row in decoder.plan[index]]
-        batch = decoder._pack(index, [decode(row, decoder.geometries) for row in rows])
-        survives = [torch.from_numpy(one) for one in batch.survives]
-        return index, torch.from_numpy(batch.kept), list(batch.crops), survives, list(batch.unreadable)
+    def __getitem__(self, number: int) -> Batch:
+        index, start = self.pieces[number]
+        rows = self.decoder.plan[index][start : start + PIECE]
+        return self.decoder.pack(index, rows, [decode(self.decoder.rows[row], self.decoder.geometries) for row in rows])
+
+
+def _joined(index: int, pieces: Sequence[Batch]) -> Batch:
+    """The batch of these pieces, where a GPU is there in memory that it can fetch by itself."""
+    pinned = torch.cuda.is_available()
+    crops = []
+    for parts in zip(*(piece.crops for piece in pieces), strict=True):
+        shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+        crops.append(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
+        # Not torch.cat: its threads would wait for cores that are busy decoding.
+        np.concatenate([part.numpy() for part in parts], out=crops[-1].numpy())
+    return Batch(
+        index,
+        np.concatenate([piece.kept + place * PIECE for place, piece in enumerate(pieces)]),
+        tuple(crops),
+        tuple(np.concatenate(shares) for shares in zip(*(piece.survives for piece in pieces), strict=True)),
+        tuple(reason for piece in pieces for reason in piece.unreadable),
+    )
 
 
 def _as_it_is(item: Any) -> Any:
     return item
 
 
-def worker_count(device: str, asked: int | None, batch_bytes: int) -> int:
+def worker_count(device: str, asked: int | None, picture_bytes: int) -> int:
     """How many processes decode: none beside a CPU, one a core (16 at most) beside a GPU, as shared memory allows."""
     if asked is not None:
         return max(0, asked)
@@ -142,8 +161,8 @@ def worker_count(device: str, asked: int | None, batch_bytes: int) -> int:
     workers = min(_cores(), 16)
     try:
         shared = os.statvfs("/dev/shm")
-        # Every worker keeps up to three batches in shared memory; a container may have little of it.
-        workers = min(workers, int(0.8 * shared.f_bavail * shared.f_frsize / (3 * max(1, batch_bytes))))
+        # Every worker keeps up to three pieces in shared memory; a container may have little of it.
+        workers = min(workers, int(0.8 * shared.f_bavail * shared.f_frsize / (3 * PIECE * max(1, picture_bytes))))
     except OSError:
         pass
     return max(0, workers)

@@ -52,8 +52,8 @@ class Pass:
         self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
         self.geometries = list(dict.fromkeys(job.model.transform.geometry for job in self.jobs))
         self.device = str(self.jobs[0].model.device)
-        batch_bytes = size * sum(3 * geometry.crop**2 for geometry in self.geometries)
-        count = worker_count(self.device, workers, batch_bytes)
+        picture_bytes = sum(3 * geometry.crop**2 for geometry in self.geometries)
+        count = worker_count(self.device, workers, picture_bytes)
         self.decoder = Decoder(pictures.rows, self.plan, self.geometries, count)
 
     def run(self) -> Iterator[int]:
