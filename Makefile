@@ -1,5 +1,5 @@
 # make demo   sets everything up and runs the whole job on the embedded sample; ends with the report's path
-# make test   sets everything up and runs all tests (SLOW=1: those that take minutes as well)
+# make test   sets everything up and runs all tests (SLOW=1: those that take minutes or a GPU as well)
 # make lint   ruff and mypy
 # make bench  every benchmark that needs no GPU; each prints its ratio
 # make lock   compiles the pinned requirements anew
