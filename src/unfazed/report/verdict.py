@@ -65,7 +65,7 @@ def _controls(findings: Findings) -> str:
     if controls.is_empty():
         return ""
     means = controls.group_by("edit").agg(pl.col("drop").mean()).sort("edit")
-    parts = [f"{edit} {points(drop)}" for edit, drop in means.iter_rows()]
+    parts = [f"{points(drop)} ({edit})" for edit, drop in means.iter_rows()]
     return f"; rendering alone, without any change asked for, costs {listed(parts)} points"
 
 
