@@ -104,6 +104,25 @@ def random_state(
     return state
 
 
+def classifier_state(base: int = 32, depth: int = 1, classes: int = 11, places: int = 16) -> dict[str, Tensor]:
+    """A noisy classifier of the 64×64 layout (multipliers 1, 2, 3, 4) cut to its encoder."""
+    widths = tuple(base * m for m in (1, 2, 3, 4))
+    full = random_state(widths, (False, False, True, True), depth)
+    state = {name: value for name, value in full.items() if not name.startswith(("output_blocks", "out."))}
+    generator = torch.Generator().manual_seed(5)
+    wide = widths[-1]
+    shapes = {
+        "out.0.weight": (wide,),
+        "out.0.bias": (wide,),
+        "out.2.positional_embedding": (wide, places + 1),
+        "out.2.qkv_proj.weight": (3 * wide, wide, 1),
+        "out.2.qkv_proj.bias": (3 * wide,),
+        "out.2.c_proj.weight": (classes, wide, 1),
+        "out.2.c_proj.bias": (classes,),
+    }
+    return {**state, **{name: torch.randn(shape, generator=generator) / wide**0.5 for name, shape in shapes.items()}}
+
+
 def written(folder: Path, state: dict[str, Tensor], **config: object) -> Path:
     """A checkpoint with its sidecar."""
     save_file({name: value.contiguous() for name, value in state.items()}, folder / "net_weights.safetensors")

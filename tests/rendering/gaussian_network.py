@@ -30,7 +30,8 @@ class ExactDenoiser(nn.Module):
 
 
 def gaussian(mean: float = 0.2, deviation: float = 0.4, kind: str = "error", size: int = 64, **facts: float) -> Network:
-    """The exact denoiser as a network; kind: its variance_type (learned_range answers β, right for deviation 1)."""
+    """The exact denoiser as a network; kind: its variance_type (learned_range answers β, right for deviation 1
+    as fixed_large is)."""
     second = 1.0 if kind == "learned_range" else None
-    module = ExactDenoiser(mean, deviation, 1 if kind == "fixed" else 2, second)
+    module = ExactDenoiser(mean, deviation, 1 if kind.startswith("fixed") else 2, second)
     return Network(module, "gaussian", size, "epsilon", kind, "linear", **facts)

@@ -5,7 +5,7 @@ from pathlib import Path
 import adm_reference
 import pytest
 import torch
-from adm_reference import written
+from adm_reference import classifier_state, written
 from safetensors.torch import load_file
 
 from unfazed.errors import UserError
@@ -90,7 +90,8 @@ CASES = {
     "plain resampling": ({"residual": False}, {"num_head_channels": 32}),
     "no scale and shift": ({"scale_shift": False}, {"num_head_channels": 16}),
     "fixed variance, cosine": ({"outputs": 3}, {"num_head_channels": 32, "noise_schedule": "cosine"}),
-    "a number of heads": ({}, {"num_heads": 4, "num_head_channels": -1}),
+    "a number of heads": ({}, {"num_heads": 4, "num_head_channels": -1, "num_heads_upsample": -1}),
+    "heads by guided-diffusion's own number": ({}, {"num_head_channels": -1}),
     "the first level half as wide as the embedding's base": ({"base": 64}, {"num_head_channels": 32}),
     "the same with classes": ({"base": 64, "classes": 7}, {"num_head_channels": 32}),
     "x0 predicted": ({}, {"num_head_channels": 32, "predict_xstart": True, "diffusion_steps": 1000}),
@@ -110,7 +111,7 @@ def test_any_configuration_is_read_off_its_tensors(tmp_path, name):
         t,
         layers=2,
         y=y,
-        heads=config.get("num_heads"),
+        heads=config.get("num_heads", 4) if config["num_head_channels"] == -1 else None,
         head_channels=config["num_head_channels"],
         order="new" if config.get("use_new_attention_order") else "legacy",
     )
@@ -176,10 +177,14 @@ def test_saved_in_diffusers_format_it_is_the_same_network(tmp_path, golden, mini
 def test_a_number_of_heads_survives_saving(tmp_path):
     state = adm_reference.random_state((32, 64), (True, True))
     network = load_network(written(tmp_path, state, image_size=16, num_heads=4))
-    save_unet(network.on("cpu", torch.bfloat16), tmp_path / "saved")
-    again = load_network(tmp_path / "saved")
     x = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(2))
-    assert apart(again(x, 10.0), network(x, 10.0)) < 0.05
+    for precision, most in ((torch.bfloat16, 0.05), (torch.float32, 1e-6)):
+        save_unet(network.on("cpu", precision), tmp_path / "saved")
+        assert apart(load_network(tmp_path / "saved")(x, 10.0), network(x, 10.0)) < most
+    from diffusers import UNet2DModel
+
+    with pytest.raises(TypeError):  # diffusers has no number of heads; it must not read another one out of the folder
+        UNet2DModel.from_pretrained(tmp_path / "saved")
 
 
 def test_half_precision_embeds_the_noise_level_exactly(mini, golden):
@@ -201,25 +206,6 @@ def test_attention_is_the_fused_kind(mini):
     assert processors == {"AttnProcessor2_0"}
 
 
-def classifier_state(base=32, depth=1, classes=11, head=32):
-    """A noisy classifier of the 64×64 layout (multipliers 1, 2, 3, 4) cut to its encoder."""
-    widths = tuple(base * m for m in (1, 2, 3, 4))
-    full = adm_reference.random_state(widths, (False, False, True, True), depth)
-    state = {name: value for name, value in full.items() if not name.startswith(("output_blocks", "out."))}
-    generator = torch.Generator().manual_seed(5)
-    wide = widths[-1]
-    shapes = {
-        "out.0.weight": (wide,),
-        "out.0.bias": (wide,),
-        "out.2.positional_embedding": (wide, 17),
-        "out.2.qkv_proj.weight": (3 * wide, wide, 1),
-        "out.2.qkv_proj.bias": (3 * wide,),
-        "out.2.c_proj.weight": (classes, wide, 1),
-        "out.2.c_proj.bias": (classes,),
-    }
-    return {**state, **{name: torch.randn(shape, generator=generator) / wide**0.5 for name, shape in shapes.items()}}
-
-
 def test_the_noisy_classifier_is_the_plain_reading(tmp_path):
     state = classifier_state()
     classifier, _ = load_noisy_classifier(written(tmp_path, state, num_head_channels=32))
@@ -227,7 +213,25 @@ def test_the_noisy_classifier_is_the_plain_reading(tmp_path):
     expected = adm_reference.classify(state, x, t, depth=1, head_channels=32)
     assert apart(classifier(x, t), expected) < 1e-5
     assert apart(classifier(x[:1]), expected[:1]) < 1e-5
-    assert classifier.classes == 11
+    assert (classifier.classes, classifier.size) == (11, 32)
+
+
+@pytest.mark.parametrize(
+    ("config", "variance"),
+    [({}, "fixed_large"), ({"sigma_small": False}, "fixed_large"), ({"sigma_small": True}, "fixed")],
+)
+def test_a_fixed_variance_is_the_one_it_was_sampled_with(tmp_path, config, variance):
+    state = adm_reference.random_state((32, 64), (False, True), outputs=3)
+    network = load_network(written(tmp_path, state, image_size=16, num_head_channels=32, **config))
+    assert network.variance_type == variance
+    save_unet(network, tmp_path / "saved")
+    assert load_network(tmp_path / "saved").variance_type == variance
+    assert load_network(tmp_path / "net_weights.safetensors", variance_type="fixed").variance_type == "fixed"
+    schedule, x = Schedule.respaced(10), torch.zeros(2, 3, 16, 16)
+    step = posterior(schedule, x, x, torch.tensor([0, 7]), variance_type=variance)
+    expected = {"fixed": schedule.posterior_variance, "fixed_large": schedule.betas}[variance][7]
+    assert float(step.variance[1, 0, 0, 0]) == pytest.approx(expected, rel=1e-6)
+    assert float(step.variance[0, 0, 0, 0]) == pytest.approx(schedule.posterior_variance[1], rel=1e-6)
 
 
 @pytest.mark.parametrize(

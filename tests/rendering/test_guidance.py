@@ -1,9 +1,11 @@
 """Guidance: closed forms against autograd, edge cases, and one λ that means one strength."""
 
+import cv2
 import numpy as np
 import pytest
 import torch
 from gaussian_network import gaussian
+from sample_scenes import SAMPLE_IDS, sample_scene
 
 from unfazed.errors import UserError
 from unfazed.rendering import guidance
@@ -27,6 +29,15 @@ def test_the_closed_form_is_what_autograd_finds(band, size):
     (expected,) = torch.autograd.grad(amplitude(start, band).sum(), start)
     found = complexity(1.0, band)(start.detach())
     assert float((found - expected).abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("blur", [1.0, 2.0, 6.0])
+def test_the_closed_form_holds_for_smooth_photographs(blur):
+    photograph = cv2.GaussianBlur(sample_scene(SAMPLE_IDS[0]).image[:256, :256].astype(np.float32), (0, 0), blur)
+    start = torch.from_numpy(photograph / 127.5 - 1).permute(2, 0, 1)[None]
+    exact = start.double().requires_grad_(True)
+    (expected,) = torch.autograd.grad(torch.fft.fft2((exact + 1) / 2).abs().mean(), exact)
+    assert float((complexity(1.0)(start) - expected).norm() / expected.norm()) < 1e-6
 
 
 def test_the_gradient_climbs():

@@ -58,6 +58,39 @@ def test_a_hole_does_not_depend_on_its_batch():
     assert not np.array_equal(together[0], removal(one, mask, 9))
 
 
+class Narrow(ExactDenoiser):
+    """Runs out of memory with more than so many pictures at once."""
+
+    def __init__(self, most):
+        super().__init__(0.2, 0.4, 1)
+        self.most = most
+
+    def forward(self, x, t):
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(x, t)
+
+
+def narrow(most):
+    network = replace(gaussian(size=SIZE, kind="fixed"), module=Narrow(most))
+    return DiffusionRemoval(network, device="cpu", precision="fp32", steps=6, jump=3, resamples=1)
+
+
+def test_where_memory_runs_out_fewer_holes_are_filled_at_once():
+    images, masks = zip(*(scene(seed) for seed in range(4)), strict=True)
+    found = narrow(1).remove(images, masks, range(4))
+    for seed, one in enumerate(found):
+        assert np.array_equal(one, narrow(4)(images[seed], masks[seed], seed))
+    with pytest.raises(UserError, match="out of memory on cpu with one picture of 64×64(.|\n)*--network compact"):
+        narrow(0)(*scene(), 0)
+
+
+@pytest.mark.parametrize("options", [{"jump": 0}, {"resamples": 0}])
+def test_impossible_jumps_are_refused(options):
+    with pytest.raises(UserError, match="allowed: 1 or more"):
+        DiffusionRemoval(gaussian(size=SIZE, kind="fixed"), device="cpu", steps=6, **options)(*scene(), 0)
+
+
 def test_a_network_of_another_size_is_refused():
     removal = DiffusionRemoval(gaussian(size=32, kind="fixed"), device="cpu")
     with pytest.raises(UserError, match="32×32"):

@@ -30,7 +30,8 @@ def run(network, work, sampler, watch=None):
 
 
 @pytest.mark.parametrize(
-    ("kind", "mean", "deviation"), [("error", 0.2, 0.4), ("error", -0.3, 0.1), ("learned_range", 0.0, 1.0)]
+    ("kind", "mean", "deviation"),
+    [("error", 0.2, 0.4), ("error", -0.3, 0.1), ("learned_range", 0.0, 1.0), ("fixed_large", 0.0, 1.0)],
 )
 @pytest.mark.parametrize("steps", [20, 100])
 def test_every_ancestral_step_has_the_mean_and_variance_of_theory(kind, mean, deviation, steps):

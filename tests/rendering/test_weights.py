@@ -1,5 +1,6 @@
 """Fetching weights from a server on this machine: whole, resumed, tampered with, unreachable."""
 
+import errno
 import hashlib
 import http.server
 import threading
@@ -244,3 +245,21 @@ def test_the_list_vouches_for_no_file_that_it_has_not_read(server, monkeypatch, 
     done = CliRunner().invoke(build_app(), ["weights", "fetch", "net"])
     assert done.exit_code == 0
     assert "no SHA-256 of net is known" in done.stderr
+
+
+@pytest.mark.parametrize("digest", ["zz", DIGEST[:-1], DIGEST + "0", "g" * 64])
+def test_what_is_no_hash_is_refused_before_anything_is_fetched(server, monkeypatch, digest):
+    monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url))
+    with pytest.raises(UserError, match="64 hexadecimal digits"):
+        fetch("net", expected=digest)
+    assert server.asked == []
+
+
+def test_a_download_that_cannot_be_written_does_not_blame_the_address(server, monkeypatch, tmp_path):
+    def full(*given, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(weights, "open", full, raising=False)
+    with pytest.raises(UserError, match="cannot write .*net.pt.part: the disk is full(.|\n)*UNFAZED_CACHE") as error:
+        fetch("net")
+    assert "reached" not in str(error.value)

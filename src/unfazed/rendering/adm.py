@@ -22,8 +22,17 @@ from .diffusers_unet import build_unet, known_facts
 from .network import Network, wrong_number
 from .schedule import TOTAL
 
-FACTS = ("num_head_channels", "num_heads", "qkv_order", "beta_schedule", "prediction_type", "image_size")
+FACTS = (
+    "num_head_channels",
+    "num_heads",
+    "qkv_order",
+    "beta_schedule",
+    "prediction_type",
+    "variance_type",
+    "image_size",
+)
 QKV_ORDERS = ("legacy", "new")
+HEADS = 4  # guided-diffusion's own number where only the width is given up (num_head_channels = -1)
 # guided-diffusion's defaults: channel multipliers by picture size. 64×64 shares its levels with nothing else.
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
@@ -48,7 +57,7 @@ def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Networ
         name=path.stem,
         size=settled["image_size"],
         prediction_type=settled["prediction_type"],
-        variance_type="learned_range" if layout.outputs == 6 else "fixed",
+        variance_type=settled["variance_type"],
         beta_schedule=settled["beta_schedule"],
         classes=layout.classes,
         weights_hash=digest,
@@ -103,12 +112,20 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
         stated.pop("num_head_channels", None)
     if stated.get("num_head_channels") == -1:  # guided-diffusion's word for: by num_heads
         del stated["num_head_channels"]
+        stated.setdefault("num_heads", HEADS)
     numbers = ("num_head_channels", "num_heads", "image_size")
     doubts = [doubt for name in numbers if (doubt := wrong_number(name, stated.get(name)))]
     order = stated.get("qkv_order", "legacy")
     if order not in QKV_ORDERS:
         doubts.append(f"qkv_order '{order}': legacy or new")
     width, heads = stated.get("num_head_channels"), stated.get("num_heads")
+    upwards = stated.get("num_heads_upsample", -1)
+    if width is None and upwards not in (-1, heads):
+        doubts.append(f"num_heads_upsample: {upwards}, where only the same number as num_heads, {heads}, can be read")
+    variances = ("learned_range",) if layout.outputs == 6 else ("fixed_large", "fixed")  # guided-diffusion's own first
+    variance = stated.get("variance_type", variances[0])
+    if variance not in variances:
+        doubts.append(f"variance_type '{variance}': {' or '.join(variances)} with {layout.outputs} channels")
     multipliers = tuple(c / layout.base for c in layout.channels)
     size = stated.get("image_size") or MULTIPLIERS.get(multipliers) or asked
     if not doubts:
@@ -133,6 +150,7 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
         "image_size": size,
         "beta_schedule": stated.get("beta_schedule", "linear"),
         "prediction_type": stated.get("prediction_type", "epsilon"),
+        "variance_type": variance,
     }
 
 
@@ -164,12 +182,14 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{sidecar}: the network was trained on {config['diffusion_steps']} steps of noise", allowed=f"{TOTAL}"
         )
-    names = ("num_head_channels", "num_heads", "image_size", "qkv_order", "prediction_type")
+    names = ("num_head_channels", "num_heads", "num_heads_upsample", "image_size", "qkv_order", "prediction_type")
     found = {key: config[key] for key in names if config.get(key) is not None}
     if config.get("noise_schedule") is not None:
         found["beta_schedule"] = config["noise_schedule"]
     if "use_new_attention_order" in config:
         found["qkv_order"] = "new" if config["use_new_attention_order"] else "legacy"
+    if "sigma_small" in config and not config.get("learn_sigma"):
+        found["variance_type"] = "fixed" if config["sigma_small"] else "fixed_large"
     if config.get("predict_xstart"):
         found["prediction_type"] = "sample"
     return found
@@ -195,8 +215,7 @@ def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
         "block_out_channels": list(layout.channels),
         "down_block_types": down,
         "up_block_types": up,
-        # With a fixed number of heads the width differs by level; PixelUNet sets the number after building.
-        "attention_head_dim": settled["num_head_channels"] or layout.channels[0],
+        "attention_head_dim": settled["num_head_channels"],
         "resnet_time_scale_shift": "scale_shift" if layout.scale_shift else "default",
         "downsample_type": kind,
         "upsample_type": kind,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,9 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
             found = found[nest]
     if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
         raise UserError(f"{path} holds no table of tensors but {_what(found)}", allowed="a state dict")
+    strange = next((name for name, value in found.items() if value.is_complex()), None)
+    if strange is not None:
+        raise UserError(f"{path}: {strange} holds complex numbers", allowed="real numbers")
     return {str(name): value for name, value in found.items()}
 
 
@@ -43,6 +48,18 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str 
             f"the weights in {where} do not fit the network: {len(wrong)} tensors, first {wrong[0]}", run=run
         )
     module.load_state_dict(dict(tensors))
+
+
+def refuse_broken(module: nn.Module, name: str) -> None:
+    """Refuse weights that are not all finite."""
+    broken = [key for key, value in module.state_dict().items() if not bool(value.isfinite().all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
+        raise UserError(
+            f"the weights of {name} hold NaN or infinity in {len(broken)} tensors: {shown}",
+            allowed="finite numbers",
+            run="unfazed weights fetch NAME, or train again",
+        )
 
 
 def _by(shape: Iterable[int]) -> str:
@@ -72,30 +89,68 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 def _torch(path: Path) -> Any:
     import torch
 
+    _refuse_damaged(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        cause = str(error).splitlines()[0]
-        if "Weights only" in str(error) or "nsupported" in str(error):
+        wanted = _wanted(error)
+        if wanted is not None:
             raise UserError(
-                f"{path} holds more than tensors (a pickle with code in it), not opened: {_named(error) or cause}",
+                f"{path} holds more than tensors (a pickle with code in it), not opened: {wanted}",
                 allowed="a plain state dict, or safetensors",
             ) from None
-        raise UserError(f"{path} is no file of weights: {cause}", allowed=".pt or .safetensors") from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
-        cause = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{path} ({path.stat().st_size:,} bytes) is truncated or no file of weights: {cause}",
+            f"{path} ({path.stat().st_size:,} bytes) is no file of weights, or a truncated one: {_begins(path)}",
+            allowed=".pt or .safetensors",
+            run="unfazed weights fetch NAME, or copy the file again",
+        ) from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
+        cause = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"{path} ({path.stat().st_size:,} bytes) is truncated or no file of weights: "
+            f"{cause if ' ' in cause else _begins(path)}",
             run="unfazed weights fetch NAME, or copy the file again",
         ) from None
 
 
-def _named(error: Exception) -> str | None:
-    """The part of torch's long message that says what the pickle wanted to run."""
+def _refuse_damaged(path: Path) -> None:
+    """Refuse a `.pt` of today's format, a zip, in which a record's own checksum tells of other bytes.
+
+    torch does not look at them. It can also be told to write none, and then every single one is wrong.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        names = [record.filename for record in archive.infolist() if record.file_size]
+        wrong = [name for name in names if not _as_written(archive, name)]
+    if wrong and len(wrong) < len(names):
+        raise UserError(
+            f"{path} is damaged: {len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written",
+            run="unfazed weights fetch NAME, or copy the file again",
+        )
+
+
+def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
+    try:
+        with archive.open(name) as record:
+            while record.read(1 << 22):
+                pass
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        return False
+    return True
+
+
+def _wanted(error: Exception) -> str | None:
+    """The part of torch's long message that says what the pickle wanted to run; None where it is no such pickle."""
     for line in str(error).splitlines():
-        if "GLOBAL" in line or "Unsupported" in line:
+        if "GLOBAL" in line or "nsupported global" in line or "nsupported class" in line:
             return line.strip()[:160]
     return None
+
+
+def _begins(path: Path) -> str:
+    with open(path, "rb") as file:
+        return f"it begins with {file.read(16)!r}"
 
 
 def _what(found: Any) -> str:

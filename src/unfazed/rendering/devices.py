@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import torch
@@ -86,6 +87,21 @@ def _bytes_a_picture(network: Network, size: int) -> int:
         raise out_of_memory(network, size) from None
     # Ten float32 pictures besides: the sampler's own state.
     return torch.cuda.max_memory_allocated(device) - before + 40 * 3 * size * size
+
+
+@contextlib.contextmanager
+def holding(what: str, device: torch.device) -> Iterator[None]:
+    """A block that puts `what` on a device; that there is no room for it becomes a UserError."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(
+            f"{what} does not fit on {device}",
+            allowed="--device cpu, or --network compact",
+            run="nvidia-smi" if device.type == "cuda" else "free -h",
+        ) from None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from .network import Network, wrong_number
 from .schedule import TOTAL
 
 # What a UNet2DModel's own config does not say, and the scheduler config of its pipeline (or `unfazed.json`) does.
-FACTS = ("prediction_type", "beta_schedule", "image_size", "noise_scale")
+FACTS = ("prediction_type", "beta_schedule", "variance_type", "image_size", "noise_scale")
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 SIDECAR = "unfazed.json"
 _BETA_NAMES = {"linear": "linear", "squaredcos_cap_v2": "cosine", "scaled_linear": "scaled_linear"}
@@ -25,7 +25,12 @@ _BETA_ENDS = {"linear": (1e-4, 0.02), "scaled_linear": (0.00085, 0.012)}
 # The schedulers of diffusers whose networks were trained on x = √ᾱ·x0 + √(1 − ᾱ)·ε with discrete β, which they name.
 _SCHEDULERS = ("DDPM", "DDIM", "PNDM", "DPMSolver", "DEIS", "UniPC", "Euler", "Heun", "LMS", "KDPM2")
 _USUAL = {"beta_start": 1e-4, "beta_end": 0.02}
-_FIXED = ("fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log")
+_VARIANCES = {
+    "fixed_small": "fixed",
+    "fixed_small_log": "fixed",
+    "fixed_large": "fixed_large",
+    "fixed_large_log": "fixed_large",
+}
 
 
 class PixelUNet(nn.Module):
@@ -76,6 +81,8 @@ def build_unet(config: dict[str, Any], heads: int | None = None, where: str = "t
     """
     config = dict(config)
     width = config.pop("time_channels", None)
+    if heads is not None:
+        config["attention_head_dim"] = config["block_out_channels"][0]  # set to that number below, whatever this says
     kind = _unet_class()
     try:
         unet = kind.from_config(config)
@@ -98,7 +105,8 @@ def _widen_time(unet: Any, width: int) -> None:
 def save_unet(network: Network, folder: str | Path) -> None:
     """Write config, weights and facts into a folder that diffusers' `UNet2DModel.from_pretrained` reads as well.
 
-    All but a network with `time_channels` (see `build_unet`), which diffusers cannot hold and `load_unet` can.
+    All but a network with `time_channels` (see `build_unet`) and one with a number of heads instead of their width:
+    diffusers cannot hold these and refuses them, `load_unet` can.
     """
     from safetensors.torch import save
 
@@ -107,12 +115,18 @@ def save_unet(network: Network, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     network.module.unet.save_config(folder)
+    if network.module.heads is not None:
+        # A width a level, as diffusers writes it elsewhere: its UNet2DModel refuses that, instead of guessing.
+        config = read_json(folder / "config.json")
+        config["attention_head_dim"] = [width // network.module.heads for width in config["block_out_channels"]]
+        write_json(folder / "config.json", config)
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.tensors().items()}
     with whole(folder / WEIGHTS) as file:
         file.write(save(tensors, metadata={"format": "pt"}))
     facts = {
         "prediction_type": network.prediction_type,
         "beta_schedule": network.beta_schedule,
+        "variance_type": network.variance_type,
         "image_size": network.size,
         "num_heads": network.module.heads,
         "noise_scale": network.noise_scale,
@@ -139,11 +153,12 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     wrong = wrong_number("sample_size", "unsaid" if size is None else size) or wrong_number("num_heads", heads)
     if wrong is not None:
         raise UserError(f"{place}: {wrong}", allowed="the side of a square, also as --network-fact image_size=256")
-    variance = "learned_range" if config["out_channels"] == 6 else "fixed"
-    if stated.get("variance_type", variance) != variance:
+    variances = ("learned_range",) if config["out_channels"] == 6 else ("fixed", "fixed_large")
+    variance = stated.get("variance_type", variances[0])
+    if variance not in variances:
         raise UserError(
-            f"{folder} gives {config['out_channels']} channels with the variance_type {stated['variance_type']}",
-            allowed="6 channels and learned_range, or 3 and a fixed variance",
+            f"{folder} gives {config['out_channels']} channels with the variance_type {variance}",
+            allowed="6 channels and learned_range, or 3 and a fixed variance (fixed or fixed_large)",
         )
     weights = _weights(place)
     unet = build_unet(config, heads, str(place / "config.json"))
@@ -227,8 +242,7 @@ def _of_scheduler(path: Path, scheduler: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{path}: β runs from {found[0]} to {found[1]}", allowed=f"{ends[0]} to {ends[1]} for {name}")
     stated = {"beta_schedule": name, "prediction_type": scheduler.get("prediction_type", "epsilon")}
     if "variance_type" in scheduler:
-        variance = scheduler["variance_type"]
-        stated["variance_type"] = "fixed" if variance in _FIXED else variance
+        stated["variance_type"] = _VARIANCES.get(str(scheduler["variance_type"]), scheduler["variance_type"])
     return stated
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 
-from .devices import PRECISIONS, choose_batch_size, choose_device, choose_precision, out_of_memory, shrinking
+from .devices import PRECISIONS, choose_batch_size, choose_device, choose_precision, holding, out_of_memory, shrinking
 from .guidance import too_few
 from .guides import NamedGuide, open_guide
 from .layers import Layers, Refused, Rendered
@@ -152,7 +152,9 @@ class Diffusion:
         if arrived is not None:
             arrived.synchronize()
         if not bool(torch.isfinite(start).all()):
-            return Refused("the network answered with NaN or infinity", status="failed")
+            attacked = layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None
+            who = f"the network, or the guide {self.guide.name}," if attacked else "the network"  # type: ignore[union-attr]
+            return Refused(f"{who} answered with NaN or infinity", status="failed")
         picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
         measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
         if layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None:
@@ -187,12 +189,14 @@ def open_diffusion(
     place = choose_device(device)
     kind = choose_precision(precision, place)
     loaded = load_network(network, size=size)
-    exact = _placed(loaded, place, kind)
+    with holding(f"the network {loaded.name}", place):
+        exact = loaded.on(place, PRECISIONS[kind])
     pictures = choose_batch_size(exact, exact.size, batch_size)
     compiled = (place.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
     module: Any = torch.compile(exact.module, dynamic=False) if compiled else exact.module
     running = replace(exact, module=module)
-    opened = None if guide is None else open_guide(guide, place)
+    with holding("the guide", place):
+        opened = None if guide is None else open_guide(guide, place, exact.size)
     return Diffusion(running, exact, int(steps), name, opened, pictures, kind, through_network)
 
 
@@ -204,17 +208,6 @@ def _fetched(picture: Tensor) -> tuple[Tensor, Any]:
     arrived = torch.cuda.Event()
     arrived.record()
     return here, arrived
-
-
-def _placed(network: Network, device: torch.device, precision: str) -> Network:
-    try:
-        return network.on(device, PRECISIONS[precision])
-    except torch.OutOfMemoryError:
-        raise UserError(
-            f"the weights of {network.name} do not fit on {device}",
-            allowed="--device cpu, or --network compact",
-            run="nvidia-smi",
-        ) from None
 
 
 def as_tensor(picture: np.ndarray) -> Tensor:

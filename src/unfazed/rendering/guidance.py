@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError
 
 from .samplers import SAMPLERS, total_push, visited
@@ -60,7 +61,8 @@ def complexity(strength: float | Tensor, band: str = "all") -> Push:
     _known_band(band)
 
     def push(start: Tensor) -> Tensor:
-        half = (start.float() + 1) / 2
+        # In float64, since smooth pictures have frequencies that float32 would lose; Apple's GPUs have no float64.
+        half = (start.float() if start.device.type == "mps" else start.double()).add(1).div(2)
         spectrum = torch.fft.rfft2(half)
         size = spectrum.abs()
         # Below what rounding leaves of an exact zero the phase is chance, and a flat picture must stay unpushed.
@@ -68,7 +70,7 @@ def complexity(strength: float | Tensor, band: str = "all") -> Push:
         phase = torch.where(size > floor, spectrum / size.clamp_min(1e-30), torch.zeros_like(spectrum))
         if band == "high":
             phase = phase * _high(start)
-        gradient = torch.fft.irfft2(phase, s=start.shape[-2:]) * (0.5 / start.shape[1])
+        gradient = torch.fft.irfft2(phase, s=start.shape[-2:]).float() * (0.5 / start.shape[1])
         return _column(strength, start) * gradient
 
     return push
@@ -83,7 +85,7 @@ def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, limit
     """
 
     def push(start: Tensor) -> Tensor:
-        with torch.enable_grad():
+        with torch.enable_grad(), true_float32(start.device):
             leaf = start.detach().float().requires_grad_(True)
             true = torch.as_tensor(labels, device=start.device).expand(len(start))
             loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
@@ -119,7 +121,7 @@ def through_network(
     denoise: x_t -> x̂0, differentiable. L = λ·mean |FFT2| − 50·mean((x̂0 − clip(x̂0, −1, 1))²), per picture; band: as
     for `amplitude`.
     """
-    with torch.enable_grad():
+    with torch.enable_grad(), true_float32(x.device):
         leaf = x.detach().requires_grad_(True)
         start = denoise(leaf)
         outside = (start - start.clamp(-1, 1)).square().mean(dim=(1, 2, 3))

@@ -29,8 +29,8 @@ class NamedGuide:
         return {"name": self.name, "weights_sha256": self.weights_hash}
 
 
-def open_guide(guide: Any, device: torch.device | str = "cpu") -> NamedGuide:
-    """The guide that `guide` names or is.
+def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None = None) -> NamedGuide:
+    """The guide that `guide` names or is, refused where pictures of that size are not for it.
 
     A model's name (`lite:2`), guided-diffusion's noisy classifier (`256x256_classifier`, or its file), an opened
     classifier (anything with `differentiable`), a torch module or any function of that signature.
@@ -42,9 +42,9 @@ def open_guide(guide: Any, device: torch.device | str = "cpu") -> NamedGuide:
 
         text = str(guide)
         if text in KNOWN and KNOWN[text].kind == "guide":
-            return _noisy(cached(text), device)
+            return _noisy(cached(text), device, size)
         if Path(text).suffix in (".pt", ".safetensors") and ":" not in text:
-            return _noisy(Path(text), device)
+            return _noisy(Path(text), device, size)
         from unfazed.models import open_model
 
         guide = open_model(text, device=str(device))
@@ -57,13 +57,39 @@ def open_guide(guide: Any, device: torch.device | str = "cpu") -> NamedGuide:
             getattr(guide, "weights_hash", None),
         )
     if callable(guide):
-        return NamedGuide(str(getattr(guide, "name", getattr(guide, "__name__", type(guide).__name__))), guide)
+        name = str(getattr(guide, "name", getattr(guide, "__name__", type(guide).__name__)))
+        return NamedGuide(name, guide, None if size is None else _tried(guide, name, device, size))
     raise UserError(f"the guide is a {type(guide).__name__}", allowed="a model's name, a classifier, or a callable")
 
 
-def _noisy(path: Path, device: torch.device | str) -> NamedGuide:
+def _tried(guide: Callable[[Tensor], Tensor], name: str, device: torch.device | str, size: int) -> int:
+    """How many classes a function answers with, tried on a grey picture; refused if nothing can be guided by it."""
+    with torch.enable_grad():
+        picture = torch.full((1, 3, size, size), 0.5, device=device, requires_grad=True)
+        answer: Any = guide(picture)
+    shape = tuple(getattr(answer, "shape", ()))
+    if not isinstance(answer, Tensor) or answer.ndim != 2 or shape[0] != 1:
+        found = f"a tensor of shape {shape}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
+        raise UserError(
+            f"the guide {name} answers a picture (1, 3, {size}, {size}) with {found}", allowed="(1, classes)"
+        )
+    if not answer.requires_grad:
+        raise UserError(
+            f"the guide {name} gives no gradient back to its picture", allowed="a function that torch can differentiate"
+        )
+    if not bool(answer.isfinite().all()):
+        raise UserError(f"the guide {name} answers a grey picture with NaN or infinity", allowed="finite logits")
+    return shape[1]
+
+
+def _noisy(path: Path, device: torch.device | str, size: int | None) -> NamedGuide:
     from .noisy_classifier import load_noisy_classifier
 
     classifier, digest = load_noisy_classifier(path)
+    if size not in (None, classifier.size):
+        raise UserError(
+            f"the guide {path} takes pictures of {classifier.size}×{classifier.size}, the network makes {size}×{size}",
+            allowed="a guide of the network's size, or a model that resizes its pictures, such as lite:2",
+        )
     classifier = classifier.to(device)
     return NamedGuide(path.stem, lambda pictures: classifier(2 * pictures - 1), classifier.classes, digest)

@@ -182,7 +182,7 @@ def _predict(network: Network, state: _State, numbers: dict[str, Tensor]) -> tup
     labels = None if network.classes is None else state.labels
     raw = network(state.x, numbers["time"].flatten(), labels)
     start = predicted_start(raw[:, :3], state.x, numbers["left"], network.prediction_type)
-    return start, raw[:, 3:] if network.learned_variance else None
+    return start, network.spread(raw)
 
 
 def _advance(

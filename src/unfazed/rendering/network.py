@@ -20,10 +20,11 @@ from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError, unknown
 from unfazed.files import sha256
 
+from .checkpoints import refuse_broken
 from .denoise import PREDICTIONS
 from .schedule import BETAS
 
-VARIANCES = ("fixed", "learned_range", "error")
+VARIANCES = ("fixed", "fixed_large", "learned_range", "error")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +32,11 @@ class Network:
     """A denoising network and what must be known to use it.
 
     module: forward(x, t) or forward(x, t, y) -> raw output; prediction_type: epsilon | v_prediction | sample;
-    variance_type: fixed, learned_range (the second half of the output places the variance between posterior and
-    β), error (the second half is the log of the prediction's squared error, of which the share `doubt` is added to
-    the posterior variance); beta_schedule: name in BETAS; size: side of the pictures it was trained on; classes: of
-    a class-conditional network, else None; noise_scale: what the noise of stochastic samplers is multiplied by
-    (S_noise of Karras et al. 2022); facts: what else had to be known to read its file.
+    variance_type: fixed (the posterior's), fixed_large (β), learned_range (the second half of the output places the
+    variance between posterior and β), error (the second half is the log of the prediction's squared error, of which the
+    share `doubt` is added to the posterior variance); beta_schedule: name in BETAS; size: side of the pictures it was
+    trained on; classes: of a class-conditional network, else None; noise_scale: what the noise of stochastic samplers
+    is multiplied by (S_noise of Karras et al. 2022); facts: what else had to be known to read its file.
     """
 
     module: nn.Module
@@ -60,7 +61,16 @@ class Network:
     @property
     def learned_variance(self) -> bool:
         """Whether the output has a second half that speaks of the variance."""
-        return self.variance_type != "fixed"
+        return self.variance_type in ("learned_range", "error")
+
+    def spread(self, raw: Tensor) -> Tensor | None:
+        """What `raw` says of a step's variance, from −1 (the posterior's) to 1 (β); None where that is the posterior's.
+
+        Of a network with an `error`: the log of its squared error.
+        """
+        if self.variance_type == "fixed_large":
+            return raw.new_ones(())
+        return raw[:, 3:] if self.learned_variance else None
 
     @property
     def device(self) -> torch.device:
@@ -121,6 +131,8 @@ def load_network(spec: str | Path | Network = "compact", *, size: int | None = N
     facts: what leaves no trace in a file, see adm.FACTS and diffusers_unet.FACTS; they overrule what lies beside it.
     """
     if isinstance(spec, Network):
+        if facts:
+            raise UserError(f"{spec.name} is loaded already: its {', '.join(facts)} cannot be said any more")
         network = spec
     elif str(spec) == "compact":
         network = _compact(None, facts)
@@ -128,7 +140,7 @@ def load_network(spec: str | Path | Network = "compact", *, size: int | None = N
         network = _from_path(_find(str(spec)), size, facts)
     if size is not None:
         network.check_size(size)
-    _refuse_broken(network)
+    refuse_broken(network.module, network.name)
     return network
 
 
@@ -183,17 +195,6 @@ def _compact(folder: Path | None, facts: dict[str, Any]) -> Network:
         doubt=float(config.doubt),
         weights_hash=sha256(place / "network.safetensors"),
     )
-
-
-def _refuse_broken(network: Network) -> None:
-    broken = [name for name, value in network.module.state_dict().items() if not bool(torch.isfinite(value).all())]
-    if broken:
-        shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
-        raise UserError(
-            f"the weights of {network.name} hold NaN or infinity in {len(broken)} tensors: {shown}",
-            allowed="finite numbers",
-            run="unfazed weights fetch NAME, or train again",
-        )
 
 
 def _one_of(kind: str, value: Any, allowed: Any) -> None:

@@ -6,6 +6,7 @@ logits = classifier(x)                       # (N, 3, 256, 256) in [−1, 1] -> 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from unfazed.errors import UserError
 
 from .adm import MULTIPLIERS, read_sidecar
 from .adm_names import BLOCK, moved, moved_attention
-from .checkpoints import fill, read_tensors
+from .checkpoints import fill, read_tensors, refuse_broken
 
 
 class AttentionPool(nn.Module):
@@ -51,6 +52,7 @@ class NoisyClassifier(nn.Module):
         from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 
         places, head, self.classes = pool
+        self.size = math.isqrt(places - 1) * 2 ** sum(halves for _, _, halves, _ in plan)
         width = plan[-1][1]
         self.time_proj = Timesteps(base, True, 0)
         self.time_embedding = TimestepEmbedding(base, 4 * base)
@@ -100,6 +102,7 @@ def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifi
     except (KeyError, IndexError, ValueError, ZeroDivisionError, RuntimeError) as error:
         raise UserError(f"{path} is no guided-diffusion classifier: {type(error).__name__}: {error}") from None
     fill(classifier, converted, str(path))
+    refuse_broken(classifier, str(path))
     return classifier.eval().requires_grad_(False), digest
 
 

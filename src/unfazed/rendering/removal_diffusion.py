@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from unfazed.edits.composition import Impossible
-from unfazed.errors import BadPicture
+from unfazed.errors import BadPicture, UserError
 
 from .denoise import predicted_start, step_deviation
+from .devices import PRECISIONS, choose_device, choose_precision, holding, out_of_memory, shrinking
 from .network import Network
 from .noise import as_seeds, normal
 from .removal import hole_of
@@ -31,6 +32,8 @@ def jump_levels(steps: int, jump: int, resamples: int) -> list[int]:
     >>> jump_levels(5, 2, 2)
     [4, 3, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1, 0]
     """
+    if jump < 1 or resamples < 1:
+        raise UserError(f"jump is {jump}, resamples {resamples}", allowed="1 or more")
     left = dict.fromkeys(range(0, steps - jump, jump), resamples - 1)
     visited = [steps - 1]
     while visited[-1] > 0:
@@ -80,7 +83,7 @@ def inpaint(
         drawn = one.keep[0] * x + one.toward[0] * start.clamp(-1, 1)
         numbers = {"left": left[now], **{name: getattr(one, name)[0] for name in ("toward", "noise", "low", "high")}}
         columns = {name: torch.tensor(value, dtype=torch.float32, device=device) for name, value in numbers.items()}
-        deviation, _ = step_deviation(network, columns, raw[:, 3:] if network.learned_variance else None)
+        deviation, _ = step_deviation(network, columns, network.spread(raw))
         drawn = drawn + deviation * normal(keys, 4 * draw + _STEP, shape)
         known = np.sqrt(left[then]) * pictures + np.sqrt(1 - left[then]) * normal(keys, 4 * draw + _KNOWN, shape)
         x = torch.lerp(known, drawn, holes)
@@ -103,11 +106,12 @@ class DiffusionRemoval:
         **options: Any,
     ) -> None:
         """options: of `inpaint`."""
-        from .devices import PRECISIONS, choose_device, choose_precision
         from .network import load_network
 
         place = choose_device(device)
-        self.network = load_network(network).on(place, PRECISIONS[choose_precision(precision, place)])
+        loaded = load_network(network)
+        with holding(f"the network {loaded.name}", place):
+            self.network = loaded.on(place, PRECISIONS[choose_precision(precision, place)])
         self.options = options
         digest = (self.network.weights_hash or "unknown")[:12]
         self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))
@@ -130,13 +134,25 @@ class DiffusionRemoval:
         holes = np.stack([hole_of(mask) for mask in masks])
         pictures = torch.stack([as_tensor(image) for image in images])
         classes = None if self.network.classes is None else self._known(labels or [None] * len(images))
-        filled = inpaint(
-            self.network, pictures, torch.from_numpy(holes)[:, None].float(), seeds, labels=classes, **self.options
-        )
+        filled = self._filled(pictures, torch.from_numpy(holes)[:, None].float(), seeds, classes)
         if not bool(torch.isfinite(filled).all()):
             raise BadPicture(f"the network {self.network.name} answered with NaN or infinity while removing an object")
         arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
         return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]
+
+    def _filled(self, pictures: Tensor, holes: Tensor, seeds: Sequence[int], classes: Tensor | None) -> Tensor:
+        """As many at once as memory holds."""
+
+        def run(batch: int) -> Tensor:
+            parts = (slice(first, first + batch) for first in range(0, len(pictures), batch))
+            return torch.cat([
+                inpaint(self.network, pictures[part], holes[part], seeds[part],
+                        labels=None if classes is None else classes[part], **self.options).cpu()
+                for part in parts
+            ])  # fmt: skip
+
+        size = pictures.shape[-1]
+        return shrinking(run, len(pictures), lambda: out_of_memory(self.network, size))[0]
 
     def _known(self, labels: Sequence[int | None]) -> Tensor:
         """The labels as the network takes them; raises Impossible, as the renderer refuses, for one that it has not."""

@@ -169,7 +169,7 @@ def posterior(
     """One ancestral step's distribution from the network's raw output; `index` (N,) counts respaced steps.
 
     variance_type learned_range: the second half of `raw` interpolates log-variance between posterior and β
-    (Nichol & Dhariwal 2021, equation 15); fixed: the posterior variance.
+    (Nichol & Dhariwal 2021, equation 15); fixed: the posterior variance; fixed_large: β (Ho et al. 2020, section 3.2).
     """
     import torch
 
@@ -188,6 +188,9 @@ def posterior(
     if variance_type == "learned_range":
         share = (raw[:, x.shape[1] :] + 1) / 2
         log_variance = share * column(np.log(schedule.betas)) + (1 - share) * low
+    elif variance_type == "fixed_large":
+        # The first step's would be its β; there it is the second's posterior variance, as for the posterior's own.
+        log_variance = column(np.append(schedule.posterior_log_variance[0], np.log(schedule.betas[1:]))).expand_as(x)
     else:
         log_variance = low.expand_as(x)
     return Posterior(mean, log_variance.exp(), log_variance, start)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.errors import UserError, unknown
-from unfazed.files import check_writable, sha256
+from unfazed.files import check_writable, explained, sha256
 
 _OPENAI = "https://openaipublic.blob.core.windows.net/diffusion/jul-2021"
 _HEADS_64 = {"num_head_channels": 64, "qkv_order": "legacy", "beta_schedule": "linear"}
@@ -124,14 +125,17 @@ def fetch(
             f"no SHA-256 of {name} is known here, so a download could not be checked",
             allowed="--sha256 HEX from a source you trust, or download it yourself and give its path",
         )
+    if not re.fullmatch("[0-9a-fA-F]{64}", wanted):
+        raise UserError(f"the SHA-256 is '{wanted}'", allowed="64 hexadecimal digits")
     if not address.startswith(("https://", "http://", "file://")):
         raise UserError(f"the address is '{address}'", allowed="https://…, http://… or file://…")
     part = path.with_name(path.name + ".part")
-    check_writable(part, run=f"UNFAZED_CACHE=FOLDER unfazed weights fetch {name}, with a folder to write in")
+    remedy = f"df -h, or UNFAZED_CACHE=FOLDER unfazed weights fetch {name}, with a folder to write in"
+    check_writable(part, run=remedy)
     part.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(attempts):
         try:
-            _download(address, part, progress)
+            _download(address, part, progress, remedy)
             break
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 or attempt == attempts - 1:
@@ -141,7 +145,7 @@ def fetch(
     return path
 
 
-def _download(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
+def _download(url: str, part: Path, progress: Callable[[int, int | None], None], remedy: str) -> None:
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
@@ -156,7 +160,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
         length = response.headers.get("Content-Length")
         # A server that says no number is taken for one that says nothing: the hash tells in the end.
         total = done + int(length) if length is not None and length.isdecimal() else None
-        with open(part, "ab" if resumed else "wb") as file:
+        with explained(part, remedy), open(part, "ab" if resumed else "wb") as file:
             try:
                 # read1, since read loses what came before a break in a chunked answer
                 while block := response.read1(1 << 20):

@@ -1,0 +1,93 @@
+"""What may guide an adversarial edit, and what is refused when it is opened."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from adm_reference import classifier_state, written
+
+from unfazed.edits.composition import Guidance
+from unfazed.errors import UserError
+from unfazed.rendering import load_network
+from unfazed.rendering.diffusion import open_diffusion
+from unfazed.rendering.layers import Layers, Refused, Rendered
+
+WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
+
+
+def opened(guide):
+    return open_diffusion(load_network(WEIGHTS, image_size=32), steps=10, guide=guide, device="cpu", precision="fp32")
+
+
+def edited(guide, label=3):
+    picture = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    alpha = np.zeros((32, 32), np.float32)
+    alpha[8:20, 8:20] = 1
+    return opened(guide).render([Layers(picture, alpha, picture, 0.5, Guidance("adversarial", 20.0), label, 0)])[0]
+
+
+def linear(pictures):
+    return pictures.flatten(1)[:, :10]
+
+
+def test_the_noisy_classifier_guides_by_its_file(tmp_path):
+    path = str(written(tmp_path, classifier_state(), num_head_channels=32))
+    answer = edited(path)
+    assert isinstance(answer, Rendered)
+    assert answer.measures["guide"] == "net_weights"
+    assert not np.array_equal(answer.image, edited(linear).image)
+
+
+def test_a_noisy_classifier_of_another_size_is_refused(tmp_path):
+    path = written(tmp_path, classifier_state(places=64), num_head_channels=32)
+    with pytest.raises(UserError, match="net_weights.safetensors takes pictures of 64×64, the network makes 32×32"):
+        opened(str(path))
+
+
+def test_nan_in_a_guides_weights_is_refused_and_named(tmp_path):
+    state = classifier_state()
+    state["out.2.c_proj.bias"][0] = float("nan")
+    path = written(tmp_path, state, num_head_channels=32)
+    with pytest.raises(UserError, match="net_weights.safetensors hold NaN or infinity in 1 tensors"):
+        opened(str(path))
+
+
+@pytest.mark.parametrize(
+    ("guide", "words"),
+    [
+        (lambda pictures: pictures, r"answers a picture \(1, 3, 32, 32\) with a tensor of shape \(1, 3, 32, 32\)"),
+        (lambda pictures: pictures.sum(), r"a tensor of shape \(\)"),
+        (lambda pictures: [1.0], "with a list"),
+        (lambda pictures: linear(pictures).detach(), "gives no gradient"),
+        (lambda pictures: linear(pictures) * float("nan"), "answers a grey picture with NaN"),
+    ],
+)
+def test_a_function_that_cannot_guide_is_refused_when_it_is_opened(guide, words):
+    with pytest.raises(UserError, match=words):
+        opened(guide)
+
+
+def test_a_label_that_a_function_does_not_answer_is_refused_for_its_picture():
+    assert isinstance(edited(linear, 9), Rendered)
+    answer = edited(linear, 10)
+    assert isinstance(answer, Refused)
+    assert "needs a label that linear knows, not 10" in answer.reason
+
+
+def test_nan_on_the_way_names_the_guide_as_well():
+    def late(pictures):
+        return linear(pictures) * torch.where(pictures.std() > 0.01, float("nan"), 1.0)
+
+    answer = edited(late)
+    assert isinstance(answer, Refused)
+    assert answer.status == "failed"
+    assert "the network, or the guide late, answered with NaN" in answer.reason
+
+
+def test_a_guide_that_does_not_fit_in_memory_is_an_error_of_its_own():
+    def large(pictures):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(UserError, match="the guide does not fit on cpu(.|\n)*free -h"):
+        opened(large)
