@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 
 import adm_reference
+import numpy as np
 import pytest
 import torch
 from adm_reference import written
@@ -175,6 +176,18 @@ def test_a_byte_that_changed_is_found_by_the_files_own_checksums(tmp_path):
     path.write_bytes(data)
     with pytest.raises(UserError, match="damaged: 1 of its [0-9]+ records"):
         load_network(path, num_head_channels=32, image_size=32)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_damage_ends_in_anything_but_a_clear_error(tmp_path, seed):
+    torch.save({name: value[:1] for name, value in load_file(WEIGHTS).items()}, tmp_path / "net.pt")
+    data = bytearray((tmp_path / "net.pt").read_bytes())
+    rng = np.random.default_rng(seed)
+    for _ in range(20):  # half of them where the table of records lies
+        data[int(rng.integers(len(data) - 20_000 if rng.random() < 0.5 else 0, len(data)))] ^= 1 << int(rng.integers(8))
+    (tmp_path / "net.pt").write_bytes(data)
+    with pytest.raises(UserError):
+        load_network(tmp_path / "net.pt", num_head_channels=32, image_size=32)
 
 
 def test_a_file_without_checksums_is_read(tmp_path):

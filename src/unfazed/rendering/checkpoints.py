@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,13 +119,16 @@ def _refuse_damaged(path: Path) -> None:
     """
     if not zipfile.is_zipfile(path):
         return
-    with zipfile.ZipFile(path) as archive:
-        names = [record.filename for record in archive.infolist() if record.file_size]
-        wrong = [name for name in names if not _as_written(archive, name)]
+    run = "unfazed weights fetch NAME, or copy the file again"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [record.filename for record in archive.infolist() if record.file_size]
+            wrong = [name for name in names if not _as_written(archive, name)]
+    except Exception as error:  # a damaged table of records fails in many ways
+        raise UserError(f"{path} is damaged: {error}", run=run) from None
     if wrong and len(wrong) < len(names):
         raise UserError(
-            f"{path} is damaged: {len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written",
-            run="unfazed weights fetch NAME, or copy the file again",
+            f"{path} is damaged: {len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written", run=run
         )
 
 
@@ -135,7 +137,7 @@ def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
         with archive.open(name) as record:
             while record.read(1 << 22):
                 pass
-    except (zipfile.BadZipFile, zlib.error, EOFError):
+    except Exception:
         return False
     return True
 

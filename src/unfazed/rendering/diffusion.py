@@ -151,14 +151,14 @@ class Diffusion:
     def _finish(self, layers: Layers, start: Tensor, arrived: Any = None) -> Rendered | Refused:
         if arrived is not None:
             arrived.synchronize()
+        guide = self.guide if layers.guidance is not None and layers.guidance.kind == "adversarial" else None
         if not bool(torch.isfinite(start).all()):
-            attacked = layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None
-            who = f"the network, or the guide {self.guide.name}," if attacked else "the network"  # type: ignore[union-attr]
+            who = "the network" if guide is None else f"the network, or the guide {guide.name},"
             return Refused(f"{who} answered with NaN or infinity", status="failed")
         picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
         measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
-        if layers.guidance is not None and layers.guidance.kind == "adversarial" and self.guide is not None:
-            measures["guide"] = self.guide.name
+        if guide is not None:
+            measures["guide"] = guide.name
         return Rendered(composite(layers.object, layers.alpha, picture), measures)
 
 
