@@ -178,12 +178,16 @@ def test_a_byte_that_changed_is_found_by_the_files_own_checksums(tmp_path):
         load_network(path, num_head_channels=32, image_size=32)
 
 
+@pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("seed", range(40))
-def test_no_damage_ends_in_anything_but_a_clear_error(tmp_path, seed):
-    torch.save({name: value[:1] for name, value in load_file(WEIGHTS).items()}, tmp_path / "net.pt")
+def test_no_damage_ends_in_anything_but_a_clear_error(tmp_path, seed, zipped):
+    state = {name: value[:1] for name, value in load_file(WEIGHTS).items()}
+    torch.save(state, tmp_path / "net.pt", _use_new_zipfile_serialization=zipped)
     data = bytearray((tmp_path / "net.pt").read_bytes())
     rng = np.random.default_rng(seed)
-    for _ in range(20):  # half of them where the table of records lies
+    if not zipped:
+        data = data[: len(data) - int(rng.integers(2)) * len(data) // 3]
+    for _ in range(20):  # half of them where a zip's table of records lies
         data[int(rng.integers(len(data) - 20_000 if rng.random() < 0.5 else 0, len(data)))] ^= 1 << int(rng.integers(8))
     (tmp_path / "net.pt").write_bytes(data)
     with pytest.raises(UserError):
