@@ -137,3 +137,15 @@ def test_the_hash_follows_the_weights() -> None:
     with torch.no_grad():
         next(other.parameters()).view(-1)[0] += 1e-6
     assert weights_hash(one) != weights_hash(other)
+
+
+def test_a_checkpoint_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
+    import timm
+
+    module = timm.create_model("test_resnet")
+    torch.save(module.state_dict(), tmp_path / "weights.pt")
+    data = bytearray((tmp_path / "weights.pt").read_bytes())
+    data[data.index(module.state_dict()["fc.weight"].numpy().tobytes()) + 3] ^= 1
+    (tmp_path / "weights.pt").write_bytes(data)
+    with pytest.raises(UserError, match="weights.pt is damaged: 1 of its"):
+        open_model(f"timm:test_resnet?checkpoint={tmp_path}/weights.pt")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
+from unfazed.files import damage
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,9 @@ def read_state(path: str | Path) -> dict[str, torch.Tensor]:
             return load_file(str(path))
         except Exception as error:
             raise UserError(f"{path} cannot be read as safetensors: {_reason(error)}", allowed=allowed) from None
+    found = damage(path)
+    if found is not None:
+        raise UserError(f"{path} is damaged: {found}", run="copy or fetch the file again")
     try:
         value = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

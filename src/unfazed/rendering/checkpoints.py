@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from unfazed.errors import UserError
+from unfazed.files import damage
 
 _NESTS = ("state_dict", "model", "ema")
 
@@ -88,7 +88,9 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 def _torch(path: Path) -> Any:
     import torch
 
-    _refuse_damaged(path)
+    found = damage(path)
+    if found is not None:
+        raise UserError(f"{path} is damaged: {found}", run="unfazed weights fetch NAME, or copy the file again")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -110,36 +112,6 @@ def _torch(path: Path) -> Any:
             f"{cause if ' ' in cause else _begins(path)}",
             run="unfazed weights fetch NAME, or copy the file again",
         ) from None
-
-
-def _refuse_damaged(path: Path) -> None:
-    """Refuse a `.pt` of today's format, a zip, in which a record's own checksum tells of other bytes.
-
-    torch does not look at them. It can also be told to write none, and then every single one is wrong.
-    """
-    if not zipfile.is_zipfile(path):
-        return
-    run = "unfazed weights fetch NAME, or copy the file again"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [record.filename for record in archive.infolist() if record.file_size]
-            wrong = [name for name in names if not _as_written(archive, name)]
-    except Exception as error:  # a damaged table of records fails in many ways
-        raise UserError(f"{path} is damaged: {error}", run=run) from None
-    if wrong and len(wrong) < len(names):
-        raise UserError(
-            f"{path} is damaged: {len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written", run=run
-        )
-
-
-def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
-    try:
-        with archive.open(name) as record:
-            while record.read(1 << 22):
-                pass
-    except Exception:
-        return False
-    return True
 
 
 def _wanted(error: Exception) -> str | None:
