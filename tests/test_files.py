@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from unfazed.errors import UserError
-from unfazed.files import canonical, damage, read_json, sha256, whole, write_bytes, write_json
+from unfazed.files import canonical, read_json, sha256, whole, write_bytes, write_json
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
@@ -73,18 +73,3 @@ def test_canonical_json_has_one_spelling():
 def test_sha256_is_the_known_one(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")
     assert sha256(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
-def test_a_changed_byte_in_a_file_of_torchs_is_found(tmp_path):
-    import torch
-
-    path = tmp_path / "weights.pt"
-    tensor = torch.arange(1000.0)
-    torch.save({"a": tensor, "b": torch.ones(3)}, path)
-    assert damage(path) is None
-    data = bytearray(path.read_bytes())
-    data[data.index(tensor.numpy().tobytes()) + 10] ^= 4
-    path.write_bytes(data)
-    assert "weights/data/0, are not as written" in damage(path)
-    path.write_bytes(b"no zip at all")
-    assert damage(path) is None

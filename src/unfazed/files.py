@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +15,7 @@ from typing import IO, Any
 from .errors import UserError
 
 PART = ".part"
+_REMEDY = "df -h, or choose another -o"
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
 
 
 @contextlib.contextmanager
-def explained(path: str | Path, run: str = "df -h, or choose another -o") -> Iterator[None]:
+def explained(path: str | Path, run: str = _REMEDY) -> Iterator[None]:
     """A block in which a full disk, a missing permission and the like become a UserError that names `path`."""
     try:
         yield
@@ -58,9 +58,9 @@ def explained(path: str | Path, run: str = "df -h, or choose another -o") -> Ite
         raise
 
 
-def check_writable(path: str | Path, **explanation: str) -> None:
+def check_writable(path: str | Path, run: str = _REMEDY) -> None:
     """Refuse, before any work is done, a file that could not be written."""
-    with explained(path, **explanation):
+    with explained(path, run):
         folder = next(folder for folder in Path(path).absolute().parents if folder.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -95,34 +95,6 @@ def read_json(path: str | Path) -> Any:
 def sha256(path: str | Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def damage(path: str | Path) -> str | None:
-    """What is wrong with a file of torch's, a zip, by its own checksums, which torch does not look at; None: nothing.
-
-    Files of the old format have none; where torch was told to write none, every single one is wrong, and none counts.
-    """
-    if not zipfile.is_zipfile(path):
-        return None
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [record.filename for record in archive.infolist() if record.file_size]
-            wrong = [name for name in names if not _as_written(archive, name)]
-    except Exception as error:  # a damaged table of records fails in many ways
-        return str(error)
-    if not wrong or len(wrong) == len(names):
-        return None
-    return f"{len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written"
-
-
-def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
-    try:
-        with archive.open(name) as record:
-            while record.read(1 << 22):
-                pass
-    except Exception:
-        return False
-    return True
 
 
 def canonical(value: Any) -> str:

@@ -148,7 +148,7 @@ def test_a_truncated_weights_file_is_refused(tmp_path):
     save_compact(CompactNetwork(SMALL), tmp_path)
     file = tmp_path / "network.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(UserError, match="not a readable safetensors file"):
+    with pytest.raises(UserError, match="truncated or no safetensors file(.|\n)*train-network"):
         load_compact(tmp_path)
 
 

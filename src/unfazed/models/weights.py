@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
-from unfazed.files import damage
+from unfazed.tensor_files import read_tensor_file
 
 if TYPE_CHECKING:
     import torch
@@ -31,31 +31,10 @@ PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "encoder.", "
 
 def read_state(path: str | Path) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint file by name; safetensors, or a torch file without anything but tensors."""
-    import torch
-
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
-    allowed = "safetensors, or a torch file of tensors, dicts, lists, numbers and strings"
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        try:
-            return load_file(str(path))
-        except Exception as error:
-            raise UserError(f"{path} cannot be read as safetensors: {_reason(error)}", allowed=allowed) from None
-    found = damage(path)
-    if found is not None:
-        raise UserError(f"{path} is damaged: {found}", run="copy or fetch the file again")
-    try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be read as weights alone: {_reason(error)}",
-            allowed=allowed,
-            run="torch.save(module.state_dict(), 'weights.pt') where the file is trusted, then give weights.pt",
-        ) from None
-    return unwrap(value, str(path))
+    return unwrap(read_tensor_file(path), str(path))
 
 
 def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:

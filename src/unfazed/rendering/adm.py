@@ -1,9 +1,9 @@
 """guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration read off the tensors, weights renamed.
 
 The tensors tell widths, levels, blocks, attention, classes and learned variance. What leaves no trace in them (head
-width, order of the fused qkv rows, β schedule, prediction, picture size) comes from, in this order: the caller, a
-sidecar JSON beside the file, the table of known files, guided-diffusion's defaults; where two answers remain, the file
-is refused.
+width, order of the fused qkv rows, β schedule, prediction, which fixed variance, picture size) comes from, in this
+order: the caller, a sidecar JSON beside the file, the table of known files, guided-diffusion's defaults; where two
+answers remain, the file is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FACTS = (
     "image_size",
 )
 QKV_ORDERS = ("legacy", "new")
-HEADS = 4  # guided-diffusion's own number where only the width is given up (num_head_channels = -1)
+DEFAULT_HEADS = 4  # guided-diffusion's num_heads, which num_head_channels = -1 falls back on
 # guided-diffusion's defaults: channel multipliers by picture size. 64×64 shares its levels with nothing else.
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
@@ -112,7 +112,7 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
         stated.pop("num_head_channels", None)
     if stated.get("num_head_channels") == -1:  # guided-diffusion's word for: by num_heads
         del stated["num_head_channels"]
-        stated.setdefault("num_heads", HEADS)
+        stated.setdefault("num_heads", DEFAULT_HEADS)
     numbers = ("num_head_channels", "num_heads", "image_size")
     doubts = [doubt for name in numbers if (doubt := wrong_number(name, stated.get(name)))]
     order = stated.get("qkv_order", "legacy")

@@ -1,8 +1,7 @@
-"""Tensors out of a file that nobody need trust: safetensors, or a `.pt` read without running any code in it."""
+"""The weights of a network: the tensors of its file, checked, and put into their places."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from unfazed.errors import UserError
-from unfazed.files import damage
+from unfazed.tensor_files import read_tensor_file
 
 _NESTS = ("state_dict", "model", "ema")
 
@@ -20,7 +19,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"the weights {path} are not there", run="unfazed weights")
-    found = _safetensors(path) if path.suffix == ".safetensors" or _begins_as_safetensors(path) else _torch(path)
+    found = read_tensor_file(path, run="unfazed weights fetch NAME, or copy the file again")
     for nest in _NESTS:
         if isinstance(found, dict) and isinstance(found.get(nest), dict):
             found = found[nest]
@@ -63,68 +62,6 @@ def refuse_broken(module: nn.Module, name: str) -> None:
 
 def _by(shape: Iterable[int]) -> str:
     return "×".join(map(str, shape)) or "a number"
-
-
-def _begins_as_safetensors(path: Path) -> bool:
-    """Whether a file is safetensors whatever its name: the length of a header (at most 100 MB), then the header."""
-    with open(path, "rb") as file:
-        start = file.read(9)
-    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= 100_000_000
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(
-            f"{path} ({path.stat().st_size:,} bytes) is truncated or no safetensors file: {error}",
-            run="unfazed weights fetch NAME, or copy the file again",
-        ) from None
-
-
-def _torch(path: Path) -> Any:
-    import torch
-
-    found = damage(path)
-    if found is not None:
-        raise UserError(f"{path} is damaged: {found}", run="unfazed weights fetch NAME, or copy the file again")
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        wanted = _wanted(error)
-        if wanted is not None:
-            raise UserError(
-                f"{path} holds more than tensors (a pickle with code in it), not opened: {wanted}",
-                allowed="a plain state dict, or safetensors",
-            ) from None
-        raise UserError(
-            f"{path} ({path.stat().st_size:,} bytes) is no file of weights, or a truncated one: {_begins(path)}",
-            allowed=".pt or .safetensors",
-            run="unfazed weights fetch NAME, or copy the file again",
-        ) from None
-    except Exception as error:  # torch reads a damaged file into errors of every kind
-        cause = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"{path} ({path.stat().st_size:,} bytes) is truncated or no file of weights: "
-            f"{cause if ' ' in cause else _begins(path)}",
-            run="unfazed weights fetch NAME, or copy the file again",
-        ) from None
-
-
-def _wanted(error: Exception) -> str | None:
-    """The part of torch's long message that says what the pickle wanted to run; None where it is no such pickle."""
-    for line in str(error).splitlines():
-        if "GLOBAL" in line or "nsupported global" in line or "nsupported class" in line:
-            return line.strip()[:160]
-    return None
-
-
-def _begins(path: Path) -> str:
-    with open(path, "rb") as file:
-        return f"it begins with {file.read(16)!r}"
 
 
 def _what(found: Any) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from unfazed.errors import UserError
 from unfazed.files import read_json, whole, write_json
+from unfazed.tensor_files import read_tensor_file
 
 from .checkpoints import fill
 
@@ -203,14 +204,9 @@ def _rounded(values: Tensor, bits: int) -> Tensor:
 
 def load_compact(folder: str | Path | None = None) -> CompactNetwork:
     """The network of a folder that `save_compact` wrote, by default the embedded one; float32, ready to evaluate."""
-    from safetensors.torch import load_file
-
     place = Path(str(resources.files("unfazed.data").joinpath("network"))) if folder is None else Path(folder)
     config = read_config(place / "config.json")
-    try:
-        tensors = load_file(place / "network.safetensors")
-    except Exception as error:
-        raise UserError(f"{place / 'network.safetensors'} is not a readable safetensors file: {error}") from None
+    tensors = read_tensor_file(place / "network.safetensors", run="unfazed train-network PHOTOS -o DIR")
     network = CompactNetwork(config)
     floats = {name: value.float() for name, value in tensors.items()}
     fill(network, floats, str(place), run="unfazed train-network PHOTOS -o DIR")

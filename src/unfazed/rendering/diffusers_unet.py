@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,11 @@ def save_unet(network: Network, folder: str | Path) -> None:
         raise UserError(f"{network.name} is no UNet2DModel", allowed="a guided-diffusion or diffusers network")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    network.module.unet.save_config(folder)
+    config = json.loads(network.module.unet.to_json_string())
     if network.module.heads is not None:
         # A width a level, as diffusers writes it elsewhere: its UNet2DModel refuses that, instead of guessing.
-        config = read_json(folder / "config.json")
         config["attention_head_dim"] = [width // network.module.heads for width in config["block_out_channels"]]
-        write_json(folder / "config.json", config)
+    write_json(folder / "config.json", config)
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.tensors().items()}
     with whole(folder / WEIGHTS) as file:
         file.write(save(tensors, metadata={"format": "pt"}))

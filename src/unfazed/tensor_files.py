@@ -1,0 +1,110 @@
+"""What a file of weights holds that nobody need trust: safetensors, or a `.pt` read without running any code in it."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from .errors import UserError
+
+AGAIN = "copy or fetch the file again"
+
+
+def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
+    """The file's content on the CPU: of safetensors a dict of tensors, of a `.pt` whatever it holds.
+
+    run: what to do about a file that is damaged or no file of weights.
+    """
+    path = Path(path)
+    if path.suffix == ".safetensors" or _begins_as_safetensors(path):
+        return _safetensors(path, run)
+    found = damage(path)
+    if found is not None:
+        raise UserError(f"{path} is damaged: {found}", run=run)
+    return _torch(path, run)
+
+
+def damage(path: str | Path) -> str | None:
+    """What is wrong with a `.pt`, a zip, by its own checksums, which torch does not look at; None: nothing.
+
+    Files of the old format have none; where torch was told to write none, every single one is wrong, and none counts.
+    """
+    if not zipfile.is_zipfile(path):
+        return None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [record.filename for record in archive.infolist() if record.file_size]
+            wrong = [name for name in names if not _as_written(archive, name)]
+    except Exception as error:  # a damaged table of records fails in many ways
+        return str(error)
+    if not wrong or len(wrong) == len(names):
+        return None
+    return f"{len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written"
+
+
+def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
+    try:
+        with archive.open(name) as record:
+            while record.read(1 << 22):
+                pass
+    except Exception:
+        return False
+    return True
+
+
+def _begins_as_safetensors(path: Path) -> bool:
+    """Whether a file is safetensors whatever its name: the length of a header (at most 100 MB), then the header."""
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= 100_000_000
+
+
+def _safetensors(path: Path, run: str) -> Any:
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except Exception as error:
+        raise UserError(f"{_sized(path)} is truncated or no safetensors file: {error}", run=run) from None
+
+
+def _torch(path: Path, run: str) -> Any:
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        wanted = _wanted(error)
+        if wanted is not None:
+            raise UserError(
+                f"{path} holds more than tensors (a pickle with code in it), not opened: {wanted}",
+                allowed="safetensors, or a torch file of tensors, dicts, lists, numbers and strings",
+                run="torch.save(module.state_dict(), 'weights.pt') where the file is trusted, then give weights.pt",
+            ) from None
+        cause = ""
+    except Exception as error:  # torch reads a damaged file into errors of every kind
+        cause = (str(error).splitlines() or [""])[0]
+    raise UserError(
+        f"{_sized(path)} is truncated or no file of weights: {cause if ' ' in cause else _begins(path)}",
+        allowed=".pt or .safetensors",
+        run=run,
+    )
+
+
+def _wanted(error: Exception) -> str | None:
+    """The part of torch's long message that says what the pickle wanted to run; None where it is no such pickle."""
+    for line in str(error).splitlines():
+        if "GLOBAL" in line or "nsupported global" in line or "nsupported class" in line:
+            return line.strip()[:160]
+    return None
+
+
+def _sized(path: Path) -> str:
+    return f"{path} ({path.stat().st_size:,} bytes)"
+
+
+def _begins(path: Path) -> str:
+    with open(path, "rb") as file:
+        return f"it begins with {file.read(16)!r}"
