@@ -10,6 +10,8 @@ from typing import Any
 from .errors import UserError
 
 AGAIN = "copy or fetch the file again"
+_PICKLE = b"\x80"
+_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how a `.pt` of the format before zips begins
 
 
 def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
@@ -56,8 +58,7 @@ def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
 
 def _begins_as_safetensors(path: Path) -> bool:
     """Whether a file is safetensors whatever its name: the length of a header (at most 100 MB), then the header."""
-    with open(path, "rb") as file:
-        start = file.read(9)
+    start = _start(path, 9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= 100_000_000
 
 
@@ -76,7 +77,7 @@ def _torch(path: Path, run: str) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        wanted = _wanted(error)
+        wanted = _wanted(error) or _bare_pickle(path)
         if wanted is not None:
             raise UserError(
                 f"{path} holds more than tensors (a pickle with code in it), not opened: {wanted}",
@@ -101,10 +102,20 @@ def _wanted(error: Exception) -> str | None:
     return None
 
 
+def _bare_pickle(path: Path) -> str | None:
+    """What is said of a pickle that torch did not write; None of anything else, such as a truncated file of torch."""
+    start = _start(path, len(_OLD_TORCH))
+    return "it is a bare pickle" if start.startswith(_PICKLE) and start != _OLD_TORCH else None
+
+
 def _sized(path: Path) -> str:
     return f"{path} ({path.stat().st_size:,} bytes)"
 
 
 def _begins(path: Path) -> str:
+    return f"it begins with {_start(path, 16)!r}"
+
+
+def _start(path: Path, count: int) -> bytes:
     with open(path, "rb") as file:
-        return f"it begins with {file.read(16)!r}"
+        return file.read(count)

@@ -34,7 +34,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_processes_decode_as_threads_do(rows: list[Picture], workers: int) -> None:
     everything = list(range(len(rows)))
-    # a batch of several pieces, one of a single piece, and one of which nothing can be read
+    # batches of three and of two pieces, and one of which nothing can be read
     plan = [everything[: 2 * PIECE + 3], everything[2 * PIECE + 3 :], list(BAD)]
     geometries = [Transform(resize=32, crop=28).geometry, Transform(resize=24, crop=24).geometry]
     here, there = (list(Decoder(rows, plan, geometries, count).batches([2, 0, 1])) for count in (0, workers))
