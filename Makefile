@@ -43,6 +43,7 @@ lint: $(VENV)/ready-dev
 	$(VENV)/bin/ruff check --no-cache .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 bench: $(VENV)/ready-dev
 	@for file in $(filter-out benchmarks/adm_speed.py benchmarks/network_cost.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done

@@ -25,11 +25,11 @@ import torch
 import torch.nn.functional as F
 
 from unfazed.edits.composition import Guidance
-from unfazed.rendering.diffusers_unet import in_memory
 from unfazed.rendering.diffusion import Diffusion, open_diffusion
 from unfazed.rendering.layers import Layers, Rendered
-from unfazed.rendering.network import Network
-from unfazed.rendering.removal_diffusion import inpaint, jump_levels
+from unfazed.rendering.networks.diffusers_unet import in_memory
+from unfazed.rendering.networks.network import Network
+from unfazed.rendering.removal.diffusion import inpaint, jump_levels
 
 ADM = {
     "sample_size": 256,
@@ -137,7 +137,7 @@ def adversarial(renderer: Diffusion, slots: int, device: torch.device) -> dict[s
     _, plain = timed(lambda: render(renderer, slots, 0.1, None), device)
     found: dict[str, float] = {}
     for name, side in (("tf_efficientnet_lite2", 260), ("resnet50", 224)):
-        from unfazed.rendering.guides import open_guide
+        from unfazed.rendering.sampling.guides import open_guide
 
         renderer.guide = open_guide(guide(name, side, device))
         render(renderer, slots, 0.02, Guidance("adversarial", 20.0))
@@ -183,7 +183,7 @@ def end_to_end(renderer: Diffusion, sources: int, removal: str, workers: int) ->
     """Seconds a source of `build` with all eleven edits: decoding, removal, rendering, PNG; the network kept loaded."""
     from unfazed.benchmark import build
     from unfazed.edits.recipes import RECIPES
-    from unfazed.rendering.guides import open_guide
+    from unfazed.rendering.sampling.guides import open_guide
 
     ours = ("direction-small", "reinsertion")
     eleven = replace(

@@ -34,7 +34,7 @@ from unfazed.models import Classifier, open_model
 from unfazed.models.foreign_transforms import from_timm
 from unfazed.predictions import run_evaluation
 from unfazed.predictions.decoding import decode
-from unfazed.predictions.pictures import Pictures, open_pictures
+from unfazed.predictions.inputs import Pictures, open_pictures
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from unfazed.analyses.factors import factor_errors, load_annotations, published_tables, read_answers
-from unfazed.analyses.factors.annotation_files import annotations_folder
+from unfazed.sources.imagenet_x.annotation_files import annotations_folder
 
 
 def synthetic(names: pl.Series, labels: np.ndarray, model: str, seed: int) -> pl.DataFrame:

@@ -18,11 +18,12 @@ import cv2
 import numpy as np
 
 from unfazed.edits.composition import Guidance
-from unfazed.rendering import guidance, load_network, open_renderer
-from unfazed.rendering.glcm import glcm_measures
+from unfazed.measures.glcm import glcm_measures
+from unfazed.measures.picture_quality import spectral_amplitude
+from unfazed.rendering import load_network, open_renderer
 from unfazed.rendering.layers import Layers
-from unfazed.rendering.quality import spectral_amplitude
-from unfazed.rendering.samplers import SAMPLERS
+from unfazed.rendering.sampling import guidance
+from unfazed.rendering.sampling.samplers import SAMPLERS
 from unfazed.scene import frame
 from unfazed.sources import open_source
 

@@ -14,10 +14,10 @@ import argparse
 import numpy as np
 
 from unfazed.edits.composition import Guidance
+from unfazed.measures.glcm import glcm_measures
+from unfazed.measures.picture_quality import grid, noise_level, spectral_amplitude
 from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.glcm import glcm_measures
 from unfazed.rendering.layers import Layers
-from unfazed.rendering.quality import grid, noise_level, spectral_amplitude
 from unfazed.scene import frame
 from unfazed.sources import open_source
 
@@ -36,7 +36,7 @@ def sample(limit: int | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held_out(photos: str, limit: int | None) -> np.ndarray:
-    from unfazed.rendering.training.photos import load_photos
+    from unfazed.training.photos import load_photos
 
     _, held = load_photos([photos], 50, "cpu")
     return ((held[:limit].permute(0, 2, 3, 1) + 1) * 127.5).round().numpy().astype(np.uint8)

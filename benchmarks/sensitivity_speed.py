@@ -18,8 +18,8 @@ import torch
 
 from unfazed.models import Classifier, open_model
 from unfazed.probes.noise import LEVELS, add_noise, at_input
+from unfazed.probes.noise_response import BATCH_SIZES, NoiseSettings, measure_noise
 from unfazed.probes.run import read_probe
-from unfazed.probes.sensitivity import BATCH_SIZES, NoiseSettings, measure_noise
 from unfazed.sources import Source, open_source
 
 

@@ -14,8 +14,8 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.rendering import open_renderer
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Refused, Rendered
-from unfazed.rendering.realise import realise
-from unfazed.rendering.removal import open_removal
+from unfazed.rendering.realize import realise
+from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import frame
 from unfazed.sources import open_source
 

@@ -16,7 +16,7 @@ _PUBLIC = {
     "open_source": "unfazed.sources",
     "open_model": "unfazed.models",
     "evaluate": "unfazed.predictions",
-    "dropped_accuracy": "unfazed.analyses.drop",
+    "dropped_accuracy": "unfazed.analyses.drops.drop",
 }
 __all__ = ["__version__", *_PUBLIC]
 

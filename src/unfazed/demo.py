@@ -16,7 +16,8 @@ from .files import write_bytes
 if TYPE_CHECKING:
     import polars
 
-    from .edits.items import Recipe
+    from unfazed.edits.items import Recipe
+
     from .sources import Source
 
 MODELS = ("lite:0", "lite:1", "lite:2")
@@ -65,12 +66,14 @@ def run_demo(
 
     progress: called with the work done, the whole of it (both in passes of the network) and what is under way.
     """
+    from unfazed.edits.recipes import open_recipe
+    from unfazed.probes.flip_heat import explain_pairs
+    from unfazed.rendering.layers import Refused, Rendered
+    from unfazed.report.page import write_report
+    from unfazed.report.sheet import contact_sheet
+
     from .benchmark import Benchmark, build
-    from .edits.recipes import open_recipe
     from .predictions import run_evaluation
-    from .rendering.layers import Refused, Rendered
-    from .report.page import write_report
-    from .report.sheet import contact_sheet
 
     output = Path(output).expanduser()
     source, recipe = demo_scenes(scenes), open_recipe(RECIPE)
@@ -113,6 +116,7 @@ def run_demo(
         title="unfazed demo: how far do the answers move?",
         flips=max(heat_maps, 12),
         heat_maps=heat_maps,
+        explain=explain_pairs,
         command=_command(output, scenes, steps, seed),
         progress=lambda now, of, what: whole.reach("report", now / of),
     )

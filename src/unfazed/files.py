@@ -92,6 +92,13 @@ def read_json(path: str | Path) -> Any:
         raise UserError(f"{path} is not readable JSON: {error}") from None
 
 
+def cache_folder() -> Path:
+    """$UNFAZED_CACHE, else `unfazed` in the user's cache folder."""
+    if "UNFAZED_CACHE" in os.environ:
+        return Path(os.environ["UNFAZED_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unfazed"
+
+
 def sha256(path: str | Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

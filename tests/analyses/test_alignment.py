@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from unfazed.analyses.alignment import MEASURES, alignment, average_precision, by_correctness, by_edit, summary
+from unfazed.analyses.sensitivity.alignment import by_correctness, by_edit, summary
 from unfazed.errors import BadPicture, UserError
+from unfazed.measures.alignment import MEASURES, alignment, average_precision
 
 DATA = Path(__file__).parent.parent / "data"
 PUBLISHED = json.loads((DATA / "rival10_measures.json").read_text())["saliency"]

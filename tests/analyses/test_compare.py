@@ -6,7 +6,7 @@ import pytest
 from prediction_worlds import folder, frame, random_answers
 from scipy import stats
 
-from unfazed.analyses.compare import compare_models
+from unfazed.analyses.drops.compare import compare_models
 from unfazed.errors import UserError
 
 

@@ -9,10 +9,10 @@ from prediction_worlds import benchmark, folder, frame
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from unfazed.analyses.curves import accuracy_curves, curve_fits, smallest_flips, sweeps
-from unfazed.analyses.facts import Facts
-from unfazed.analyses.grids import interactions
-from unfazed.analyses.psychometric import fit_logistic, tells_halfway
+from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips, sweeps
+from unfazed.analyses.drops.grids import interactions
+from unfazed.analyses.drops.psychometric import fit_logistic, tells_halfway
+from unfazed.predictions.facts import Facts
 
 SIZES = np.geomspace(0.02, 0.5, 9)
 

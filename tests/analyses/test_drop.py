@@ -10,9 +10,9 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 
 import unfazed
-from unfazed.analyses.compare import compare_models
-from unfazed.analyses.drop import dropped_accuracy
-from unfazed.analyses.model_groups import dropped_accuracy_of_groups
+from unfazed.analyses.drops.compare import compare_models
+from unfazed.analyses.drops.drop import dropped_accuracy
+from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.predictions import read_predictions, scan_predictions
 
 PAPER = [

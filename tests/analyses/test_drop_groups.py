@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 from prediction_worlds import benchmark, folder, frame, random_answers, row
 
-from unfazed.analyses.drop import dropped_accuracy
-from unfazed.analyses.facts import Facts, read_facts
-from unfazed.analyses.groups import imagenet_superclasses
-from unfazed.analyses.model_groups import dropped_accuracy_of_groups
-from unfazed.analyses.published import reported, with_published
+from unfazed.analyses.drops.drop import dropped_accuracy
+from unfazed.analyses.drops.groups import imagenet_superclasses
+from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
+from unfazed.analyses.drops.published import reported, with_published
 from unfazed.errors import UserError
+from unfazed.predictions.facts import Facts, read_facts
 
 
 def test_by_class_equals_the_table_of_that_class_alone():

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from prediction_worlds import folder, frame
 
-from unfazed.analyses.drop import dropped_accuracy
+from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.errors import UserError
 
 

@@ -10,8 +10,8 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from unfazed.analyses.factors import load_annotations
-from unfazed.analyses.factors.dataset import FactorDataset
 from unfazed.errors import UserError
+from unfazed.sources.imagenet_x.dataset import FactorDataset
 
 
 @pytest.fixture

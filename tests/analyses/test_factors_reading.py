@@ -170,7 +170,7 @@ def test_annotations_that_are_not_there_name_the_line_that_installs_them(tmp_pat
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("unfazed.analyses.factors.annotation_files.distribution", missing)
+    monkeypatch.setattr("unfazed.sources.imagenet_x.annotation_files.distribution", missing)
     with pytest.raises(UserError, match=r"unfazed\[imagenetx\]"):
         load_annotations()
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from prediction_worlds import folder, frame
 
-from unfazed.analyses.gate import check_predictions, judge, junit_xml, verdict
-from unfazed.analyses.rules import Rules, parse_limits, read_rules
+from unfazed.analyses.drops.gate import check_predictions, judge, junit_xml, verdict
+from unfazed.analyses.drops.rules import Rules, parse_limits, read_rules
 from unfazed.errors import UserError
 
 

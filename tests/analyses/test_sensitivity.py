@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unfazed.analyses.balanced import bootstrap_balanced, class_balanced_mean, interval
-from unfazed.analyses.sensitivity import (
+from unfazed.analyses.sensitivity.foreground import (
     instance_sensitivity,
     region_drops,
     relative_foreground_sensitivity,
@@ -16,6 +15,7 @@ from unfazed.analyses.sensitivity import (
     sensitivity_by_class,
     sensitivity_by_group,
 )
+from unfazed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
 from unfazed.errors import UserError
 
 PUBLISHED = json.loads((Path(__file__).parent.parent / "data" / "rival10_measures.json").read_text())

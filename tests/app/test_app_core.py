@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from unfazed.app.controls import FIRST, chain_from, groups, values_from
-from unfazed.app.made import FOLDER, write_files
+from unfazed.app.downloads import FOLDER, write_files
 from unfazed.app.photographs import box_of, found_by, marked, open_sample, open_upload, own_mask, read_once
 from unfazed.app.preview import NOTHING, framed, preview, render
 from unfazed.app.studio import Studio

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unfazed.app import figures
-from unfazed.app.answers import Answer
+from unfazed.app.classification import Answer
 from unfazed.app.results import SHOWN, Filter, Results
 from unfazed.app.studio import Studio
 from unfazed.errors import UserError

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from unfazed.benchmark import build, verify
-from unfazed.benchmark.standing import standing
+from unfazed.benchmark.status import standing
 from unfazed.errors import UserError
 
 UNFAZED = str(Path(sys.executable).with_name("unfazed"))

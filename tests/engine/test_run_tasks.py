@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.engine import ENGINES, ahead, run_tasks
+from unfazed.engine import ENGINES, run_tasks
+from unfazed.engine.prefetch import ahead
 from unfazed.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).parent))

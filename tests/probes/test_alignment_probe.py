@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from unfazed.analyses.alignment import by_correctness, by_edit
+from unfazed.analyses.sensitivity.alignment import by_correctness, by_edit
 from unfazed.errors import UserError
 from unfazed.labels import own
 from unfazed.models import Classifier, Transform

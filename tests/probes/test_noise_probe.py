@@ -9,8 +9,8 @@ from torch import nn
 from unfazed.errors import BadPicture, UserError
 from unfazed.labels import own
 from unfazed.models import Classifier, Transform
+from unfazed.probes.noise_response import NoiseSettings, measure_noise
 from unfazed.probes.run import read_probe
-from unfazed.probes.sensitivity import NoiseSettings, measure_noise
 from unfazed.scene import Scene
 from unfazed.sources.source import Entry, Source
 

@@ -6,16 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from unfazed.analyses.channels import best_channels
 from unfazed.errors import UserError
 from unfazed.labels import own
+from unfazed.measures.channels import best_channels
 from unfazed.models import Classifier, Transform
+from unfazed.probes.channel_examples import channel_examples
 from unfazed.probes.features import activation_maps
 from unfazed.probes.neural_features import study_channels
 from unfazed.probes.spurious import cluster, shared_regions
-from unfazed.report.channel_pictures import channel_sheet
+from unfazed.probes.study import Channels
 from unfazed.report.figures_factors import figure_bytes
 from unfazed.report.spurious_page import spurious_page, spurious_sheet
+from unfazed.report.study_pictures import channel_sheet, write_study_pictures
 from unfazed.scene import Scene
 from unfazed.sources.source import Entry, Source
 
@@ -126,7 +128,8 @@ def test_the_channel_of_a_colour_is_found_for_the_attribute_of_that_colour(model
     assert found["object"]["auroc"] is None
     assert (found["red"]["n_present"], found["red"]["n_absent"]) == (4, 4)
     assert set(study.examples("green", 1)) == {f"green-{i}" for i in range(4)}
-    sheet = channel_sheet(model, source, study, best.filter(pl.col("attribute") != "object"))
+    attributes = best.filter(pl.col("attribute") != "object")
+    sheet = channel_sheet(Channels(attributes, channel_examples(model, source, study, attributes)))
     assert figure_bytes(sheet, "png").startswith(b"\x89PNG")
 
 
@@ -139,8 +142,8 @@ def test_hooks_are_gone_and_unknown_layers_are_named(model, source):
 
 
 def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tmp_path, monkeypatch):
-    from unfazed.probes.sensitivity import NoiseSettings
-    from unfazed.report import sensitivity_study
+    from unfazed.probes import study as sensitivity_study
+    from unfazed.probes.noise_response import NoiseSettings
 
     monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))
     monkeypatch.setattr(sensitivity_study, "_open", lambda *_: model)
@@ -149,6 +152,9 @@ def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tm
     settings = NoiseSettings({"linf": (60.0,)}, ablation=False)
     study = sensitivity_study.run_study("made", ["colours"], tmp_path, settings, spurious=True, channels="heat")
     assert study.slugs == ["colours"]
+    assert [line.partition(":")[0] for line in write_study_pictures(study)] == [
+        str(tmp_path / "spurious/colours/gallery.html")
+    ]
     assert "traffic light" in (tmp_path / "spurious/colours/gallery.html").read_text()
     best = pl.read_csv(tmp_path / "channels/colours.best.csv")
     assert set(best["attribute"]) == {"object", "red", "green"}

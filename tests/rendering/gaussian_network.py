@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from unfazed.rendering.network import Network
-from unfazed.rendering.schedule import Schedule
+from unfazed.rendering.networks.network import Network
+from unfazed.rendering.sampling.schedule import Schedule
 
 
 class ExactDenoiser(nn.Module):

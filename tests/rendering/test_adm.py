@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 
 from unfazed.errors import UserError
 from unfazed.rendering import Schedule, load_network
-from unfazed.rendering.diffusers_unet import save_unet
-from unfazed.rendering.noisy_classifier import load_noisy_classifier
-from unfazed.rendering.schedule import posterior
+from unfazed.rendering.networks.diffusers_unet import save_unet
+from unfazed.rendering.networks.noisy_classifier import load_noisy_classifier
+from unfazed.rendering.sampling.schedule import posterior
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"

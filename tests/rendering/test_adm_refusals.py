@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from unfazed.errors import UserError
 from unfazed.rendering import load_network
-from unfazed.rendering.noisy_classifier import load_noisy_classifier
+from unfazed.rendering.networks.noisy_classifier import load_noisy_classifier
 
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 

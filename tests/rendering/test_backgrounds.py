@@ -12,7 +12,7 @@ from unfazed.edits.geometry import resized
 from unfazed.edits.textures import draw_texture
 from unfazed.errors import BadPicture
 from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.removal import open_removal
+from unfazed.rendering.removal.methods import open_removal
 
 
 class Counting:

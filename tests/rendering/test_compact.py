@@ -11,11 +11,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from unfazed.errors import UserError
+from unfazed.measures.picture_quality import grid, noise_level, spectral_amplitude
 from unfazed.rendering import load_network
-from unfazed.rendering.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
 from unfazed.rendering.layers import Layers
-from unfazed.rendering.quality import grid, noise_level, spectral_amplitude
-from unfazed.rendering.training.photos import decode
+from unfazed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
+from unfazed.training.photos import decode
 
 SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16, sample_size=32)
 

@@ -5,7 +5,7 @@ import torch
 from gaussian_network import gaussian
 
 from unfazed.errors import UserError
-from unfazed.rendering.devices import (
+from unfazed.rendering.networks.devices import (
     choose_batch_size,
     choose_device,
     choose_precision,

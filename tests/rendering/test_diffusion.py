@@ -12,10 +12,10 @@ from unfazed.edits.composition import Guidance
 from unfazed.errors import UserError
 from unfazed.rendering import load_network, open_renderer
 from unfazed.rendering.layers import Layers, Refused, Rendered
-from unfazed.rendering.loop import Job, Settings, denoise_all
-from unfazed.rendering.noise import as_seeds, normal
-from unfazed.rendering.samplers import SAMPLERS, visited
-from unfazed.rendering.schedule import Schedule
+from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
+from unfazed.rendering.sampling.noise import as_seeds, normal
+from unfazed.rendering.sampling.samplers import SAMPLERS, visited
+from unfazed.rendering.sampling.schedule import Schedule
 
 SIZE = 32
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
@@ -298,7 +298,7 @@ def test_an_unknown_renderer_names_the_known_ones():
 def test_a_gpu_s_guide_sees_few_shapes_and_a_cpu_s_no_spare_pictures():
     from types import SimpleNamespace
 
-    from unfazed.rendering.loop import _padded
+    from unfazed.rendering.sampling.loop import _padded
 
     gpu, cpu = (SimpleNamespace(device=torch.device(kind)) for kind in ("cuda", "cpu"))
     assert _padded([4, 7, 9], gpu) == [4, 7, 9, 9] and _padded([3], gpu) == [3] and _padded([1, 2], gpu) == [1, 2]

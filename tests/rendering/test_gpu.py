@@ -20,7 +20,7 @@ from unfazed.models.transforms import Transform
 from unfazed.rendering import load_network
 from unfazed.rendering.diffusion import open_diffusion
 from unfazed.rendering.layers import Layers, Rendered
-from unfazed.rendering.noise import as_seeds, normal
+from unfazed.rendering.sampling.noise import as_seeds, normal
 
 pytestmark = [
     pytest.mark.gpu,
@@ -72,7 +72,7 @@ def test_float32_is_the_originals(monkeypatch):
     assert apart() < 1e-5
     assert torch.backends.cudnn.conv.fp32_precision == before
     # without the care, ten bits of each factor are left of it
-    monkeypatch.setattr("unfazed.rendering.network.true_float32", contextlib.nullcontext)
+    monkeypatch.setattr("unfazed.rendering.networks.network.true_float32", contextlib.nullcontext)
     assert apart() > 1e-5
 
 

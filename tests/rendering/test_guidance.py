@@ -8,12 +8,12 @@ from gaussian_network import gaussian
 from sample_scenes import SAMPLE_IDS, sample_scene
 
 from unfazed.errors import UserError
-from unfazed.rendering import guidance
-from unfazed.rendering.guidance import adversarial, amplitude, calibration, complexity, none, through_network
-from unfazed.rendering.loop import Job, Settings, denoise_all
-from unfazed.rendering.noise import as_seeds, normal
-from unfazed.rendering.samplers import SAMPLERS, total_push, visited
-from unfazed.rendering.schedule import Schedule
+from unfazed.rendering.sampling import guidance
+from unfazed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, none, through_network
+from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
+from unfazed.rendering.sampling.noise import as_seeds, normal
+from unfazed.rendering.sampling.samplers import SAMPLERS, total_push, visited
+from unfazed.rendering.sampling.schedule import Schedule
 
 FULL = Schedule.respaced(1000).alphas_cumprod
 

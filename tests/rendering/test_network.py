@@ -9,9 +9,9 @@ import torch
 
 from unfazed.errors import UserError
 from unfazed.rendering import load_network
-from unfazed.rendering.denoise import predicted_start
-from unfazed.rendering.network import Network
-from unfazed.rendering.weights import KNOWN, Known
+from unfazed.rendering.networks.known_weights import KNOWN, Known
+from unfazed.rendering.networks.network import Network
+from unfazed.rendering.sampling.prediction import predicted_start
 
 MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 MINI_FACTS = {"num_head_channels": 32, "image_size": 256}

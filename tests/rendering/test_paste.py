@@ -9,8 +9,8 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Rendered
 from unfazed.rendering.paste import Paste, composite, feathered
-from unfazed.rendering.realise import realise
-from unfazed.rendering.removal import open_removal
+from unfazed.rendering.realize import realise
+from unfazed.rendering.removal.methods import open_removal
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())
 

@@ -9,9 +9,9 @@ from gaussian_network import ExactDenoiser, gaussian
 
 from unfazed.edits.composition import Impossible
 from unfazed.errors import UserError
-from unfazed.rendering.removal import generous, open_removal
-from unfazed.rendering.removal_diffusion import DiffusionRemoval, inpaint, jump_levels
-from unfazed.rendering.removal_onnx import OnnxRemoval
+from unfazed.rendering.removal.diffusion import DiffusionRemoval, inpaint, jump_levels
+from unfazed.rendering.removal.methods import generous, open_removal
+from unfazed.rendering.removal.onnx import OnnxRemoval
 
 SIZE = 64
 

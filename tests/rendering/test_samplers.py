@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unfazed.errors import UserError
-from unfazed.rendering.loop import Job, Settings, denoise_all
-from unfazed.rendering.noise import as_seeds, normal
-from unfazed.rendering.samplers import SAMPLERS, find_sampler, total_push, visited
-from unfazed.rendering.schedule import Schedule
+from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
+from unfazed.rendering.sampling.noise import as_seeds, normal
+from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler, total_push, visited
+from unfazed.rendering.sampling.schedule import Schedule
 
 FULL = Schedule.respaced(1000).alphas_cumprod
 PICTURES = 6

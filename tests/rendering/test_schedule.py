@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from unfazed.errors import UserError
 from unfazed.rendering import Schedule
-from unfazed.rendering.schedule import BETAS, spaced_timesteps
+from unfazed.rendering.sampling.schedule import BETAS, spaced_timesteps
 
 # index -> timestep, ᾱ, posterior variance of guided-diffusion's 1000 linear steps respaced to 100
 ORIGINAL = {

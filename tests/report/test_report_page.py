@@ -10,6 +10,7 @@ import pytest
 from report_world import make_benchmark, make_predictions
 
 from unfazed.errors import UserError
+from unfazed.probes.flip_heat import explain_pairs
 from unfazed.report.findings import find
 from unfazed.report.flips import find_flips
 from unfazed.report.markup import joined, tag, text
@@ -203,13 +204,13 @@ def test_a_folder_without_predictions_is_refused(tmp_path: Path) -> None:
 
 
 def test_models_that_cannot_be_opened_have_no_heat_maps_and_a_note(world: Path) -> None:
-    write_report(world / "predictions", world / "heat.html", flips=4, heat_maps=4)
+    write_report(world / "predictions", world / "heat.html", flips=4, heat_maps=4, explain=explain_pairs)
     assert "No heat maps for plain" in (world / "heat.html").read_text()
 
 
 def test_the_factor_profile_of_validation_predictions_is_shown(world: Path, tmp_path: Path) -> None:
     pytest.importorskip("imagenet_x", reason="needs the package imagenet-x: pip install 'unfazed[imagenetx]'")
-    from unfazed.analyses.factors.annotations import load_annotations
+    from unfazed.sources.imagenet_x.annotations import load_annotations
 
     annotations = load_annotations("top", "val")
     right = annotations.labels[:5000].astype(int)

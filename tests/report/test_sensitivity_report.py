@@ -5,7 +5,7 @@ import pytest
 from unfazed.errors import UserError
 from unfazed.report.figures_factors import figure_bytes
 from unfazed.report.figures_sensitivity import outlined, overlay, sensitivity_curve
-from unfazed.report.sensitivity import choose_table, for_people
+from unfazed.report.sensitivity_tables import choose_table, for_people
 
 
 def table(models, rfs=(0.5, None, 0.2)):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from unfazed.errors import UserError
-from unfazed.report.tables import format_table, write_table
+from unfazed.report.formats import format_table, write_table
 
 FRAME = pl.DataFrame(
     {

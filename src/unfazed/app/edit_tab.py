@@ -16,7 +16,7 @@ from unfazed.sources.segment import parse_box
 
 from . import figures
 from .controls import Control, Group, chain_from, groups, values_from
-from .made import Files, write_files
+from .downloads import Files, write_files
 from .photographs import Photograph, found_by, marked, open_sample, open_upload, own_mask, sample_names
 from .preview import Shown, preview, render
 from .smallest import DIRECTIONS, find_smallest

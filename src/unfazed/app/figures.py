@@ -13,7 +13,7 @@ from unfazed.report.markup import Markup, joined, tag
 from unfazed.report.words import explained, percent, plural
 from unfazed.sources.pictures import shrunk
 
-from .answers import Answer
+from .classification import Answer
 from .photographs import Photograph
 from .results import Results
 from .smallest import Found

@@ -14,7 +14,7 @@ from typing import Any
 
 from unfazed.errors import UserError, missing_extra
 
-from .made import FOLDER
+from .downloads import FOLDER
 from .results import Results
 from .studio import Studio
 

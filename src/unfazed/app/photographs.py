@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from unfazed.benchmark.encoding import mask_levels, png
 from unfazed.benchmark.photograph import exact_mask
-from unfazed.benchmark.pictures import mask_levels, png
 from unfazed.errors import BadPicture, UserError
 from unfazed.scene import Scene
 from unfazed.sources import open_source

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.compare import compare_models
-from unfazed.analyses.facts import ORIGINAL, SOURCE, Facts, read_facts
-from unfazed.analyses.tables import model_names, prediction_files
+from unfazed.analyses.drops.compare import compare_models
 from unfazed.errors import UserError
+from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unfazed.predictions.frames import model_names, prediction_files
 from unfazed.report.drop_tables import comparison_text
 from unfazed.report.findings import benchmark_root
 from unfazed.report.flips import Flip, Flips, find_flips

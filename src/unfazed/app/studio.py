@@ -17,7 +17,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.files import canonical
 from unfazed.rendering.layers import Renderer
 
-from .answers import Answer, answer_all, warm_pictures
+from .classification import Answer, answer_all, warm_pictures
 from .photographs import Photograph
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import Any
 
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
-from unfazed.engine import ahead, run_tasks
+from unfazed.engine import run_tasks
+from unfazed.engine.prefetch import ahead
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import Lock
@@ -23,12 +24,12 @@ from unfazed.rendering.layers import Refused, Rendered, Renderer
 from unfazed.sources import Source, open_source
 
 from .card import settle_card
+from .commit_files import sweep
 from .layout import CACHE, LOCK
 from .plan import Plan
 from .prepare import Preparation, Prepared
 from .render import SourceBuilder, Summary, render_stream
 from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
-from .settle import sweep
 
 # A renderer with slots gets this many batches at once: the fewer calls, the less often its last slots run empty.
 BATCHES = 8

@@ -24,16 +24,16 @@ from unfazed.errors import UserError
 from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
-from unfazed.rendering.realise import realise
-from unfazed.rendering.removal import lendable
+from unfazed.rendering.realize import realise
+from unfazed.rendering.removal.methods import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
 from unfazed.sources.pictures import read_mask, read_picture, shrunk
 
 from .card import differences, versions
-from .pictures import mask_levels, png, written_rate
+from .commit_files import settle, write_beside
+from .encoding import mask_levels, png, written_rate
 from .plan import Plan
-from .settle import settle, write_beside
 
 
 @dataclass(frozen=True)

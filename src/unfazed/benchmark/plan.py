@@ -151,10 +151,10 @@ class Plan:
 
     def open_removal(self) -> Removal:
         """What removes objects, loaded; by diffusion it is the renderer's network unless another is named."""
-        from unfazed.rendering.removal import open_removal
+        from unfazed.rendering.removal.methods import open_removal
 
         if self.removal == "diffusion" and self.network_facts:
-            from unfazed.rendering.removal_diffusion import DiffusionRemoval
+            from unfazed.rendering.removal.diffusion import DiffusionRemoval
 
             return DiffusionRemoval(self._network(), self.options.get("device"))
         network = self.options.get("network")

@@ -18,13 +18,13 @@ from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
-from unfazed.rendering.realise import realise
-from unfazed.rendering.removal import lendable
+from unfazed.rendering.realize import realise
+from unfazed.rendering.removal.methods import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import Spec
 
+from .encoding import png
 from .layout import CACHE, SOURCE_EDIT, picture_path
-from .pictures import png
 from .plan import Plan, Planned
 from .rows import FAILED, SKIPPED, Row
 from .seeds import picture_seed

@@ -14,11 +14,11 @@ from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
 
-from .pictures import Written, finish, write_file, write_picture
+from .commit_files import forget
+from .encoding import Written, finish, write_file, write_picture
 from .plan import Plan
 from .prepare import Preparation, Prepared, reason_of
 from .rows import FAILED, counts
-from .settle import forget
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 from unfazed.errors import UserError
 
+from .encoding import written_rate
 from .folder import Benchmark
 from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
-from .pictures import written_rate
 from .rows import FAILED, OK, SKIPPED, finished_sources, read_rows, record, schema
 
 RATE_TOLERANCE = 0.002

@@ -74,7 +74,8 @@ def build(
     from unfazed.benchmark import build as build_benchmark
     from unfazed.benchmark.plan import parse_facts
     from unfazed.cli import EXIT_WITH_FAILURES
-    from unfazed.cli.progress import progress_line, stoppable
+
+    from .progress import progress_line, stoppable
 
     with progress_line("build", "scenes") as show, stoppable(f"unfazed status {output}"):
         built = build_benchmark(

@@ -44,8 +44,8 @@ def check(
 
     `unfazed check predictions/ --config gate.toml --json check.json`
     """
-    from unfazed.analyses.gate import EXITS, check_predictions, junit_xml, verdict
-    from unfazed.analyses.rules import parse_limits, read_rules
+    from unfazed.analyses.drops.gate import EXITS, check_predictions, junit_xml, verdict
+    from unfazed.analyses.drops.rules import parse_limits, read_rules
     from unfazed.files import write_bytes, write_json
     from unfazed.report.drop_tables import checks_text
 

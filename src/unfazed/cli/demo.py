@@ -35,9 +35,10 @@ def demo(
     Exit codes: 0 done, 2 the command was wrong, 4 done but some pictures could not be made.
     """
     from unfazed.cli import EXIT_WITH_FAILURES
-    from unfazed.cli.progress import progress_line
     from unfazed.demo import run_demo
     from unfazed.report.drop_tables import analysis_text
+
+    from .progress import progress_line
 
     with progress_line("demo", "passes") as show:
         done = run_demo(

@@ -52,8 +52,9 @@ def evaluate(
     import json
 
     from unfazed.cli import EXIT_USAGE, EXIT_WITH_FAILURES
-    from unfazed.cli.progress import progress_line
     from unfazed.predictions import cards, run_evaluation
+
+    from .progress import progress_line
 
     with progress_line("evaluate", "answers") as show:
         done = run_evaluation(

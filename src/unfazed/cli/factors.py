@@ -70,7 +70,7 @@ def factors(
     `unfazed factors predictions/ --table model-types --groups groups.csv`
     """
     from unfazed.analyses.factors import DIGITS, HEADINGS, Study, make_table, remarks, two_models
-    from unfazed.report.tables import format_table
+    from unfazed.report.formats import format_table
 
     study = Study(
         predictions, which, partition, right, by, annotations, keep_prototypes, resamples, seed=seed,

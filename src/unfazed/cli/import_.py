@@ -40,7 +40,8 @@ def import_(
 
     from unfazed.benchmark import import_benchmark
     from unfazed.cli import EXIT_WITH_FAILURES
-    from unfazed.cli.progress import progress_line
+
+    from .progress import progress_line
 
     with progress_line("import", "pictures") as show:
         imported = import_benchmark(

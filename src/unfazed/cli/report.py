@@ -43,8 +43,10 @@ def report(
     """
     import json
 
-    from unfazed.cli.progress import progress_line
+    from unfazed.probes.flip_heat import explain_pairs
     from unfazed.report.page import write_report
+
+    from .progress import progress_line
 
     with progress_line("report", "steps") as show:
         written = write_report(
@@ -58,6 +60,7 @@ def report(
             title=title,
             flips=flips,
             heat_maps=heat_maps,
+            explain=explain_pairs,
             resamples=resamples,
             seed=seed,
             progress=show,

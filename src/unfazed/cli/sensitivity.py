@@ -68,12 +68,14 @@ def sensitivity(
     curve as rfs.png. Exit codes: 0 done, 2 the command was wrong, 4 done but some pictures could not be used.
     """
     from unfazed.cli import EXIT_WITH_FAILURES
-    from unfazed.cli.progress import progress_line
     from unfazed.probes.noise import choose_levels
-    from unfazed.probes.sensitivity import NoiseSettings
-    from unfazed.report.sensitivity import HEADINGS, choose_table, for_people, write_tables
-    from unfazed.report.sensitivity_study import run_study
-    from unfazed.report.tables import format_table
+    from unfazed.probes.noise_response import NoiseSettings
+    from unfazed.probes.study import run_study
+    from unfazed.report.formats import format_table
+    from unfazed.report.sensitivity_tables import HEADINGS, choose_table, for_people, write_tables
+    from unfazed.report.study_pictures import write_study_pictures
+
+    from .progress import progress_line
 
     settings = NoiseSettings(choose_levels(norm, levels), seeds, attributes, ablation, frame)
     with progress_line("sensitivity", "pictures") as show:
@@ -85,7 +87,7 @@ def sensitivity(
     chosen = choose_table(tables, table)
     shown = chosen if format in ("csv", "json") else for_people(chosen)
     typer.echo(format_table(shown, format, digits=3, headings=HEADINGS), nl=False)
-    for note in study.notes:
+    for note in [*study.notes, *write_study_pictures(study)]:
         typer.echo(note, err=True)
     for name, reason in list(study.failures.items())[:20]:
         typer.echo(f"failed: {name}: {reason}", err=True)

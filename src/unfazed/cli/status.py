@@ -22,7 +22,7 @@ def status(
     """
     import json
 
-    from unfazed.benchmark.standing import standing
+    from unfazed.benchmark.status import standing
 
     now = standing(folder)
     if as_json:

@@ -45,10 +45,11 @@ def train_network(
     import shlex
     import sys
 
-    from unfazed.cli.progress import stoppable
-    from unfazed.rendering.training.loop import train
-    from unfazed.rendering.training.recipe import Recipe
-    from unfazed.rendering.training.sheet import write_sheet
+    from unfazed.training.loop import train
+    from unfazed.training.recipe import Recipe
+    from unfazed.training.sheet import write_sheet
+
+    from .progress import stoppable
 
     recipe = Recipe(
         steps=steps,

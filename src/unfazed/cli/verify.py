@@ -27,7 +27,8 @@ def verify(
 
     from unfazed.benchmark import verify as verify_benchmark
     from unfazed.cli import EXIT_FAILED
-    from unfazed.cli.progress import progress_line
+
+    from .progress import progress_line
 
     with progress_line("verify", "rows") as show:
         verdict = verify_benchmark(benchmark, workers, report=lambda done, total: show(done, total, ""))

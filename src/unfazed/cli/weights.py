@@ -32,7 +32,7 @@ def weights(
     import json
 
     from unfazed.errors import UserError, unknown
-    from unfazed.rendering.weights import fetch, listing, verify
+    from unfazed.rendering.networks.known_weights import fetch, listing, verify
 
     if action == "list":
         rows = listing()
@@ -50,8 +50,9 @@ def weights(
     if name is None:
         raise UserError(f"{action} what?", allowed="a name of the list" if action == "fetch" else "a file")
     if action == "fetch":
-        from unfazed.cli.progress import progress_line
-        from unfazed.rendering.weights import find
+        from unfazed.rendering.networks.known_weights import find
+
+        from .progress import progress_line
 
         with progress_line(name, "MB") as show:
             path = fetch(

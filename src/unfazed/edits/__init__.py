@@ -9,7 +9,7 @@ from unfazed.errors import UserError, unknown
 
 from .background import Background
 from .blur import Blur
-from .colour import Colour
+from .color import Colour
 from .direction import Direction
 from .lighting import Lighting
 from .occlusion import Occlusion

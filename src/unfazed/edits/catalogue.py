@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from . import EDITS, add_installed
+from unfazed.edits import EDITS, add_installed
+
 from .parameters import Choice, Range, parameters
 from .recipes import RECIPES
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from unfazed.edits import find_edit, parse_edit
 from unfazed.errors import UserError
 
-from . import find_edit, parse_edit
 from .background import Background
 from .items import Item, Level
 from .parameters import Allowed, Range, allowed

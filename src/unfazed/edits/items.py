@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from unfazed.edits import make_edit
 from unfazed.errors import UserError
 from unfazed.scene import Scene
 
-from . import make_edit
 from .background import Background
 from .composition import Composition, Edit, Pool
 from .parameters import as_json

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from unfazed.edits import make_edit
 from unfazed.errors import UserError, unknown
 
-from . import make_edit
 from .expressions import expression, level_of, single
 from .items import CONTROLS, ORIGINAL, Item, Recipe
 

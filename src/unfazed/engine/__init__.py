@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from unfazed.errors import UserError, unknown
 
-from .ahead import ahead
-from .here import run_here
+from .in_process import run_here
 from .outcome import Outcome
+from .prefetch import ahead
 from .processes import run_in_processes
 
 __all__ = ["ENGINES", "Outcome", "ahead", "run_tasks"]

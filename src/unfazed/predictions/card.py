@@ -10,7 +10,7 @@ from unfazed.files import canonical
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
 
-from .pictures import Pictures
+from .inputs import Pictures
 
 FORMAT = 1  # raised when the meaning of a column changes, so that old predictions are made anew
 _LIBRARIES = ("torch", "torchvision", "timm", "open_clip_torch", "transformers", "onnxruntime", "pillow", "pyarrow")

@@ -19,10 +19,10 @@ from unfazed.models.registry import open_model, opener
 from unfazed.models.specs import Spec, slug_of
 
 from .card import fingerprint_of, make_card
+from .inputs import ORIGINAL, Pictures, open_pictures
 from .memory import batch_size_for, fits_beside
 from .passes import Job, Pass
-from .pictures import ORIGINAL, Pictures, open_pictures
-from .tables import FAILED, PARTS, Parts, begun_size, is_finished, write_predictions
+from .storage import FAILED, PARTS, Parts, begun_size, is_finished, write_predictions
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning

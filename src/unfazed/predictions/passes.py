@@ -17,10 +17,10 @@ from unfazed.models.label_mapping import LabelMapping
 
 from .contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from .decoding import Batch, Decoder, worker_count
+from .inputs import Pictures
 from .memory import in_halves
-from .pictures import Pictures
 from .scoring import Scores, score
-from .tables import Parts, make_table
+from .storage import Parts, make_table
 
 SANITY = 64  # originals that are looked at before anything is kept
 

@@ -11,7 +11,7 @@ from unfazed.errors import UserError
 from unfazed.files import read_json
 
 from .evaluation import run_evaluation
-from .tables import FAILED
+from .storage import FAILED
 
 if TYPE_CHECKING:
     import polars
@@ -49,7 +49,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     """The same, read only as far as what is asked of it needs."""
     import polars
 
-    from unfazed.analyses.facts import Facts, read_facts
+    from .facts import Facts, read_facts
 
     found = cards(folder)
     wanted = list(found) if models is None else list(models)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from unfazed.analyses.alignment import MEASURES, alignment
 from unfazed.errors import BadPicture, UserError
+from unfazed.measures.alignment import MEASURES, alignment
 from unfazed.models.label_mapping import map_labels
 
-from .answers import answers, source_mapping, strongest_output
+from .mapped_answers import answers, source_mapping, strongest_output
 from .noise import at_input
+from .noise_response import labelled
 from .run import Outcome, run_probe
 from .saliency import explainer, on_picture
-from .sensitivity import labelled
 
 if TYPE_CHECKING:
     from unfazed.benchmark import Benchmark

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unfazed.analyses.channels import channel_localisation, channel_table
 from unfazed.errors import BadPicture, UserError
+from unfazed.measures.channels import channel_localisation, channel_table
 
 from .features import activation_maps, open_layer
 from .noise import at_input

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from unfazed.errors import unknown
 
 if TYPE_CHECKING:
+    from unfazed.rendering.networks.loading import load_network
+    from unfazed.rendering.networks.network import Network
+    from unfazed.rendering.sampling.schedule import Schedule
+
     from .layers import Renderer
-    from .network import Network, load_network
-    from .schedule import Schedule
 
 __all__ = ["RENDERERS", "Network", "Schedule", "load_network", "open_renderer"]
 
-_LAZY = {"load_network": "network", "Network": "network", "Schedule": "schedule"}
+_LAZY = {"load_network": "networks.loading", "Network": "networks.network", "Schedule": "sampling.schedule"}
 
 
 def _paste(**options: Any) -> Renderer:

@@ -17,15 +17,24 @@ from torch import Tensor
 
 from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
+from unfazed.rendering.networks.devices import (
+    PRECISIONS,
+    choose_batch_size,
+    choose_device,
+    choose_precision,
+    holding,
+    out_of_memory,
+    shrinking,
+)
+from unfazed.rendering.networks.loading import load_network
+from unfazed.rendering.networks.network import Network
+from unfazed.rendering.sampling.guidance import too_few
+from unfazed.rendering.sampling.guides import NamedGuide, open_guide
+from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
+from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler, visited
 
-from .devices import PRECISIONS, choose_batch_size, choose_device, choose_precision, holding, out_of_memory, shrinking
-from .guidance import too_few
-from .guides import NamedGuide, open_guide
 from .layers import Layers, Refused, Rendered
-from .loop import Job, Settings, denoise_all
-from .network import Network, load_network
 from .paste import composite
-from .samplers import SAMPLERS, find_sampler, visited
 
 # Below this many pictures at once compiling (about a minute) costs more than it saves.
 COMPILE_FROM = 8

@@ -9,8 +9,8 @@ from pathlib import Path
 from unfazed.files import write_bytes
 
 from .figures_factors import SUFFIXES, figure_bytes
+from .formats import format_table
 from .section import Section
-from .tables import format_table
 
 
 def write_assets(folder: Path, sections: Sequence[Section]) -> list[Path]:

@@ -9,16 +9,17 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.curves import accuracy_curves, curve_fits, smallest_flips
-from unfazed.analyses.drop import corrected, dropped_accuracy
-from unfazed.analyses.facts import read_facts
-from unfazed.analyses.grids import interactions
-from unfazed.analyses.model_groups import dropped_accuracy_of_groups
-from unfazed.analyses.published import with_published
-from unfazed.analyses.tables import read_failures
+from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips
+from unfazed.analyses.drops.drop import dropped_accuracy
+from unfazed.analyses.drops.drop_rows import corrected
+from unfazed.analyses.drops.grids import interactions
+from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
+from unfazed.analyses.drops.published import with_published
 from unfazed.errors import UserError, unknown
+from unfazed.predictions.facts import read_facts
+from unfazed.predictions.frames import read_failures
 
-from .tables import format_table
+from .formats import format_table
 
 _DIGITS = {"p_holm": 4, "level": 4}
 _FINE = dict.fromkeys(("level", "halfway", "low", "high", "accuracy", "true_probability", "top"), 4)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.facts import AVERAGE, ORIGINAL
+from unfazed.predictions.facts import AVERAGE, ORIGINAL
 
 from .palette import COLOURS, GRID, MARKERS, MOST, QUIET
 from .words import axis_label

@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.compare import compare_models
-from unfazed.analyses.curves import accuracy_curves, curve_fits
-from unfazed.analyses.drop import dropped_accuracy
-from unfazed.analyses.facts import AVERAGE, Facts, read_facts
-from unfazed.analyses.published import with_published
+from unfazed.analyses.drops.compare import compare_models
+from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
+from unfazed.analyses.drops.drop import dropped_accuracy
+from unfazed.analyses.drops.published import with_published
 from unfazed.benchmark.layout import CARD, MANIFEST
 from unfazed.errors import UserError
 from unfazed.files import read_json
+from unfazed.predictions.facts import AVERAGE, Facts, read_facts
 
 from .flips import Flips, find_flips
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.facts import ORIGINAL, SOURCE
-from unfazed.analyses.tables import Predictions, columns_of, each_model
+from unfazed.predictions.facts import ORIGINAL, SOURCE
+from unfazed.predictions.frames import Predictions, columns_of, each_model
 
 _NEEDED = ("model", "sample_id", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
 _WANTED = ("file_name", "true_probability", "object_survives")

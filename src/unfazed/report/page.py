@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from unfazed.errors import UserError
@@ -20,11 +21,12 @@ from unfazed.files import write_bytes
 from .assets import write_assets
 from .extras import distribution_section, factors_section, sensitivity_section
 from .findings import Findings, find
+from .flips import Flip
 from .gallery import gallery_section
-from .gallery_heat import heat_maps_of_flips
+from .gallery_heat import Explain, heat_maps_of_flips
 from .gallery_pictures import THUMBNAIL, Album, data_address
-from .made import made_section
 from .markup import joined, raw, tag, text
+from .provenance import made_section
 from .section import Section, paragraphs
 from .sections_drops import accuracy_section, classes_section, curves_section, drops_section, edits_table
 from .svg import drawing
@@ -61,6 +63,7 @@ def write_report(
     title: str = "How far do the answers move?",
     flips: int = 36,
     heat_maps: int = 36,
+    explain: Explain | None = None,
     resamples: int = 1000,
     seed: int = 0,
     command: Sequence[str] | None = None,
@@ -70,8 +73,9 @@ def write_report(
 
     benchmark: where the pictures are, if not where the cards say; factors: predictions over ImageNet's validation
     images; sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; all three are also
-    found beside the predictions under these names. flips, heat_maps: how many to show; command: the one that
-    makes all of it again, where there is one; progress: (done, total, what).
+    found beside the predictions under these names. flips, heat_maps: how many to show; explain: makes the heat maps
+    (`probes.flip_heat.explain_pairs`; None: there are none); command: the one that makes all of it again, where there
+    is one; progress: (done, total, what).
     """
     if flips < 0 or heat_maps < 0:
         raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
@@ -83,9 +87,13 @@ def write_report(
     album = Album(findings.benchmark, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
-    heat, notes = heat_maps_of_flips(
-        findings, album, _spread(findings.flips.shown, heat_maps), lambda: show(next(steps, total), total, "heat maps")
-    )
+    chosen = _spread(findings.flips.shown, heat_maps) if explain is not None else []
+    heat: dict[Flip, tuple[np.ndarray, np.ndarray]] = {}
+    notes: list[str] = []
+    if explain is not None and chosen:
+        heat, notes = heat_maps_of_flips(
+            findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
+        )
     given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution}
     again = _command(predictions, output, benchmark, assets, given)
     with drawing("unfazed"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.facts import AVERAGE
+from unfazed.predictions.facts import AVERAGE
 
 from .figures_drops import accuracy_and_drop, curve_figure, drop_figure
 from .findings import Findings

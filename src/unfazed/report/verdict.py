@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.facts import AVERAGE, ORIGINAL
+from unfazed.predictions.facts import AVERAGE, ORIGINAL
 
 from .findings import Findings
 from .words import interval, listed, percent, plural, points

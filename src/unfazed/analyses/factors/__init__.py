@@ -4,8 +4,9 @@ from unfazed.analyses.factors import Study, make_table
 make_table(Study(Path("predictions"), which="top"))            # polars frame: model, factor, n, accuracy, …
 """
 
+from unfazed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations, load_annotations
+
 from .adjusted import adjusted_error_ratios
-from .annotations import FACTORS, METACLASSES, Annotations, load_annotations
 from .answers import Answers, coverage, human_answers, read_answers
 from .calibration import expected_calibration_error, factor_calibration
 from .comparison import compare_models

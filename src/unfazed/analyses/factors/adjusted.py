@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.special import expit
 
 from unfazed.errors import UserError
+from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations
 
-from .annotations import FACTORS, Annotations
 from .answers import Answers
 from .verdicts import judge
 

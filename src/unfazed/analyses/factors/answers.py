@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 
 from unfazed.errors import UserError
-
-from .annotations import Annotations, image_keys
+from unfazed.sources.imagenet_x.annotations import Annotations, image_keys
 
 _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")

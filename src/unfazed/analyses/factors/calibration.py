@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from unfazed.errors import UserError, unknown
+from unfazed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
 
-from .annotations import FACTORS, METACLASSES, Annotations
 from .answers import Answers
 from .error_ratios import BY
 from .verdicts import judge

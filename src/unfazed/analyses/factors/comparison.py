@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from unfazed.analyses.statistics import holm, mcnemar, percentiles
+from unfazed.analyses.statistics.paired import holm, mcnemar, percentiles
 from unfazed.errors import UserError
+from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations
 
-from .annotations import FACTORS, Annotations
 from .answers import Answers
 from .verdicts import judge
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from .annotations import FACTORS, METACLASSES, Annotations
+from unfazed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
 
 
 def factor_correlation(annotations: Annotations) -> pl.DataFrame:

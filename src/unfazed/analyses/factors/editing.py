@@ -9,8 +9,8 @@ import polars as pl
 from scipy import stats
 
 from unfazed.errors import UserError
+from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations, image_keys
 
-from .annotations import FACTORS, Annotations, image_keys
 from .answers import prediction_files
 
 # edited attribute (how an edit's name begins) -> annotated factor that comes nearest to it

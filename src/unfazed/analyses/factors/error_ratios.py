@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from unfazed.errors import unknown
+from unfazed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
 
-from .annotations import FACTORS, METACLASSES, Annotations
 from .answers import Answers
 from .intervals import ratio_intervals
 from .verdicts import judge

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unfazed.analyses.statistics import percentiles
+from unfazed.analyses.statistics.paired import percentiles
 
 
 def ratio_intervals(

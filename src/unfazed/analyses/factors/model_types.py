@@ -9,10 +9,9 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from unfazed.analyses.statistics import holm
+from unfazed.analyses.statistics.paired import holm
 from unfazed.errors import UserError
-
-from .annotations import FACTORS
+from unfazed.sources.imagenet_x.annotations import FACTORS
 
 
 def read_groups(path: str | Path) -> pl.DataFrame:

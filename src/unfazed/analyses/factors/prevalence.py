@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from .annotations import FACTORS, METACLASSES, Annotations
+from unfazed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
+
 from .answers import Answers
 from .verdicts import judge
 

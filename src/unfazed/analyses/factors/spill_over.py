@@ -10,8 +10,8 @@ import polars as pl
 from scipy import stats
 
 from unfazed.errors import UserError
+from unfazed.sources.imagenet_x.annotations import FACTORS
 
-from .annotations import FACTORS
 from .model_types import factor_order, holm_series, read_model_csv
 
 _DEGREE = 3

@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from unfazed.errors import UserError, unknown
+from unfazed.sources.imagenet_x.annotations import WHICH, Annotations, load_annotations
 
 from .adjusted import adjusted_error_ratios
-from .annotations import WHICH, Annotations, load_annotations
 from .answers import Answers, coverage, human_answers, read_answers
 from .calibration import factor_calibration
 from .comparison import compare_models

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from unfazed.errors import UserError, unknown
+from unfazed.sources.imagenet_x.annotations import Annotations
 
-from .annotations import Annotations
 from .answers import Answers
 
 # annotations, predicted (N,) -> (right (N,) bool, images that count (N,) bool)

@@ -1,0 +1,178 @@
+"""Two models on the same pictures: is one really more robust than the other?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.intervals import Settings, estimates
+from unfazed.analyses.statistics.paired import sign_flip
+from unfazed.errors import UserError, unknown
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
+from unfazed.predictions.frames import Predictions, each_model, model_names
+
+from .drop_rows import POINTS, corrected, lattice_of, need_original, with_average
+from .outcomes import Outcomes, outcomes
+
+
+def compare_models(
+    predictions: Predictions,
+    first: str,
+    second: str,
+    *,
+    other: Predictions | None = None,
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    interval: str = "auto",
+) -> pl.DataFrame:
+    """A row an edit: both models' accuracies and drops on the photographs they share, and the paired differences.
+
+    other: where the second model's predictions are, if not beside the first's. Of the columns: first_*, second_* are
+    accuracies in [0, 1] and drops in points; accuracy_difference is first minus second, in points, with accuracy_low
+    and accuracy_high; drop_difference is first minus second, in points, with low and high: negative where the first
+    model drops less. p_value is of the difference in drop (of the difference in accuracy for `original`) by sign flips
+    over photographs, p_holm over the table; verdict says it in words at Holm's 5 %.
+    """
+    settings = Settings(resamples, level, seed, interval)
+    if first == second and other is None:
+        raise UserError(f"{first} is compared with itself", allowed="two different models")
+    facts = read_facts(predictions) if facts is None else facts
+    one, two = read_model(predictions, first), read_model(predictions if other is None else other, second)
+    table = corrected(pl.DataFrame(compared(one, two, facts, settings), schema=SCHEMA, infer_schema_length=None))
+    return table.with_columns(verdict=pl.Series([_verdict(row) for row in table.iter_rows(named=True)]))
+
+
+def compared(one: Outcomes, two: Outcomes, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+    """The rows of the comparison before correction: `original` first, then the edits both have, then their average."""
+    images, a, b = _aligned(one, two)
+    edits = [edit for edit in facts.sorted(set(one.edits) & set(two.edits)) if edit not in (ORIGINAL, SOURCE)]
+    start_a, start_b = a.of(ORIGINAL), b.of(ORIGINAL)
+    start = estimates((start_a - start_b)[:, None], _answers(a, b, ORIGINAL), images, settings, unit=POINTS)
+    p = sign_flip(start_a - start_b, lattice_of(a.runs_of(ORIGINAL), b.runs_of(ORIGINAL)))
+    rows = [
+        {
+            "edit": ORIGINAL,
+            "n": int(start.sums.n[0]),
+            "first_accuracy": float(np.nanmean(np.where(np.isnan(start_b), np.nan, start_a))),
+            "second_accuracy": float(np.nanmean(np.where(np.isnan(start_a), np.nan, start_b))),
+            "accuracy_difference": float(start.mean[0]),
+            "accuracy_low": float(start.low[0]),
+            "accuracy_high": float(start.high[0]),
+            "p_value": p,
+        }
+    ]
+    if not edits:
+        return rows
+    right_a = np.stack([a.of(edit) for edit in edits], axis=1)
+    right_b = np.stack([b.of(edit) for edit in edits], axis=1)
+    drops_a, drops_b = start_a[:, None] - right_a, start_b[:, None] - right_b
+    paired = ~np.isnan(drops_a - drops_b)
+    averaged = [
+        edits.index(edit)
+        for edit in averaged_edits(edits, facts)
+        if not facts.is_white_box(one.model, edit) and not facts.is_white_box(two.model, edit)
+    ]
+    each = np.concatenate([_answers(a, b, edit) for edit in edits])
+    answers = np.append(each, max(each[averaged].sum(), 1))
+    accuracy_gap = with_average(np.where(paired, right_a - right_b, np.nan), averaged)
+    drop_gap = with_average(drops_a - drops_b, averaged)
+    accuracy = estimates(accuracy_gap, answers, images, settings, unit=POINTS)
+    drop = estimates(drop_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
+    for index, edit in enumerate([*edits, AVERAGE]):
+        chosen = averaged if edit == AVERAGE else [index]
+        if not chosen or not drop.sums.n[index]:
+            continue
+        mask = paired[:, chosen]
+        first_accuracy, second_accuracy, first_drop, second_drop = (
+            _column_mean(values[:, chosen], mask) for values in (right_a, right_b, drops_a, drops_b)
+        )
+        rows.append(
+            {
+                "edit": edit,
+                "n": int(drop.sums.n[index]),
+                "first_accuracy": first_accuracy,
+                "second_accuracy": second_accuracy,
+                "accuracy_difference": float(accuracy.mean[index]),
+                "accuracy_low": float(accuracy.low[index]),
+                "accuracy_high": float(accuracy.high[index]),
+                "first_drop": first_drop * POINTS,
+                "second_drop": second_drop * POINTS,
+                "drop_difference": float(drop.mean[index]),
+                "low": float(drop.low[index]),
+                "high": float(drop.high[index]),
+                "p_value": sign_flip(drop_gap[:, index], _lattice(a, b, [edits[place] for place in chosen])),
+            }
+        )
+    return rows
+
+
+def read_model(predictions: Predictions, model: str) -> Outcomes:
+    """One model's outcomes; an unknown name raises with the nearest."""
+    names = model_names(predictions)
+    if model not in names:
+        raise unknown("model", model, names)
+    (name, rows), *_ = each_model(predictions, models=[model])
+    found = outcomes(name, rows)
+    need_original(found)
+    return found
+
+
+def _aligned(one: Outcomes, two: Outcomes) -> tuple[tuple[str, ...], Outcomes, Outcomes]:
+    """Both models' outcomes on the photographs they share."""
+    images = tuple(sorted(set(one.images) & set(two.images)))
+    if not images:
+        raise UserError(
+            f"{one.model} and {two.model} have no photographs in common "
+            f"({one.images[0]}, … against {two.images[0]}, …)",
+            allowed="predictions on the same benchmark",
+        )
+
+    def cut(found: Outcomes) -> Outcomes:
+        rows = np.searchsorted(np.array(found.images), np.array(images))
+        return Outcomes(found.model, images, found.edits, found.share[rows], found.runs[rows])
+
+    return images, cut(one), cut(two)
+
+
+def _answers(a: Outcomes, b: Outcomes, edit: str) -> np.ndarray:
+    return np.array([max(int(a.runs_of(edit).max()), int(b.runs_of(edit).max()), 1)])
+
+
+def _lattice(a: Outcomes, b: Outcomes, edits: list[str]) -> int:
+    runs = [found.runs_of(edit) for found in (a, b) for edit in (*edits, ORIGINAL)]
+    # An average over k edits with gaps is no multiple of anything; a fine lattice makes the test draw flips instead.
+    gaps = any((found.runs_of(edit) == 0).any() for found in (a, b) for edit in edits) and len(edits) > 1
+    return 10**6 if gaps else lattice_of(*runs) * len(edits)
+
+
+def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:
+    return float(np.nanmean(np.where(mask, values, np.nan), axis=0).mean())
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["p_holm"] is None or row["p_holm"] >= 0.05:
+        return "no difference shown"
+    if row["edit"] == ORIGINAL:
+        return "first is more accurate" if row["accuracy_difference"] > 0 else "second is more accurate"
+    return "first drops less" if row["drop_difference"] < 0 else "second drops less"
+
+
+SCHEMA: dict[str, Any] = {
+    "edit": pl.String,
+    "n": pl.Int64,
+    "first_accuracy": pl.Float64,
+    "second_accuracy": pl.Float64,
+    "accuracy_difference": pl.Float64,
+    "accuracy_low": pl.Float64,
+    "accuracy_high": pl.Float64,
+    "first_drop": pl.Float64,
+    "second_drop": pl.Float64,
+    "drop_difference": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "p_value": pl.Float64,
+}

@@ -1,0 +1,268 @@
+"""Curves of a sweep: accuracy against the attribute's value, where it is half way down, and what flips each picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.intervals import Settings
+from unfazed.errors import UserError
+from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
+from unfazed.predictions.frames import COLUMNS, Predictions, columns_of, each_model
+
+from .drop_rows import accuracy_entries
+from .outcomes import Outcomes, outcomes
+from .psychometric import fit_logistic, tells_halfway
+
+_FEWEST = 4
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Edits that differ only in one attribute's level: its name, edits and levels from low to high.
+
+    side: "" for all levels, "below 0" or "above 0" for one side of a sweep through zero, levels then as distances.
+    """
+
+    attribute: str
+    side: str
+    edits: tuple[str, ...]
+    levels: tuple[float, ...]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the fit is along log(level): all above zero and the largest at least four times the smallest."""
+        return self.levels[0] > 0 and self.levels[-1] >= 4 * self.levels[0]
+
+    def axis(self) -> np.ndarray:
+        return np.log(self.levels) if self.is_log else np.array(self.levels)
+
+
+def sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
+    """The sweeps among the edits: three or more levels of one attribute; a sweep through zero gives two."""
+    levels: dict[str, dict[float, str]] = {}
+    for edit, (attribute, level) in single_levels(edits, facts).items():
+        levels.setdefault(attribute, {})[level] = edit
+    found = []
+    for attribute, by_level in sorted(levels.items()):
+        below = {-level: edit for level, edit in by_level.items() if level <= 0}
+        above = {level: edit for level, edit in by_level.items() if level >= 0}
+        through = any(level < 0 for level in by_level) and any(level > 0 for level in by_level)
+        sides = {"below 0": below, "above 0": above} if through else {"": by_level}
+        for side, chosen in sides.items():
+            if len(chosen) >= 3:
+                ordered = sorted(chosen)
+                found.append(Sweep(attribute, side, tuple(chosen[one] for one in ordered), tuple(ordered)))
+    return found
+
+
+def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]]:
+    """Edit -> (attribute, level) where one attribute has a number; by the manifest, else by the edit's name.
+
+    The attribute keeps what else the name says (`lighting-object`), so that unlike edits do not share a curve.
+    """
+    known: Mapping[str, Any] = {}
+    if facts.manifest is not None and {"attribute", "level"} <= set(facts.manifest.columns):
+        rows = facts.manifest.unique("edit").select("edit", "attribute", "level")
+        known = {edit: (attribute, level) for edit, attribute, level in rows.iter_rows()}
+    signed = {re.sub(_NUMBER, "", edit) for edit in edits if re.search(r"\+[\d.]+$", edit)}
+    found = {}
+    for edit in edits:
+        match = re.search(_NUMBER, edit)
+        if match is None:
+            continue
+        stem = edit[: match.start()].rstrip("-")
+        attribute, level = known.get(edit, (stem, None))
+        if attribute is None or " x " in attribute:
+            continue
+        if level is None:
+            number = float(match.group())
+            level = number if edit[: match.start()] in signed else abs(number)
+        try:
+            found[edit] = stem, float(level)
+        except ValueError:
+            continue
+    return found
+
+
+def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, level: float = 0.95) -> pl.DataFrame:
+    """A row a model, attribute and level: n, accuracy in [0, 1] with its interval, mean probability of the true class.
+
+    Empty where the predictions hold no sweep. true_probability is null where the predictions lack it.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    rows: list[dict[str, Any]] = []
+    for found, probabilities in _models(predictions):
+        for sweep in sweeps(list(found.edits), facts):
+            for edit, value in zip(sweep.edits, sweep.levels, strict=True):
+                runs = found.runs_of(edit)
+                entries = accuracy_entries(found.of(edit), int(runs.max()), level)
+                rows.append(
+                    {
+                        "model": found.model,
+                        "attribute": sweep.attribute,
+                        "side": sweep.side,
+                        "level": value,
+                        "edit": edit,
+                        "n": int((runs > 0).sum()),
+                        "accuracy": entries["accuracy"],
+                        "low": entries["accuracy_low"],
+                        "high": entries["accuracy_high"],
+                        "true_probability": probabilities.get(edit),
+                    }
+                )
+    return pl.DataFrame(rows, schema=_CURVE, infer_schema_length=None)
+
+
+def curve_fits(
+    predictions: Predictions,
+    *,
+    facts: Facts | None = None,
+    chance: float = 0.0,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """A row a model and sweep: the logistic fit with lapse and the level at which accuracy is half way down.
+
+    halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; null where the fit
+    or the interval's end lies outside the levels that were swept: nothing was seen there. All three are null where
+    accuracy is flat or its top was not seen (`tells_halfway`). lapse: what is lost at the easy end; chance: the floor.
+    Sweeps of fewer than four levels have no fit.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    if not 0 <= chance < 1:
+        raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
+    settings = Settings(resamples, level, seed)
+    rows = []
+    for found, _ in _models(predictions):
+        for sweep in sweeps(list(found.edits), facts):
+            if len(sweep.levels) >= _FEWEST:
+                rows.append({"model": found.model, **_fit_row(found, sweep, chance, settings)})
+    return pl.DataFrame(rows, schema=_FIT, infer_schema_length=None)
+
+
+def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
+    """A row a model, sweep and photograph that the original is answered right: the mildest level that flips it.
+
+    Mildest is the end of the sweep at which accuracy over all photographs is higher. level: null where no level flips
+    it; returns: whether a harsher level is answered right again. With several runs, more than half of them must be
+    wrong.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    frames = []
+    for found, _ in _models(predictions):
+        right = found.of(ORIGINAL) > 0.5
+        for sweep in sweeps(list(found.edits), facts):
+            share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)
+            levels = np.array(sweep.levels)
+            if np.cov(levels, np.nanmean(share, axis=0))[0, 1] > 0:
+                share, levels = share[:, ::-1], levels[::-1]
+            share = share[right]
+            wrong = share < 0.5
+            first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), len(levels))
+            later = np.arange(len(levels)) > first[:, None]
+            flipped = first < len(levels)
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "model": found.model,
+                        "attribute": sweep.attribute,
+                        "side": sweep.side,
+                        "source_id": np.array(found.images)[right].tolist(),
+                        "level": [float(levels[one]) if one < len(levels) else None for one in first],
+                        "returns": ((share > 0.5) & later).any(axis=1) & flipped,
+                    },
+                    schema=_FLIP,
+                )
+            )
+    return pl.concat(frames) if frames else pl.DataFrame(schema=_FLIP)
+
+
+def _fit_row(found: Outcomes, sweep: Sweep, chance: float, settings: Settings) -> dict[str, Any]:
+    share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)
+    there = ~np.isnan(share)
+    known = np.where(there, share, 0.0)
+    axis = sweep.axis()
+    weights = settings.weights(found.images).astype(np.float64)
+    right, n = np.vstack([known.sum(axis=0), weights @ known]), np.vstack([there.sum(axis=0), weights @ there])
+    fit = fit_logistic(axis, right, n, chance)
+    tail = (1 - settings.level) / 2
+    low, high = np.quantile(fit.halfway[1:], [tail, 1 - tail])
+    told = axis[0] <= fit.halfway[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
+
+    def on_scale(value: float) -> float | None:
+        if not told or not axis[0] <= value <= axis[-1]:
+            return None
+        return float(np.exp(value) if sweep.is_log else value)
+
+    return {
+        "attribute": sweep.attribute,
+        "side": sweep.side,
+        "levels": len(sweep.levels),
+        "n": int(there.any(axis=1).sum()),
+        "halfway": on_scale(float(fit.halfway[0])),
+        "low": on_scale(float(low)),
+        "high": on_scale(float(high)),
+        "top": float(1 - fit.lapse[0]),
+        "lapse": float(fit.lapse[0]),
+        "slope": float(fit.slope[0]),
+        "scale": "log" if sweep.is_log else "linear",
+        "deviance": float(fit.deviance[0]),
+    }
+
+
+def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, float]]]:
+    """Each model's outcomes, and its mean probability of the true class by edit where the predictions have it."""
+    extra = ("true_probability",) if "true_probability" in columns_of(predictions) else ()
+    images: tuple[str, ...] | None = None
+    for name, rows in each_model(predictions, (*COLUMNS, *extra)):
+        found = outcomes(name, rows, images)
+        images = found.images
+        means: dict[str, float] = {}
+        if extra:
+            means = dict(rows.group_by("edit").agg(pl.col("true_probability").mean()).iter_rows())
+        yield found, means
+
+
+_CURVE = {
+    "model": pl.String,
+    "attribute": pl.String,
+    "side": pl.String,
+    "level": pl.Float64,
+    "edit": pl.String,
+    "n": pl.Int64,
+    "accuracy": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "true_probability": pl.Float64,
+}
+_FIT = {
+    "model": pl.String,
+    "attribute": pl.String,
+    "side": pl.String,
+    "levels": pl.Int64,
+    "n": pl.Int64,
+    "halfway": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "top": pl.Float64,
+    "lapse": pl.Float64,
+    "slope": pl.Float64,
+    "scale": pl.String,
+    "deviance": pl.Float64,
+}
+_FLIP = {
+    "model": pl.String,
+    "attribute": pl.String,
+    "side": pl.String,
+    "source_id": pl.String,
+    "level": pl.Float64,
+    "returns": pl.Boolean,
+}

@@ -1,0 +1,219 @@
+"""The rows of a table of dropped accuracy: one for each photograph set, each edit, and the average over edits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.intervals import Estimates, Settings, estimates
+from unfazed.analyses.statistics.paired import holm, mcnemar, sign_flip, wilson_interval
+from unfazed.errors import UserError, unknown
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits
+
+from .outcomes import Outcomes
+
+POINTS = 100.0
+
+SCHEMA: dict[str, Any] = {
+    "model": pl.String,
+    "edit": pl.String,
+    "kind": pl.String,
+    "n": pl.Int64,
+    "runs": pl.Int64,
+    "accuracy": pl.Float64,
+    "accuracy_low": pl.Float64,
+    "accuracy_high": pl.Float64,
+    "original_accuracy": pl.Float64,
+    "drop": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "interval": pl.String,
+    "p_value": pl.Float64,
+    "p_holm": pl.Float64,
+    "control": pl.String,
+    "net_n": pl.Int64,
+    "net_drop": pl.Float64,
+    "net_low": pl.Float64,
+    "net_high": pl.Float64,
+    "white_box": pl.Boolean,
+    "edits": pl.Int64,
+}
+
+
+def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> pl.DataFrame:
+    """The rows as one frame, corrected over all of them; `extra`: further columns' types, put after `edit`."""
+    names = list(SCHEMA)
+    order = [*names[:2], *(extra or {}), *names[2:]]
+    types = {**SCHEMA, **(extra or {})}
+    frame = pl.DataFrame(rows, schema={name: types[name] for name in order}, infer_schema_length=None)
+    return corrected(frame).with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def corrected(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with p_holm, its p_value corrected over all of its rows; null where there is no test."""
+    adjusted = holm(table["p_value"].fill_null(math.nan).to_numpy())
+    return table.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
+
+
+def model_rows(
+    found: Outcomes, facts: Facts, settings: Settings, edits: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """One model's rows of the table: the photographs, each edit, and the average over edits."""
+    base = need_original(found)
+    edited = [edit for edit in facts.sorted(found.edits) if edit not in (ORIGINAL, SOURCE)]
+    if edits is not None:
+        for edit in edits:
+            if edit not in (*edited, ORIGINAL, SOURCE, AVERAGE):
+                raise unknown("edit", edit, [*edited, AVERAGE])
+    rows = [photograph_row(found, edit, settings.level) for edit in (SOURCE, ORIGINAL) if edit in found.edits]
+    if edited:
+        rows += _edit_rows(found, base, edited, facts, settings)
+    return [row for row in rows if edits is None or row["edit"] in edits]
+
+
+def need_original(found: Outcomes) -> np.ndarray:
+    """The share answered right on each original; refused where the model was shown none."""
+    if ORIGINAL not in found.edits:
+        raise UserError(
+            f"the predictions of {found.model} have no edit '{ORIGINAL}', so nothing can be dropped from",
+            allowed=f"edits: {', '.join(found.edits)} and {ORIGINAL}",
+            run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS",
+        )
+    return found.of(ORIGINAL)
+
+
+def photograph_row(found: Outcomes, edit: str, level: float = 0.95) -> dict[str, Any]:
+    """The row of `original` or `source`: an accuracy, no drop."""
+    share, runs = found.of(edit), found.runs_of(edit)
+    accuracy = accuracy_entries(share, int(runs.max()), level)
+    return {
+        "model": found.model,
+        "edit": edit,
+        "kind": edit,
+        "n": int((runs > 0).sum()),
+        "runs": int(runs.max()),
+        **accuracy,
+        "original_accuracy": accuracy["accuracy"] if edit == ORIGINAL else None,
+        "white_box": False,
+    }
+
+
+def accuracy_entries(share: np.ndarray, runs: int, level: float = 0.95) -> dict[str, float]:
+    """Mean and Wilson interval of shares in [0, 1] of `runs` answers, one a photograph, NaN left out."""
+    share = share[~np.isnan(share)]
+    n = len(share)
+    if n == 0:
+        return {}
+    mean = float(share.mean())
+    spread = float(share.var(ddof=1)) if n > 1 else 0.0
+    # Averaging runs makes a photograph worth more than one answer: scale n by the variance that one answer would have.
+    worth = min(max(1.0, mean * (1 - mean) / spread), runs) if spread > 0 else 1.0
+    low, high = wilson_interval(np.array(mean * n * worth), np.array(n * worth), level)
+    return {"accuracy": mean, "accuracy_low": float(low), "accuracy_high": float(high)}
+
+
+def with_average(differences: np.ndarray, averaged: list[int]) -> np.ndarray:
+    """The columns and one more: each photograph's part in the mean of the averaged columns' means, NaN if it has none.
+
+    With nothing missing that is the mean over columns; a column with gaps counts no less for having them.
+    """
+    chosen = differences[:, averaged]
+    there = ~np.isnan(chosen)
+    part = np.where(there, chosen, 0.0) / np.maximum(there.sum(axis=0), 1)
+    present = there.any(axis=1)
+    mean = part.sum(axis=1) * present.sum() / max(len(averaged), 1)
+    return np.column_stack([differences, np.where(present, mean, np.nan)])
+
+
+def lattice_of(*runs: np.ndarray) -> int:
+    """The least common multiple of the numbers of runs: shares of them are multiples of its inverse."""
+    return math.lcm(*(int(one) for one in np.unique(np.concatenate(runs)) if one > 0))
+
+
+def _edit_rows(
+    found: Outcomes, base: np.ndarray, edited: list[str], facts: Facts, settings: Settings
+) -> list[dict[str, Any]]:
+    share = np.stack([found.of(edit) for edit in edited], axis=1)
+    runs = np.stack([found.runs_of(edit) for edit in edited], axis=1)
+    base_runs = found.runs_of(ORIGINAL)
+    drops = base[:, None] - share
+    controls = [facts.control(edit) or "" for edit in edited]
+    # Net drops are over photographs that have all three pictures, so that drop - net_drop is the control's own drop.
+    nets = np.where(np.isnan(drops), np.nan, np.stack([found.of(one) for one in controls], axis=1) - share)
+    averaged = [edited.index(one) for one in averaged_edits(edited, facts) if not facts.is_white_box(found.model, one)]
+
+    answers = np.maximum(runs.max(axis=0), base_runs.max())
+    net_answers = np.maximum(answers, [found.runs_of(one).max() for one in controls])
+    drop = estimates(with_average(drops, averaged), _with_sum(answers, averaged), found.images, settings, unit=POINTS)
+    net = estimates(with_average(nets, averaged), _with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
+    p_values = _p_values(found, edited, drops, drop)
+    rows = []
+    for index, edit in enumerate(edited):
+        paired = ~np.isnan(drops[:, index])
+        if not paired.any():
+            continue
+        row = {
+            "model": found.model,
+            "edit": edit,
+            "kind": "control" if edit in ("inversion", "reinsertion", *facts.controls.values()) else "edit",
+            "runs": int(runs[:, index].max()),
+            **accuracy_entries(share[paired, index], int(answers[index]), settings.level),
+            "original_accuracy": float(base[paired].mean()),
+            "p_value": float(p_values[index]),
+            "white_box": facts.is_white_box(found.model, edit),
+        }
+        rows.append(row | _drop_entries(drop, index) | _net_entries(net, index, controls[index]))
+    if averaged:
+        there = np.where(np.isnan(drops), np.nan, share)[:, averaged]
+        accuracy = float(np.nanmean(there, axis=0).mean())
+        row = {
+            "model": found.model,
+            "edit": AVERAGE,
+            "kind": AVERAGE,
+            "accuracy": accuracy,
+            "original_accuracy": accuracy + float(drop.mean[-1]) / POINTS,
+            "white_box": False,
+            "edits": len(averaged),
+        }
+        complete = all(controls[index] in found.edits for index in averaged)
+        rows.append(row | _drop_entries(drop, -1) | (_net_entries(net, -1, "each edit's own") if complete else {}))
+    return rows
+
+
+def _drop_entries(drop: Estimates, at: int) -> dict[str, Any]:
+    return {
+        "n": int(drop.sums.n[at]),
+        "drop": float(drop.mean[at]),
+        "low": float(drop.low[at]),
+        "high": float(drop.high[at]),
+        "interval": drop.method[at],
+    }
+
+
+def _net_entries(net: Estimates, at: int, control: str) -> dict[str, Any]:
+    if not net.sums.n[at]:
+        return {}
+    return {
+        "control": control,
+        "net_n": int(net.sums.n[at]),
+        "net_drop": float(net.mean[at]),
+        "net_low": float(net.low[at]),
+        "net_high": float(net.high[at]),
+    }
+
+
+def _p_values(found: Outcomes, edited: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:
+    """(edits,) McNemar's exact p-value for one run, the sign-flip test's for several."""
+    count = len(edited)
+    p = mcnemar(np.rint(drop.sums.losses[:count]), np.rint(drop.sums.gains[:count]))
+    for index in np.flatnonzero(drop.sums.answers[:count] > 1):
+        p[index] = sign_flip(drops[:, index], lattice_of(found.parts_of(edited[index]), found.parts_of(ORIGINAL)))
+    return p
+
+
+def _with_sum(answers: np.ndarray, averaged: list[int]) -> np.ndarray:
+    return np.append(answers, max(answers[averaged].sum(), 1))

@@ -1,0 +1,210 @@
+"""A gate for a release: thresholds on drops and accuracies, a baseline not to fall behind, and three verdicts.
+
+A check passes or fails only where its whole interval lies on one side of the threshold; else it cannot tell.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import polars as pl
+
+from unfazed.analyses.statistics.intervals import Settings
+from unfazed.errors import UserError, unknown
+from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
+from unfazed.predictions.frames import Predictions, model_names
+
+from .compare import compared, read_model
+from .drop import dropped_accuracy
+from .rules import Rules
+
+PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
+EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3}
+
+
+def check_predictions(
+    predictions: Predictions, rules: Rules, *, facts: Facts | None = None, resamples: int = 1000, seed: int = 0
+) -> pl.DataFrame:
+    """A row a check: model, edit, measure, n, value, low, high, threshold, verdict and reason.
+
+    value, low, high and threshold are points (percent for accuracy). Measures: `drop` at most, `accuracy` at least,
+    `accuracy lost` and `drop gained` against the baseline at most.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    names = model_names(predictions)
+    for name in rules.models:
+        if name not in names:
+            raise unknown("model", name, names)
+    chosen = [name for name in names if not rules.models or name in rules.models]
+    rows: list[dict[str, Any]] = []
+    if rules.max_drop or rules.min_accuracy:
+        table = dropped_accuracy(
+            predictions, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed
+        )
+        for model in chosen:
+            rows += _threshold_rows(table.filter(model=model), rules)
+    if rules.baseline is not None:
+        settings = Settings(resamples, rules.level, seed)
+        for model, other in _pairs(chosen, model_names(rules.baseline), bool(rules.models)):
+            rows += _baseline_rows(predictions, model, other, rules, facts, settings)
+    return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
+
+
+def verdict(checks: pl.DataFrame) -> str:
+    """The verdict over all checks: fail if one fails, cannot tell if one cannot, else pass."""
+    found = set(checks["verdict"])
+    return FAIL if FAIL in found else CANNOT_TELL if CANNOT_TELL in found else PASS
+
+
+def junit_xml(checks: pl.DataFrame, name: str = "unfazed check") -> bytes:
+    """The checks as JUnit XML: a test case each; what cannot be told is `skipped`, with its reason."""
+    found = checks["verdict"].to_list()
+    suite = ElementTree.Element(
+        "testsuite",
+        name=name,
+        tests=str(len(found)),
+        failures=str(found.count(FAIL)),
+        errors="0",
+        skipped=str(found.count(CANNOT_TELL)),
+    )
+    for row in checks.iter_rows(named=True):
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=_printable(row["model"]), name=_printable(f"{row['edit']}: {row['measure']}")
+        )
+        if row["verdict"] != PASS:
+            kind = "failure" if row["verdict"] == FAIL else "skipped"
+            ElementTree.SubElement(case, kind, message=_printable(f"{row['verdict']}: {row['reason']}"))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def judge(low: float, high: float, at_most: float) -> str:
+    """The verdict on a value that must be at most `at_most`, known to lie between low and high.
+
+    >>> judge(1, 3, at_most=4), judge(5, 7, at_most=4), judge(3, 5, at_most=4)
+    ('pass', 'fail', 'cannot tell')
+    """
+    return PASS if high <= at_most else FAIL if low > at_most else CANNOT_TELL
+
+
+def _threshold_rows(table: pl.DataFrame, rules: Rules) -> list[dict[str, Any]]:
+    by_edit = {row["edit"]: row for row in table.iter_rows(named=True)}
+    dropping = [edit for edit, row in by_edit.items() if row["drop"] is not None]
+    measured = [edit for edit, row in by_edit.items() if row["accuracy_low"] is not None]
+    rows = []
+    for edit, points in _expanded(rules.max_drop, dropping):
+        row = by_edit[edit]
+        found = row["drop"], row["low"], row["high"]
+        rows.append(_row(row, "drop", *found, points, judge(row["low"], row["high"], points), "at most"))
+    for edit, percent in _expanded(rules.min_accuracy, measured):
+        row = by_edit[edit]
+        found = tuple(100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+        rows.append(_row(row, "accuracy", *found, percent, judge(-found[2], -found[1], -percent), "at least"))
+    return rows
+
+
+def _baseline_rows(
+    predictions: Predictions, model: str, other: str, rules: Rules, facts: Facts, settings: Settings
+) -> list[dict[str, Any]]:
+    assert rules.baseline is not None
+    candidate, baseline = read_model(predictions, model), read_model(rules.baseline, other)
+    old_cards = read_facts(rules.baseline).cards
+    hashes = [cards.get(name, {}).get("weights_sha256") for cards, name in ((facts.cards, model), (old_cards, other))]
+    same_weights = hashes[0] is not None and hashes[0] == hashes[1]
+    rows = []
+    for row in compared(candidate, baseline, facts, settings):
+        if rules.measure == "accuracy":
+            measure = "accuracy lost"
+            value, low, high = (-row[name] for name in ("accuracy_difference", "accuracy_high", "accuracy_low"))
+        elif row["edit"] == ORIGINAL:
+            continue
+        else:
+            measure = "drop gained"
+            value, low, high = (row[name] for name in ("drop_difference", "low", "high"))
+        result = judge(low, high, rules.margin)
+        # Nothing changed, and for a known cause: that is no question of chance.
+        unchanged = same_weights and value == 0 and row["p_value"] == 1.0
+        entry = {"model": model, "edit": row["edit"], "n": row["n"]}
+        out = _row(entry, measure, value, low, high, rules.margin, PASS if unchanged else result, "at most")
+        if unchanged:
+            out["reason"] = "the same weights give the same answers"
+        rows.append(out)
+    return rows
+
+
+def _row(
+    source: Mapping[str, Any],
+    measure: str,
+    value: float,
+    low: float,
+    high: float,
+    limit: float,
+    verdict: str,
+    must: str,
+) -> dict[str, Any]:
+    unit = "%" if measure == "accuracy" else "points"
+    where = {PASS: "lies within", FAIL: "lies beyond", CANNOT_TELL: "straddles"}[verdict]
+    reason = f"{value:.2f} {unit} ({low:.2f} to {high:.2f}) of n = {source['n']:,} {where} {must} {limit:g} {unit}"
+    return {
+        "model": source["model"],
+        "edit": source["edit"],
+        "measure": measure,
+        "n": source["n"],
+        "value": value,
+        "low": low,
+        "high": high,
+        "threshold": limit,
+        "verdict": verdict,
+        "reason": reason,
+    }
+
+
+def _expanded(limits: Mapping[str, float], edits: Sequence[str]) -> list[tuple[str, float]]:
+    """(edit, limit) with patterns spelt out; an edit's own limit wins over a pattern's."""
+    found: dict[str, float] = {}
+    for pattern, limit in limits.items():
+        matching = fnmatch.filter(edits, pattern) if any(one in pattern for one in "*?[") else []
+        for edit in matching:
+            if edit not in limits:
+                found[edit] = limit
+        if not matching:
+            if pattern not in edits:
+                raise unknown("edit", pattern, edits)
+            found[pattern] = limit
+    return list(found.items())
+
+
+def _pairs(models: list[str], baseline: list[str], chosen: bool) -> list[tuple[str, str]]:
+    """Which model is held against which of the baseline: by name, or the only one against the only one."""
+    pairs = [(name, name) for name in models if name in baseline]
+    if not pairs and len(models) == 1 and len(baseline) == 1:
+        return [(models[0], baseline[0])]
+    missing = [name for name in models if name not in baseline]
+    if not pairs or (chosen and missing):
+        raise UserError(
+            f"the baseline has no predictions of {', '.join(missing)}; it has {', '.join(baseline)}",
+            allowed="a model of the same name in both folders, or one model in each",
+        )
+    return pairs
+
+
+def _printable(text: str) -> str:
+    """Text without the control characters that XML cannot hold."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+_SCHEMA = {
+    "model": pl.String,
+    "edit": pl.String,
+    "measure": pl.String,
+    "n": pl.Int64,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "threshold": pl.Float64,
+    "verdict": pl.String,
+    "reason": pl.String,
+}

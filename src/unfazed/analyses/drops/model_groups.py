@@ -1,0 +1,144 @@
+"""Dropped accuracy of groups of models: attention against convolution, robust training against plain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.intervals import Settings
+from unfazed.errors import UserError, unknown
+from unfazed.predictions.facts import Facts, read_facts
+from unfazed.predictions.frames import Predictions, each_model
+
+from .drop_rows import finish, model_rows
+from .outcomes import Outcomes, outcomes
+
+EVERY = "all models"
+
+
+def dropped_accuracy_of_groups(
+    predictions: Predictions,
+    groups: str | Path | pl.DataFrame | None = None,
+    *,
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """The drop table of mean models: a row a group and edit, `model` naming the group and `models` counting it.
+
+    groups: a CSV with the column `model` and one column a way to group (architecture, training, …), or a frame; None:
+    all models only. A group's answer to a picture is the mean over its models, and intervals are over photographs, so
+    they say how sure this group's mean is, not what other models would do. A model that one of its edits was made
+    against is left out of every group, and a picture that one of the group's models was not shown out of that group.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    table = _read(groups)
+    sums: dict[str, _Sum] = {}
+    images: tuple[str, ...] | None = None
+    known = []
+    for name, rows in each_model(predictions):
+        known.append(name)
+        found = outcomes(name, rows, images)
+        images = found.images
+        if any(facts.is_white_box(name, edit) for edit in found.edits):
+            continue
+        for group in [EVERY, *table.get(name, [])]:
+            sums.setdefault(group, _Sum()).add(found)
+    for name in table:
+        if name not in known:
+            raise unknown("model", name, known)
+    if not sums:
+        raise UserError("every model here is white-box, so there is nothing to average")
+    settings = Settings(resamples, level, seed)
+    rows_out: list[dict[str, Any]] = []
+    for group, total in sums.items():
+        for row in model_rows(total.mean(group), facts, settings):
+            rows_out.append({**row, "models": total.count})
+    return finish(rows_out, {"models": pl.Int64})
+
+
+@dataclass
+class _Sum:
+    """The sum of several models' answers, on the pictures that all of them were shown.
+
+    runs: the sums of their runs; parts: the least common multiples, the same where all have as many.
+    """
+
+    count: int = 0
+    images: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
+    share: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    runs: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    parts: np.ndarray = field(default_factory=lambda: np.ones((0, 0), dtype=np.int64))
+
+    def add(self, found: Outcomes) -> None:
+        share, runs = found.share, found.runs
+        if self.count and (found.images, found.edits) != (self.images, self.edits):
+            images = tuple(sorted(set(self.images) & set(found.images)))
+            edits = tuple(sorted(set(self.edits) & set(found.edits)))
+            if not images or not edits:
+                raise UserError(f"{found.model} shares no pictures with the other models of its group")
+            share, runs = (_cut(one, found.images, found.edits, images, edits) for one in (share, runs))
+            self.share, self.runs, self.parts = (
+                _cut(one, self.images, self.edits, images, edits) for one in (self.share, self.runs, self.parts)
+            )
+            self.images, self.edits = images, edits
+        elif not self.count:
+            self.images, self.edits = found.images, found.edits
+            self.share, self.runs, self.parts = np.zeros_like(share), np.zeros_like(runs), np.ones_like(runs)
+        self.share = self.share + share
+        self.runs = np.where((runs > 0) & ((self.runs > 0) | (self.count == 0)), self.runs + runs, 0)
+        self.parts = np.lcm(self.parts, runs)
+        self.count += 1
+
+    def mean(self, name: str) -> Outcomes:
+        # Shares of 2 and of 3 runs are sixths; the mean of both is twelfths.
+        share, parts = self.share / self.count, self.parts * self.count
+        return Outcomes(name, self.images, self.edits, share, self.runs, parts)
+
+
+def _cut(
+    matrix: np.ndarray,
+    images: tuple[str, ...],
+    edits: tuple[str, ...],
+    kept_images: tuple[str, ...],
+    kept_edits: tuple[str, ...],
+) -> np.ndarray:
+    rows = np.searchsorted(np.array(images), np.array(kept_images))
+    return matrix[rows][:, [edits.index(edit) for edit in kept_edits]]
+
+
+def _read(groups: str | Path | pl.DataFrame | None) -> dict[str, list[str]]:
+    """Model -> the groups it belongs to, as `column: value`."""
+    if groups is None:
+        return {}
+    if not isinstance(groups, pl.DataFrame):
+        try:
+            groups = pl.read_csv(groups, infer_schema=False)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise UserError(f"the groups {groups} are not a readable CSV: {error}") from None
+    bare = [name.strip() for name in groups.columns]
+    if len(set(bare)) < len(bare):
+        raise UserError(f"the groups have the columns {', '.join(bare)}", allowed="each of them once")
+    cells = pl.col(pl.String).str.strip_chars().replace("", None)
+    groups = groups.rename(dict(zip(groups.columns, bare, strict=True))).with_columns(cells)
+    groups = groups.filter(~pl.all_horizontal(pl.all().is_null()))
+    columns = [name for name in groups.columns if name != "model"]
+    if "model" not in groups.columns or not columns:
+        raise UserError(
+            f"the groups have the columns {', '.join(groups.columns)}",
+            allowed="model and at least one more, such as architecture or training",
+        )
+    if groups["model"].null_count():
+        raise UserError(f"{groups['model'].null_count()} rows of the groups name no model", allowed="a model in each")
+    twice = groups.filter(groups["model"].is_duplicated())["model"].unique().to_list()
+    if twice:
+        raise UserError(f"the groups name {', '.join(map(str, twice))} more than once", allowed="one row a model")
+    return {
+        row["model"]: [f"{name}: {row[name]}" for name in columns if row[name]] for row in groups.iter_rows(named=True)
+    }

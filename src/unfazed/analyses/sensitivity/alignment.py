@@ -1,0 +1,94 @@
+"""Saliency against the object: how the measures of alignment change with the answer and with the edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.balanced import interval
+from unfazed.analyses.statistics.paired import bootstrap_means, resample_weights
+from unfazed.measures.alignment import MEASURES
+
+
+def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """Alignment of right answers beside wrong ones: a row a model, method, edit and measure.
+
+    rows: model, method, edit, source_id, correct and the measures. Columns out: n_right, n_wrong, right, wrong,
+    difference (right less wrong) with its 95 % interval low, high; null where a side has no picture.
+    """
+    records = []
+    for key, group in rows.group_by("model", "method", "edit", maintain_order=True):
+        group = group.sort("source_id")
+        weights = resample_weights(group["source_id"].to_list(), draws, seed)
+        is_right = group["correct"].to_numpy()
+        values = _measures(group)
+        right, wrong = values[is_right], values[~is_right]
+        # Right and wrong are different pictures, but may be edits of one photograph: these are drawn together.
+        resampled = [bootstrap_means(weights[:, side], values[side]) for side in (is_right, ~is_right)]
+        bounds = interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
+        means = _column_means(right), _column_means(wrong)
+        for index, measure in enumerate(MEASURES):
+            pair = (means[0][index], means[1][index])
+            numbers = (*pair, pair[0] - pair[1], bounds[0][index], bounds[1][index])
+            records.append((*key, measure, len(right), len(wrong), *map(_null, numbers)))
+    names = ["model", "method", "edit", "measure", "n_right", "n_wrong", "right", "wrong", "difference", "low", "high"]
+    return _frame(records, names, integers=("n_right", "n_wrong"))
+
+
+def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """Alignment on an edit beside the same photographs unedited: a row a model, method, edit and measure.
+
+    Columns out: n pairs, original, edited, change (edited less original, paired) with its 95 % interval low, high.
+    """
+    per_source = rows.group_by("model", "method", "edit", "source_id", maintain_order=True).agg(
+        pl.col(name).mean() for name in MEASURES
+    )
+    before = per_source.filter(pl.col("edit") == "original").drop("edit")
+    after = per_source.filter(pl.col("edit") != "original").sort("source_id")
+    paired = after.join(before, on=["model", "method", "source_id"], suffix="_original", maintain_order="left")
+    records = []
+    for key, group in paired.group_by("model", "method", "edit", maintain_order=True):
+        edited = _measures(group)
+        original = group.select(f"{name}_original" for name in MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy()
+        missing = np.isnan(edited) | np.isnan(original)
+        change = np.where(missing, np.nan, edited - original)
+        weights = resample_weights(group["source_id"].to_list(), draws, seed)
+        low, high = interval(bootstrap_means(weights, change), len(group))
+        sides = [_column_means(np.where(missing, np.nan, side)) for side in (original, edited, change)]
+        for index, measure in enumerate(MEASURES):
+            numbers = (*(side[index] for side in sides), low[index], high[index])
+            records.append((*key, measure, int((~missing[:, index]).sum()), *map(_null, numbers)))
+    names = ["model", "method", "edit", "measure", "n", "original", "edited", "change", "low", "high"]
+    return _frame(records, names, integers=("n",))
+
+
+def summary(rows: pl.DataFrame) -> pl.DataFrame:
+    """The mean of every measure: a row a model, method and edit, with n and the accuracy over the same pictures."""
+    return rows.group_by("model", "method", "edit", maintain_order=True).agg(
+        pl.len().alias("n"),
+        pl.col("correct").cast(float).mean().alias("accuracy"),
+        *(pl.col(m).mean() for m in MEASURES),
+    )
+
+
+def _measures(table: pl.DataFrame) -> np.ndarray:
+    return table.select(MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(-1, len(MEASURES))
+
+
+def _column_means(values: np.ndarray) -> np.ndarray:
+    defined = np.isfinite(values).sum(0)
+    total = np.nansum(values, axis=0)
+    return np.divide(total, defined, out=np.full(values.shape[1], np.nan), where=defined > 0)
+
+
+def _null(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _frame(records: list[tuple], names: list[str], integers: Sequence[str]) -> pl.DataFrame:
+    types: dict[str, type[pl.DataType]] = dict.fromkeys(names, pl.Float64)
+    types.update(dict.fromkeys(["model", "method", "edit", "measure"], pl.String))
+    types.update(dict.fromkeys(integers, pl.Int64))
+    return pl.DataFrame(records, schema=types, orient="row")

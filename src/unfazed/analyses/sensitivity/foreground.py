@@ -1,0 +1,248 @@
+"""RIVAL10's measures over noise results: relative foreground sensitivity (RFS), its instance-wise form, drops a region.
+
+Rows in: one a model, picture, norm, level, region and seed, as `unfazed sensitivity` writes them, with columns
+model, source_id, label, norm (clean | linf | l2 | grey), level, region, seed, correct, true_probability.
+Tables out; what is undefined (0/0) is null. Moayeri et al., CVPR 2022, section 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
+from unfazed.errors import UserError
+
+NOISES = ("linf", "l2")
+_TINY = 1e-9
+
+
+def relative_foreground_sensitivity(foreground: np.ndarray | float, background: np.ndarray | float) -> np.ndarray:
+    """RFS = (a_bg - a_fg) / (2 min(ā, 1 - ā)), ā their mean: in [-1, 1], nan where it is 0/0.
+
+    foreground, background: accuracy (or true-class probability) under noise there, in [0, 1], any equal shapes.
+
+    >>> relative_foreground_sensitivity(0.2, 0.9).round(6).item(), relative_foreground_sensitivity(1.0, 1.0).item()
+    (0.777778, nan)
+    """
+    foreground, background = np.asarray(foreground, float), np.asarray(background, float)
+    mean = (foreground + background) / 2
+    room = 2 * np.minimum(mean, 1 - mean)
+    undefined = ~(room > _TINY)
+    return np.where(undefined, np.nan, (background - foreground) / np.where(undefined, 1.0, room))
+
+
+def instance_sensitivity(rows: pl.DataFrame) -> pl.DataFrame:
+    """iRFS of every picture: model, source_id, label, norm, level, and, meaned over seeds, both probabilities."""
+    table = _pairs(rows).select(
+        "model", "source_id", "label", "norm", "level", "foreground_probability", "background_probability"
+    )
+    values = relative_foreground_sensitivity(
+        table["foreground_probability"].to_numpy(), table["background_probability"].to_numpy()
+    )
+    return table.with_columns(_column("irfs", values))
+
+
+def sensitivity(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """A row a model, norm and level (null: RFS of the accuracies meaned over all levels), with 95 % intervals.
+
+    Columns: model, norm, level, n, accuracy_foreground, accuracy_background, rfs, rfs_low, rfs_high, irfs,
+    irfs_low, irfs_high, undefined (the share of bootstrap draws whose RFS is 0/0).
+    """
+    cube = _cube(rows)
+    return _table(cube, [("model", model, [index]) for index, model in enumerate(cube.models)], draws, seed)
+
+
+def sensitivity_by_group(rows: pl.DataFrame, groups: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """As `sensitivity`, a row a group of models: RFS of the group's mean accuracies, as published.
+
+    groups: a column `model` and one column a grouping (architecture, training, …). `mean_model_rfs` is the mean of
+    the models' own RFS, which differs because RFS is no linear function of the accuracies.
+    """
+    cube = _cube(rows)
+    if "model" not in groups.columns or len(groups.columns) < 2:
+        raise UserError(
+            f"the groups have the columns {', '.join(groups.columns)}", allowed="model,GROUPING[,GROUPING …]"
+        )
+    if not set(cube.models) & set(groups["model"].cast(str)):
+        raise UserError(
+            "no model of the results is named in the groups",
+            allowed=f"the models of the results: {', '.join(cube.models)}",
+        )
+    wanted: list[tuple[str, str, list[int]]] = []
+    for grouping in groups.columns:
+        if grouping == "model":
+            continue
+        members: dict[str, list[int]] = {}
+        for model, group in groups.select(pl.col("model").cast(str), pl.col(grouping).cast(str)).iter_rows():
+            if model in cube.models and group is not None:
+                members.setdefault(group, []).append(cube.models.index(model))
+        wanted += [(grouping, group, indices) for group, indices in members.items()]
+    table = _table(cube, wanted, draws, seed).rename({"model": "group"})
+    return table.with_columns(pl.Series("models", [len(w[2]) for w in wanted for _ in range(len(cube.levels))]))
+
+
+def sensitivity_by_class(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """As `sensitivity`, a row a model and class: label after model, n the pictures of that class."""
+    tables = []
+    for label in sorted(set(rows["label"].drop_nulls().to_list())):
+        table = sensitivity(rows.filter(pl.col("label") == label), draws, seed)
+        tables.append(table.insert_column(1, pl.Series("label", [label] * len(table), dtype=pl.Int64)))
+    return pl.concat(tables)
+
+
+def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """What noise or grey on a region costs: a row a model, norm, level and region, paired with the clean picture.
+
+    Columns: model, norm, level (null for grey), region, n, clean_accuracy, accuracy, drop, low, high (of the drop, in
+    points of accuracy in [0, 1]), probability_drop, probability_low, probability_high. n is the pictures that have
+    the region: the clean accuracy is over these alone.
+    """
+    keys = ["model", "norm", "level", "region"]
+    clean = rows.filter(pl.col("norm") == "clean").select(
+        "model",
+        "source_id",
+        pl.col("correct").cast(float).alias("clean_correct"),
+        pl.col("true_probability").cast(float).alias("clean_probability"),
+    )
+    treated = (
+        rows.filter(pl.col("norm") != "clean")
+        .group_by(*keys, "source_id", "label")
+        .agg(pl.col("correct").cast(float).mean(), pl.col("true_probability").cast(float).mean())
+        .join(clean, on=["model", "source_id"])
+        .sort("source_id")
+    )
+    records = []
+    for key, group in treated.group_by(keys, maintain_order=True):
+        labels = group["label"].to_numpy()
+        values = group.select(
+            "clean_correct",
+            "correct",
+            (pl.col("clean_correct") - pl.col("correct")).alias("drop"),
+            (pl.col("clean_probability") - pl.col("true_probability")).alias("probability_drop"),
+        ).to_numpy()
+        mean = class_balanced_mean(values, labels)
+        resampled = bootstrap_balanced(values[:, 2:], labels, group["source_id"].to_list(), draws, seed)
+        low, high = interval(resampled, len(group))
+        numbers = (len(group), *mean[:3], low[0], high[0], mean[3], low[1], high[1])
+        records.append((*key, *map(_plain, numbers)))
+    names = [*keys, "n", "clean_accuracy", "accuracy", "drop", "low", "high"]
+    names += ["probability_drop", "probability_low", "probability_high"]
+    types = {**dict.fromkeys(names, pl.Float64), **dict.fromkeys(["model", "norm", "region"], pl.String), "n": pl.Int64}
+    return pl.DataFrame(records, schema=types, orient="row").sort(keys, nulls_last=True)
+
+
+@dataclass(frozen=True)
+class _Cube:
+    """Accuracy and probability (models, pictures, levels, 2 = foreground and background) of the pictures all share."""
+
+    models: list[str]
+    ids: list[str]
+    labels: np.ndarray
+    levels: list[tuple[str, float | None]]
+    correct: np.ndarray
+    probability: np.ndarray
+
+
+def _cube(rows: pl.DataFrame) -> _Cube:
+    """The pictures that every model has at every level, in the order of their ids; levels end with each norm's mean."""
+    pairs = _pairs(rows)
+    levels = pairs.select("norm", "level").unique().sort("norm", "level").rows()
+    models = pairs["model"].unique(maintain_order=True).to_list()
+    whole = pairs.group_by("source_id").len().filter(pl.col("len") == len(levels) * len(models))["source_id"]
+    if whole.is_empty():
+        raise UserError(
+            f"no picture has foreground and background noise at all {len(levels)} levels for all {len(models)} models",
+            run="unfazed sensitivity again with the same -o: it completes what is missing",
+        )
+    order = pl.DataFrame({"model": models, "model_order": range(len(models))})
+    pairs = (
+        pairs.filter(pl.col("source_id").is_in(whole.implode()))
+        .join(order, on="model")
+        .sort("model_order", "source_id", "norm", "level")
+    )
+    shape = (len(models), len(whole), len(levels), 2)
+    correct = pairs.select("foreground_correct", "background_correct").to_numpy().reshape(shape)
+    probability = pairs.select("foreground_probability", "background_probability").to_numpy().reshape(shape)
+    once = slice(0, len(whole) * len(levels), len(levels))
+    labels, ids = pairs["label"].to_numpy()[once], pairs["source_id"][once].to_list()
+    for norm in sorted({norm for norm, _ in levels}):
+        chosen = [index for index, (name, level) in enumerate(levels) if name == norm and level is not None]
+        correct = np.concatenate([correct, correct[:, :, chosen].mean(2, keepdims=True)], axis=2)
+        probability = np.concatenate([probability, probability[:, :, chosen].mean(2, keepdims=True)], axis=2)
+        levels.append((norm, None))
+    return _Cube(models, ids, labels, levels, correct, probability)
+
+
+def _pairs(rows: pl.DataFrame) -> pl.DataFrame:
+    """Foreground beside background, meaned over seeds: a row a model, picture, norm and level that has both."""
+    columns = []
+    for region in ("foreground", "background"):
+        here = pl.col("region") == region
+        columns.append(pl.col("correct").cast(float).filter(here).mean().alias(f"{region}_correct"))
+        columns.append(pl.col("true_probability").cast(float).filter(here).mean().alias(f"{region}_probability"))
+    return (
+        rows.filter(pl.col("norm").is_in(NOISES) & pl.col("label").is_not_null())
+        .group_by("model", "source_id", "label", "norm", "level", maintain_order=True)
+        .agg(columns)
+        .drop_nulls(["foreground_correct", "background_correct"])
+    )
+
+
+def _table(cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, seed: int) -> pl.DataFrame:
+    tables = []
+    for grouping, name, indices in wanted:
+        # Accuracies are meaned over the group's models before RFS; (pictures, levels, 2)
+        correct = cube.correct[indices].mean(0)
+        instance = relative_foreground_sensitivity(cube.probability[indices, ..., 0], cube.probability[indices, ..., 1])
+        instance = _mean_of_defined(instance)
+        accuracy = class_balanced_mean(correct, cube.labels)
+        resampled = bootstrap_balanced(correct, cube.labels, cube.ids, draws, seed)
+        rfs = relative_foreground_sensitivity(accuracy[:, 0], accuracy[:, 1])
+        rfs_draws = relative_foreground_sensitivity(resampled[..., 0], resampled[..., 1])
+        rfs_low, rfs_high = interval(rfs_draws, len(cube.ids))
+        irfs_draws = bootstrap_balanced(instance, cube.labels, cube.ids, draws, seed)
+        irfs_low, irfs_high = interval(irfs_draws, len(cube.ids))
+        own = class_balanced_mean(np.moveaxis(cube.correct[indices], 0, -1), cube.labels)
+        columns = {
+            "accuracy_foreground": accuracy[:, 0],
+            "accuracy_background": accuracy[:, 1],
+            "rfs": rfs,
+            "rfs_low": rfs_low,
+            "rfs_high": rfs_high,
+            "irfs": class_balanced_mean(instance, cube.labels),
+            "irfs_low": irfs_low,
+            "irfs_high": irfs_high,
+            "undefined": np.isnan(rfs_draws).mean(0),
+        }
+        if grouping != "model":
+            columns["mean_model_rfs"] = _mean_of_defined(relative_foreground_sensitivity(own[:, 0], own[:, 1]).T)
+        table = pl.DataFrame(
+            {
+                "model": [name] * len(cube.levels),
+                "norm": [norm for norm, _ in cube.levels],
+                "level": pl.Series([level for _, level in cube.levels], dtype=pl.Float64),
+                "n": [len(cube.labels)] * len(cube.levels),
+            }
+        ).with_columns(_column(key, values) for key, values in columns.items())
+        if grouping != "model":
+            table = table.insert_column(0, pl.Series("grouping", [grouping] * len(table)))
+        tables.append(table)
+    return pl.concat(tables)
+
+
+def _mean_of_defined(values: np.ndarray) -> np.ndarray:
+    """The mean over the first axis of what is not nan; nan where nothing is."""
+    defined = np.isfinite(values)
+    count = defined.sum(0)
+    return np.divide(np.where(defined, values, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def _column(name: str, values: np.ndarray) -> pl.Series:
+    return pl.Series(name, np.asarray(values, float)).fill_nan(None)
+
+
+def _plain(value: float | int) -> float | int | None:
+    return None if np.isnan(value) else value if isinstance(value, int) else float(value)

@@ -1,0 +1,172 @@
+"""What the cards and the benchmark say of the edits: their order, controls, guides, levels and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from .frames import Predictions, read_cards
+
+ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
+WHITE_BOX = "white_box"
+
+# The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
+_PAPER = (
+    "background-simple",
+    "background-complex",
+    "background-adversarial",
+    "background-random",
+    "size-full",
+    "size-0.1",
+    "size-0.08",
+    "size-0.05",
+    "position",
+)
+_OFFICIAL_FOLDERS = ("20_smooth", "20_hard", "random_bg", "full", "01", "008", "005", "rp", "rd")
+_GEOMETRY = ("size", "position", "direction")
+_ADVERSARIAL = "adversarial"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the edits beside the answers.
+
+    order: edits as the benchmark lists them; controls: edit -> the edit that shows what the rendering alone costs;
+    guided: edits made against a classifier; white_box: models that are that classifier or share its weights;
+    official: the benchmark is the published ImageNet-E; classes: class names by label; manifest: a row a picture, or
+    None where the benchmark is not at hand; cards: by model.
+    """
+
+    order: tuple[str, ...] = ()
+    controls: Mapping[str, str] = field(default_factory=dict)
+    guided: frozenset[str] = frozenset()
+    white_box: frozenset[str] = frozenset()
+    official: bool = False
+    classes: tuple[str, ...] = ()
+    manifest: pl.DataFrame | None = None
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def control(self, edit: str) -> str | None:
+        """The edit's control, by the benchmark or, where that is silent, by the edit's name."""
+        if edit in self.controls:
+            return self.controls[edit]
+        if self.order or edit in ("inversion", "reinsertion", ORIGINAL, SOURCE):
+            return None
+        if edit.startswith("background"):
+            return "inversion"
+        return "reinsertion" if edit.startswith(_GEOMETRY) else None
+
+    def is_white_box(self, model: str, edit: str) -> bool:
+        guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
+        return model in self.white_box and guided
+
+    def white_box_rows(self) -> pl.Expr:
+        """`is_white_box` of each row's `model` and `edit`, as the column `white_box`."""
+        edit = pl.col("edit")
+        guided = edit.is_in(list(self.guided)) if self.guided else edit.str.contains(_ADVERSARIAL, literal=True)
+        return (pl.col("model").is_in(list(self.white_box)) & guided).alias(WHITE_BOX)
+
+    def sorted(self, edits: Iterable[str]) -> list[str]:
+        """The edits with the photographs first, the rest in the benchmark's order, unknown ones by name at the end."""
+        place = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
+        return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
+
+
+def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
+    """The edits of the average: the paper's ten where all are there, else all but the photographs and the controls."""
+    present = set(edits)
+    direction = "direction-small" if "direction-small" in present else "direction"
+    ten = [*_PAPER, direction]
+    if present.issuperset(ten):
+        return ten
+    controls = {"inversion", "reinsertion", *facts.controls.values()}
+    return facts.sorted(present - controls - {ORIGINAL, SOURCE})
+
+
+def read_facts(predictions: Predictions, benchmark: str | Path | None = None) -> Facts:
+    """The facts of a predictions folder, its benchmark found through the cards or given.
+
+    A frame tells only which of its rows are white-box, in the column that `read_predictions` gives it.
+    """
+    cards = read_cards(predictions)
+    white_box = frozenset(name for name, card in cards.items() if card.get("white_box"))
+    guided = frozenset[str]()
+    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
+        white_box, guided = _marked(predictions)
+    for root in _benchmarks(cards, benchmark):
+        manifest, card = _read_benchmark(root)
+        if manifest is not None:
+            return _with_manifest(manifest, card, white_box, cards)
+    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards))
+
+
+def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:
+    """The models and the edits of the rows that a frame marks as white-box."""
+    if predictions.collect_schema().get(WHITE_BOX) != pl.Boolean:
+        return frozenset(), frozenset()
+    pair = pl.col("model", "edit").cast(pl.String)
+    rows = predictions.lazy().filter(pl.col(WHITE_BOX)).select(pair).unique().collect()
+    return frozenset(rows["model"]), frozenset(rows["edit"])
+
+
+def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None) -> list[Path]:
+    if given is not None:
+        return [Path(given)]
+    paths = [card["benchmark"].get("path") for card in cards.values() if isinstance(card.get("benchmark"), dict)]
+    return [Path(path) for path in dict.fromkeys(path for path in paths if path)]
+
+
+def _read_benchmark(root: Path) -> tuple[pl.DataFrame | None, Mapping[str, Any]]:
+    from unfazed.files import read_json
+
+    if not (root / "manifest.parquet").is_file():
+        return None, {}
+    card = read_json(root / "benchmark.json") if (root / "benchmark.json").is_file() else {}
+    return pl.read_parquet(root / "manifest.parquet"), card
+
+
+def _with_manifest(
+    manifest: pl.DataFrame, card: Mapping[str, Any], white_box: frozenset[str], cards: Mapping[str, Mapping[str, Any]]
+) -> Facts:
+    edits = manifest.unique("edit", keep="first", maintain_order=True)
+    listed = [item["name"] for item in _listed(card)]
+    order = tuple(dict.fromkeys([*listed, *edits["edit"].to_list()]))
+    controls: dict[str, str] = {}
+    if "control" in edits.columns:
+        controls = dict(edits.drop_nulls("control").select("edit", "control").iter_rows())
+    guided = frozenset[str]()
+    if "guide" in manifest.columns:
+        guided = frozenset(manifest.filter(pl.col("guide").is_not_null())["edit"].unique().to_list())
+    return Facts(
+        order, controls, guided, white_box, _is_official(card), _classes(cards, card), manifest=manifest, cards=cards
+    )
+
+
+def _listed(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The edits of the benchmark's recipe, as its card lists them."""
+    recipe = card.get("recipe")
+    edits = recipe.get("edits", []) if isinstance(recipe, dict) else []
+    return [item for item in edits if isinstance(item, dict) and "name" in item]
+
+
+def _is_official(card: Mapping[str, Any]) -> bool:
+    """Whether the benchmark was imported from the published folders."""
+    folders = {(item.get("parameters") or {}).get("folder") for item in _listed(card)}
+    return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
+
+
+def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    from unfazed.errors import UserError
+    from unfazed.labels import LabelSpace
+
+    for labels in [(card or {}).get("labels"), *(one.get("labels") for one in cards.values())]:
+        if isinstance(labels, dict):
+            try:
+                return LabelSpace.from_json(labels).classes
+            except UserError:
+                continue
+    return ()

@@ -1,0 +1,152 @@
+"""Predictions as frames: one model after another from a folder, or from a frame that holds several."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from unfazed.errors import UserError, unknown
+from unfazed.files import read_json
+
+from .storage import FAILED
+
+Predictions = str | Path | pl.DataFrame | pl.LazyFrame
+
+COLUMNS = ("model", "source_id", "edit", "run", "correct")
+
+
+def prediction_files(folder: str | Path) -> list[Path]:
+    """The folder's Parquet files, one a model, in the order of their names."""
+    folder = Path(folder)
+    if folder.is_file() and folder.suffix == ".parquet":
+        return [folder]
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS")
+    files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+    if not files:
+        raise UserError(f"{folder} holds no predictions", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
+    return files
+
+
+def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
+    """The models' cards by model; a folder without cards, or a frame, has none."""
+    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
+        return {}
+    found = {}
+    for path in prediction_files(predictions):
+        card = path.with_suffix(".json")
+        if card.is_file():
+            content = read_json(card)
+            if isinstance(content, dict) and "model" in content:
+                found[str(content["model"])] = content
+    return found
+
+
+def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
+    """Each model whose last evaluation failed: its name, the reason, and whether it has predictions of earlier."""
+    found = []
+    for path in sorted(Path(folder).glob(f"*{FAILED}")):
+        record = read_json(path)
+        earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
+        found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
+    return found
+
+
+def each_model(
+    predictions: Predictions, columns: Sequence[str] = COLUMNS, models: Sequence[str] | None = None
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each model's name and its rows with these columns, in the order of names; `models` keeps only those.
+
+    A folder is read one file at a time, so memory holds one model whatever their number.
+    """
+    seen: dict[str, str] = {}
+    for where, frame in _frames(predictions, columns):
+        for name, rows in _by_model(frame):
+            if name in seen:
+                raise UserError(
+                    f"the model {name} is in {seen[name]} and in {where}", allowed="one file a model; delete one"
+                )
+            seen[name] = where
+            if models is None or name in models:
+                yield name, rows
+    for name in models or ():
+        if name not in seen:
+            raise unknown("model", name, seen, run=_list_command(predictions))
+
+
+def columns_of(predictions: Predictions) -> list[str]:
+    """The names of the predictions' columns, in a folder those of its first file."""
+    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
+        return list(predictions.collect_schema())
+    return list(pl.read_parquet_schema(prediction_files(predictions)[0]))
+
+
+def model_names(predictions: Predictions) -> list[str]:
+    """The models' names, sorted."""
+    return sorted({name for _, frame in _frames(predictions, ["model"]) for name in frame["model"].unique().to_list()})
+
+
+def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    if isinstance(predictions, pl.LazyFrame):
+        _require(predictions.collect_schema().names(), columns, "the frame")
+        predictions = predictions.select(columns).collect()
+    if isinstance(predictions, pl.DataFrame):
+        _require(predictions.columns, columns, "the frame")
+        if predictions.is_empty():
+            raise UserError("the frame of predictions is empty", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS")
+        yield "the frame", _text(predictions.select(columns))
+        return
+    files = prediction_files(predictions)
+    with ThreadPoolExecutor(1) as pool:
+        # The next file is read while this one is worked on.
+        coming = pool.submit(_read, files[0], columns)
+        for path, following in itertools.zip_longest(files, files[1:]):
+            frame = coming.result()
+            if following is not None:
+                coming = pool.submit(_read, following, columns)
+            yield path.name, frame
+
+
+def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(path, columns=list(columns))
+    except (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError):
+        _require(pl.read_parquet_schema(path), columns, str(path))
+        raise
+    except (OSError, pl.exceptions.ComputeError) as error:
+        raise UserError(f"{path} is not readable Parquet: {error}", run="unfazed evaluate … once more") from None
+    if frame.is_empty():
+        raise UserError(f"{path} holds no rows", run="unfazed evaluate … once more")
+    return _text(frame)
+
+
+def _text(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with dictionary columns as plain text, so that it joins with any other."""
+    return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def _by_model(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    names = frame["model"].unique().to_list()
+    if None in names:
+        raise UserError(f"{frame['model'].null_count()} rows name no model", allowed="a model in every row")
+    if len(names) == 1:
+        return [(names[0], frame)]
+    return [(name, frame.filter(pl.col("model") == name)) for name in sorted(names)]
+
+
+def _require(there: Any, columns: Sequence[str], where: str) -> None:
+    missing = [name for name in columns if name not in there]
+    if missing:
+        raise UserError(
+            f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; it has {', '.join(there)}",
+            run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS",
+        )
+
+
+def _list_command(predictions: Predictions) -> str | None:
+    return None if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)) else f"ls {predictions}"

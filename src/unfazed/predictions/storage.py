@@ -1,0 +1,169 @@
+"""Predictions on disk: the columns, and part files that let a run be taken up where it was stopped.
+
+PREDICTIONS/<model>.parquet, <model>.json     whole, once every picture is answered
+PREDICTIONS/<model>.failed.json     why it could not be scored
+PREDICTIONS/.parts/<model>-<fingerprint>-<batch size>/000000-000007.parquet     batches 0 to 7, while it runs
+PREDICTIONS/.parts/<model>.lock     held by the process that scores it
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from unfazed.files import read_json, whole, write_json
+
+from .inputs import Picture
+
+PARTS = ".parts"
+FAILED = ".failed.json"
+SCHEMA = pa.schema(
+    [
+        ("model", pa.dictionary(pa.int32(), pa.string())),
+        ("sample_id", pa.string()),
+        ("source_id", pa.string()),
+        ("file_name", pa.string()),
+        ("edit", pa.dictionary(pa.int32(), pa.string())),
+        ("run", pa.int32()),
+        ("label", pa.int32()),
+        ("predicted", pa.int32()),
+        ("probability", pa.float32()),
+        ("true_probability", pa.float32()),
+        ("correct", pa.bool_()),
+        ("rank", pa.int32()),
+        ("top5", pa.list_(pa.int32())),
+        ("top5_probabilities", pa.list_(pa.float32())),
+        ("energy", pa.float32()),
+        ("object_survives", pa.float32()),
+    ]
+)
+
+
+def make_table(
+    model: str, rows: Sequence[Picture], scores: dict[str, np.ndarray], survives: np.ndarray, order: Sequence[int]
+) -> pa.Table:
+    """The predictions of one batch; `order` is each row's place in the whole, kept until the parts are merged."""
+    labels = [row.label for row in rows]
+    known = np.array([label is not None for label in labels], bool)
+    truth = np.array([-1 if label is None else label for label in labels], np.int64)
+    columns = {
+        "model": [model] * len(rows),
+        "sample_id": [row.sample_id for row in rows],
+        "source_id": [row.source_id for row in rows],
+        "file_name": [row.file_name for row in rows],
+        "edit": [row.edit for row in rows],
+        "run": [row.run for row in rows],
+        "label": labels,
+        "predicted": scores["predicted"],
+        "probability": scores["probability"],
+        "true_probability": pa.array(scores["true_probability"], pa.float32(), mask=~known),
+        "correct": pa.array(scores["predicted"] == truth, pa.bool_(), mask=~known),
+        "rank": pa.array(scores["rank"].astype(np.int32), pa.int32(), mask=~known),
+        "top5": scores["top"].astype(np.int32).tolist(),
+        "top5_probabilities": scores["top_probabilities"].astype(np.float32).tolist(),
+        "energy": scores["energy"],
+        "object_survives": pa.array(survives.astype(np.float32), pa.float32(), mask=np.isnan(survives)),
+    }
+    arrays = [_array(columns[field.name], field.type) for field in SCHEMA]
+    table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return table.append_column("order", pa.array(list(order), pa.int64()))
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, kind)
+
+
+class Parts:
+    """One model's unfinished predictions: batches go in, whole files come out every few seconds."""
+
+    def __init__(self, folder: Path, slug: str, fingerprint: str, size: int, every: float) -> None:
+        # Parts are cut by the batch size: with another one they would not fit together.
+        self.folder = folder / PARTS / f"{slug}-{fingerprint[:12]}-{size}"
+        self.every, self.last = every, time.monotonic()
+        self.buffer: list[tuple[int, pa.Table]] = []
+        self.unreadable: dict[str, str] = {}
+        self.done: set[int] = set()
+        for path in sorted(self.folder.glob("*-*.parquet")):
+            first, last = (int(number) for number in path.stem.split("-"))
+            self.done |= set(range(first, last + 1))
+
+    def add(self, index: int, table: pa.Table, unreadable: Sequence[tuple[str, str]]) -> None:
+        """Keep batch `index`; written when enough time has passed, or before a gap in the numbers."""
+        if self.buffer and self.buffer[-1][0] + 1 != index:
+            self.flush()
+        self.unreadable |= dict(unreadable)
+        self.buffer.append((index, table))
+        if time.monotonic() - self.last >= self.every:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.buffer:
+            first, last = self.buffer[0][0], self.buffer[-1][0]
+            if self.unreadable:
+                self.write_note("unreadable", {**self.note("unreadable"), **self.unreadable})
+            _write(
+                pa.concat_tables([table for _, table in self.buffer], promote_options="permissive"),
+                self.folder / f"{first:06}-{last:06}.parquet",
+            )
+            self.done |= {index for index, _ in self.buffer}
+            self.buffer = []
+        self.last = time.monotonic()
+
+    def note(self, name: str) -> dict[str, Any]:
+        """A small JSON kept beside the parts, empty if there is none."""
+        path = self.folder / f"{name}.json"
+        return read_json(path) if path.is_file() else {}
+
+    def write_note(self, name: str, value: dict[str, Any]) -> None:
+        write_json(self.folder / f"{name}.json", value)
+
+    def merged(self) -> pa.Table:
+        """All parts as one table in the order of the pictures."""
+        tables = [parquet.read_table(path) for path in sorted(self.folder.glob("*-*.parquet"))]
+        table = pa.concat_tables(tables, promote_options="permissive").sort_by("order").drop_columns("order")
+        return table.cast(SCHEMA)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
+    """The batch size of an unfinished run of this very model, None where there is none."""
+    for path in sorted((folder / PARTS).glob(f"{slug}-{fingerprint[:12]}-*")):
+        size = path.name.rpartition("-")[2]
+        if size.isdigit():
+            return int(size)
+    return None
+
+
+def write_predictions(table: pa.Table, path: Path) -> None:
+    _write(table, path)
+
+
+def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
+    """Whether this very model's predictions over these very pictures lie in `folder`, whole."""
+    card, table = folder / f"{slug}.json", folder / f"{slug}.parquet"
+    if not card.is_file() or not table.is_file():
+        return False
+    try:
+        known = json.loads(card.read_bytes())
+        return known.get("fingerprint") == fingerprint and parquet.read_metadata(table).num_rows == known.get("rows")
+    except (ValueError, OSError, pa.ArrowInvalid):
+        return False
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with whole(path) as file:
+        parquet.write_table(table, file, compression="zstd")

@@ -1,0 +1,167 @@
+"""`unfazed sensitivity` as a function: probe some models over one source or benchmark, and fill a folder.
+
+study = run_study("sample", ["lite:0", "lite:1"], "results", NoiseSettings(), saliency="layercam")
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unfazed.errors import UserError
+from unfazed.files import write_bytes
+from unfazed.measures.channels import best_channels
+
+from .alignment import measure_alignment
+from .channel_examples import ChannelExample, channel_examples
+from .neural_features import study_channels
+from .noise_response import NoiseSettings, measure_noise
+from .run import Outcome, read_probe
+from .spurious import Region, shared_regions
+from .suspects import suspects
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from unfazed.benchmark import Benchmark
+    from unfazed.models import Classifier
+    from unfazed.sources import Source
+
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """The regions beside the object that one model looks at, and the names of the classes."""
+
+    model: str
+    classes: Sequence[str]
+    found: list[Region]
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The best channel of each attribute (a row each), and example pictures for each row."""
+
+    best: pl.DataFrame
+    examples: list[list[ChannelExample]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What was done: the models' file names in order, whether noise and saliency were measured, what failed and why.
+
+    regions, channels: by a model's file name, what `report.study_pictures` draws.
+    """
+
+    folder: Path
+    slugs: list[str]
+    noise: bool
+    saliency: bool
+    failures: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    regions: dict[str, Regions] = field(default_factory=dict)
+    channels: dict[str, Channels] = field(default_factory=dict)
+
+
+def run_study(
+    spec: str,
+    models: Sequence[str],
+    folder: str | Path,
+    settings: NoiseSettings,
+    saliency: str | None = None,
+    spurious: bool = False,
+    channels: str | None = None,
+    limit: int | None = None,
+    classes: str | None = None,
+    device: str | None = None,
+    batch_size: int | None = None,
+    report: Report | None = None,
+) -> Study:
+    """The probes of every model in turn, each resumed where it stopped.
+
+    spec: a source with masks, or a benchmark's folder, of which heat maps alone are measured (noise is for
+    photographs). saliency: a method of `saliency.METHODS`; spurious: also the galleries; channels: also the layer's
+    channels against the attributes, `heat` for the model's heat layer. report: told (what, done, total).
+    """
+    if len(set(models)) != len(models) or not models:
+        raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more, each once")
+    pictures, is_benchmark = _opened(spec, limit, classes)
+    if is_benchmark and (spurious or channels):
+        raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
+    study = Study(Path(folder), [], not is_benchmark, bool(saliency) or is_benchmark or spurious)
+    for name in models:
+        model = _open(name, device)
+        if not is_benchmark:
+            show = _counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
+            _note(study, name, measure_noise(model, pictures, folder, settings, batch_size, show))  # type: ignore[arg-type]
+        if study.saliency:
+            show = _counter(report, f"{name}: heat maps", None)
+            _note(study, name, measure_alignment(model, pictures, folder, saliency or "layercam", show))
+        study.slugs.append(model.slug)
+        if spurious:
+            study.regions[model.slug] = _regions(study, model, pictures, saliency or "layercam")  # type: ignore[arg-type]
+        if channels:
+            layer = None if channels == "heat" else channels
+            study.channels[model.slug] = _channels(study, model, pictures, layer, report)  # type: ignore[arg-type]
+    return study
+
+
+def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source | Benchmark, bool]:
+    if (Path(spec).expanduser() / "benchmark.json").is_file():
+        from unfazed.benchmark import Benchmark
+
+        if limit or classes:
+            raise UserError("--limit and --classes choose from a source", allowed="a benchmark is taken whole")
+        return Benchmark(spec), True
+    from unfazed.sources import open_source
+
+    return open_source(spec, limit=limit, classes=classes), False
+
+
+def _open(name: str, device: str | None) -> Classifier:
+    from unfazed.models import open_model
+
+    return open_model(name, device=device)
+
+
+def _note(study: Study, model: str, outcome: Outcome) -> None:
+    study.failures.update({f"{model}, {one}": reason for one, reason in outcome.failures.items()})
+    study.notes.append(f"{outcome.path}: {outcome.measured} measured now, {outcome.resumed} before")
+
+
+def _counter(report: Report | None, what: str, total: int | None) -> Callable[[int], None] | None:
+    if report is None:
+        return None
+    done = 0
+
+    def show(more: int) -> None:
+        nonlocal done
+        done += more
+        report(what, done, total or 0)
+
+    return show
+
+
+def _regions(study: Study, model: Classifier, source: Source, method: str) -> Regions:
+    """What the model looks at beside the object, in the pictures that its noise and saliency rows make suspicious."""
+    noise, saliency = (read_probe(study.folder, kind, [model.slug]) for kind in ("noise", "saliency"))
+    chosen = suspects(noise, saliency)["source_id"].unique(maintain_order=True).to_list()
+    regions = shared_regions(model, source, [one for one in chosen if one in source], method)
+    return Regions(model.name, source.labels.classes, regions)
+
+
+def _channels(study: Study, model: Classifier, source: Source, layer: str | None, report: Report | None) -> Channels:
+    """FOLDER/channels/<model>.parquet, and its best channels as CSV."""
+    found = study_channels(model, source, layer, _counter(report, f"{model.name}: channels", len(source)))
+    best = best_channels(found.table)
+    folder, buffer = study.folder / "channels", io.BytesIO()
+    found.table.write_parquet(buffer)
+    write_bytes(folder / f"{model.slug}.parquet", buffer.getvalue())
+    write_bytes(folder / f"{model.slug}.best.csv", best.write_csv().encode())
+    study.failures.update({f"{model.name}, {one}": reason for one, reason in found.failures.items()})
+    study.notes.append(f"{folder / model.slug}.best.csv: {len(best)} attributes, layer {found.layer}")
+    return Channels(best, channel_examples(model, source, found, best))

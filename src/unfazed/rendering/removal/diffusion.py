@@ -1,0 +1,174 @@
+"""Object removal by diffusion: the hole is drawn from pure noise while the known rest is blended in at every level.
+
+Going back up the noise now and then lets the hole agree with its surroundings (RePaint, Lugmayr et al. 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unfazed.edits.composition import Impossible
+from unfazed.errors import BadPicture, UserError
+from unfazed.rendering.networks.devices import (
+    PRECISIONS,
+    choose_device,
+    choose_precision,
+    holding,
+    out_of_memory,
+    shrinking,
+)
+from unfazed.rendering.networks.network import Network
+from unfazed.rendering.sampling.denoise import step_deviation
+from unfazed.rendering.sampling.noise import as_seeds, normal
+from unfazed.rendering.sampling.prediction import predicted_start
+from unfazed.rendering.sampling.samplers import sample_ancestral
+from unfazed.rendering.sampling.schedule import Schedule
+
+from .methods import hole_of
+
+_FIRST, _STEP, _KNOWN, _UP = 0, 1, 2, 3
+
+
+def jump_levels(steps: int, jump: int, resamples: int) -> list[int]:
+    """The levels visited, noisiest first: down to 0, going `jump` back up `resamples` − 1 times at every `jump` levels.
+
+    >>> jump_levels(5, 2, 2)
+    [4, 3, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1, 0]
+    """
+    if jump < 1 or resamples < 1:
+        raise UserError(f"jump is {jump}, resamples {resamples}", allowed="1 or more")
+    left = dict.fromkeys(range(0, steps - jump, jump), resamples - 1)
+    visited = [steps - 1]
+    while visited[-1] > 0:
+        visited.append(visited[-1] - 1)
+        if left.get(visited[-1], 0) > 0:
+            left[visited[-1]] -= 1
+            visited.extend(range(visited[-1] + 1, visited[-1] + jump + 1))
+    return visited
+
+
+@torch.no_grad()
+def inpaint(
+    network: Network,
+    pictures: Tensor,
+    holes: Tensor,
+    seeds: Sequence[int],
+    steps: int = 50,
+    jump: int = 5,
+    resamples: int = 3,
+    labels: Tensor | None = None,
+) -> Tensor:
+    """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} drawn anew and the rest untouched.
+
+    steps: respaced steps of the whole schedule, each but the first visited `resamples` times; labels: (N,) classes,
+    for a network that takes them.
+    """
+    schedule = Schedule.respaced(steps, network.beta_schedule)
+    left = schedule.alphas_cumprod
+    device = network.device
+    keys = as_seeds(seeds, device)
+    pictures, holes = pictures.to(device), holes.to(device)
+    shape = pictures.shape[1:]
+    path = jump_levels(steps, jump, resamples)
+    x = _known(pictures, left[path[0]], normal(keys, _FIRST, shape), holes)
+    start = pictures
+    for draw, (now, then) in enumerate(zip(path, [*path[1:], -1], strict=True)):
+        if then > now:
+            share = left[then] / left[now]
+            x = np.sqrt(share) * x + np.sqrt(1 - share) * normal(keys, 4 * draw + _UP, shape)
+            continue
+        raw = network(x, float(schedule.network_times[now]), labels)
+        start = predicted_start(raw[:, :3], x, torch.tensor(left[now], device=device), network.prediction_type)
+        if then < 0:
+            break
+        one = sample_ancestral(np.array([left[now], left[then]]))
+        # Nothing anchors a hole to the range of pictures, so here x̂0 is clipped at every step.
+        drawn = one.keep[0] * x + one.toward[0] * start.clamp(-1, 1)
+        numbers = {"left": left[now], **{name: getattr(one, name)[0] for name in ("toward", "noise", "low", "high")}}
+        columns = {name: torch.tensor(value, dtype=torch.float32, device=device) for name, value in numbers.items()}
+        deviation, _ = step_deviation(network, columns, network.spread(raw))
+        drawn = drawn + deviation * normal(keys, 4 * draw + _STEP, shape)
+        known = np.sqrt(left[then]) * pictures + np.sqrt(1 - left[then]) * normal(keys, 4 * draw + _KNOWN, shape)
+        x = torch.lerp(known, drawn, holes)
+    return torch.lerp(pictures, start.clamp(-1, 1), holes)
+
+
+def _known(pictures: Tensor, left: float, noise: Tensor, holes: Tensor) -> Tensor:
+    """The picture at a noise level, and nothing but noise in its hole."""
+    return np.sqrt(left) * pictures * (1 - holes) + torch.where(holes > 0, noise, np.sqrt(1 - left) * noise)
+
+
+class DiffusionRemoval:
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed in the hole alone."""
+
+    def __init__(
+        self,
+        network: str | Network = "compact",
+        device: str | None = None,
+        precision: str | None = None,
+        **options: Any,
+    ) -> None:
+        """options: of `inpaint`."""
+        from unfazed.rendering.networks.loading import load_network
+
+        place = choose_device(device)
+        loaded = load_network(network)
+        with holding(f"the network {loaded.name}", place):
+            self.network = loaded.on(place, PRECISIONS[choose_precision(precision, place)])
+        self.options = options
+        digest = (self.network.weights_hash or "unknown")[:12]
+        self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))
+
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+        return self.remove([image], [mask], [seed], [label])[0]
+
+    def remove(
+        self,
+        images: Sequence[np.ndarray],
+        masks: Sequence[np.ndarray],
+        seeds: Sequence[int],
+        labels: Sequence[int | None] = (),
+    ) -> list[np.ndarray]:
+        """Several at once, which is what a GPU wants; labels: the scenes' classes, for a network that takes them."""
+        from unfazed.rendering.diffusion import as_tensor
+
+        for image in images:
+            self.network.check_size(image.shape[0])
+        holes = np.stack([hole_of(mask) for mask in masks])
+        pictures = torch.stack([as_tensor(image) for image in images])
+        classes = None if self.network.classes is None else self._known(labels or [None] * len(images))
+        filled = self._filled(pictures, torch.from_numpy(holes)[:, None].float(), seeds, classes)
+        if not bool(torch.isfinite(filled).all()):
+            raise BadPicture(f"the network {self.network.name} answered with NaN or infinity while removing an object")
+        arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
+        return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]
+
+    def _filled(self, pictures: Tensor, holes: Tensor, seeds: Sequence[int], classes: Tensor | None) -> Tensor:
+        """As many at once as memory holds."""
+
+        def run(batch: int) -> Tensor:
+            parts = (slice(first, first + batch) for first in range(0, len(pictures), batch))
+            return torch.cat([
+                inpaint(self.network, pictures[part], holes[part], seeds[part],
+                        labels=None if classes is None else classes[part], **self.options).cpu()
+                for part in parts
+            ])  # fmt: skip
+
+        size = pictures.shape[-1]
+        return shrinking(run, len(pictures), lambda: out_of_memory(self.network, size))[0]
+
+    def _known(self, labels: Sequence[int | None]) -> Tensor:
+        """The labels as the network takes them; raises Impossible, as the renderer refuses, for one that it has not."""
+        known = range(self.network.classes or 0)
+        for label in labels:
+            if label not in known:
+                raise Impossible(
+                    f"the network {self.network.name} needs one of its {len(known)} classes to remove an object, "
+                    f"not {label}"
+                )
+        return torch.tensor(labels, dtype=torch.int64, device=self.network.device)
