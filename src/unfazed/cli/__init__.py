@@ -1,4 +1,4 @@
-"""`unfazed COMMAND`: one command a stage, each in its own file of this room, none with logic of its own."""
+"""`unfazed COMMAND`: one command for each stage, each in its own file of this room, none with logic of its own."""
 
 from __future__ import annotations
 
@@ -6,34 +6,29 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# command -> module of this room that holds the function of the module's name
-COMMANDS: dict[str, str] = {
-    "demo": "demo",
-    "edits": "edits",
-    "weights": "weights",
-    "factors": "factors",
-    "masks": "masks",
-    "edit": "edit",
-    "build": "build",
-    "import": "import_",
-    "verify": "verify",
-    "status": "status",
-    "models": "models",
-    "evaluate": "evaluate",
-    "sensitivity": "sensitivity",
-    "analyze": "analyze",
-    "compare": "compare",
-    "check": "check",
-    "app": "app",
-    "report": "report",
-    "train-network": "train_network",
+# Panel of `unfazed --help` -> command -> module of this room that holds the function of the module's name.
+# Panels and commands stand in the order in which people use them.
+COMMANDS: dict[str, dict[str, str]] = {
+    "Start": {"demo": "demo", "app": "app"},
+    "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit"},
+    "Benchmarks": {"build": "build", "import": "import_", "verify": "verify", "status": "status"},
+    "Models and predictions": {"models": "models", "evaluate": "evaluate"},
+    "Analyses": {
+        "analyze": "analyze",
+        "compare": "compare",
+        "check": "check",
+        "factors": "factors",
+        "sensitivity": "sensitivity",
+    },
+    "Reports": {"report": "report"},
+    "Diffusion networks": {"weights": "weights", "train-network": "train_network"},
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4
 
 
 def build_app() -> Any:
-    """The typer application with every command of the table."""
+    """Return the typer application with every command of `COMMANDS`, in panels."""
     import typer
 
     app = typer.Typer(
@@ -43,7 +38,6 @@ def build_app() -> Any:
             "and measure how far a classifier's answer moves."
         ),
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
     )
@@ -56,8 +50,9 @@ def build_app() -> Any:
             print(__version__)
             raise typer.Exit()
 
-    for name, module in COMMANDS.items():
-        app.command(name)(getattr(import_module(f"unfazed.cli.{module}"), module))
+    for panel, commands in COMMANDS.items():
+        for name, module in commands.items():
+            app.command(name, rich_help_panel=panel)(getattr(import_module(f"unfazed.cli.{module}"), module))
     return app
 
 

@@ -45,8 +45,8 @@ def alignment(heat: np.ndarray, mask: np.ndarray) -> dict[str, float | None]:
     both, union = np.count_nonzero(hot & inside), np.count_nonzero(hot | inside)
     mass = values.sum()
     return {
-        "iou": both / union,
-        "dice": 2 * both / (union + both),
+        "iou": float(both / union),
+        "dice": float(2 * both / (union + both)),
         "precision": float(values[inside].sum() / mass) if mass > 0 else None,
         **{f"recall_{share}": _recall(values, inside, share / 100) for share in MASSES},
         "density_difference": float(values[inside].mean() - values[~inside].mean()),

@@ -1,0 +1,25 @@
+"""`unfazed --help`: commands in the order of the pipeline, in groups, and shell completion."""
+
+from __future__ import annotations
+
+from typer.testing import CliRunner
+
+from unfazed.cli import COMMANDS, build_app
+
+
+def test_help_lists_every_command_once_in_pipeline_order_under_its_group():
+    shown = CliRunner().invoke(build_app(), ["--help"], terminal_width=100).stdout
+    listed = [line.strip("│ ").split()[0] for line in shown.splitlines() if line.startswith("│ ") and line[2] != " "]
+    commands = [name for group in COMMANDS.values() for name in group]
+    assert [word for word in listed if not word.startswith("-")] == commands
+    assert len(set(commands)) == len(commands)
+    stages = ["build", "evaluate", "analyze", "report"]
+    assert sorted(stages, key=commands.index) == stages
+    groups = [line.strip("╭─╮ ") for line in shown.splitlines() if line.startswith("╭─")]
+    assert groups == ["Options", *COMMANDS]
+
+
+def test_completion_offers_the_commands():
+    environment = {"_UNFAZED_COMPLETE": "complete_bash", "COMP_WORDS": "unfazed ver", "COMP_CWORD": "1"}
+    done = CliRunner().invoke(build_app(), [], prog_name="unfazed", env=environment)
+    assert done.stdout.split() == ["verify"]
