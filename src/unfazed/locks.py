@@ -1,71 +1,58 @@
-"""A file that one process at a time can hold, so that two runs never write into one place."""
+"""A lock file that one process at a time can hold, so that two runs never write into one place."""
 
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from .files import explained, make_folder
-
-try:
-    import fcntl
-except ImportError:  # Windows: nobody is kept out
-    fcntl = None  # type: ignore[assignment]
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class Lock:
-    """A lock that ends with its process, and whose file is gone once it is let go.
+    """A lock that ends with its process, and whose file is removed when it is released.
 
-    Where the file system locks nothing, nobody is kept out.
+    On a file system that offers no locks, every process gets the lock.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: IO[bytes] | None = None
+        # A soft lock would outlive a killed process, so there is no falling back to one.
+        self._lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
 
     def take(self) -> bool:
-        """Whether it is ours now: False where another process has it."""
-        if fcntl is None:
-            return True
+        """Whether this process has the lock now: False where another process has it."""
         make_folder(self.path.parent)
-        with explained(self.path):
-            file = open(self.path, "ab")  # noqa: SIM115
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed the file between our opening and our locking it.
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(self.path)):
-                self._file = file
-                return True
-        except (BlockingIOError, FileNotFoundError):
-            pass
+            with explained(self.path):
+                self._lock.acquire()
+        except Timeout:
+            return False
         except OSError as error:
-            file.close()
-            if error.errno in _NO_LOCKS:
-                return True
-            raise
-        file.close()
-        return False
+            if error.errno not in _NO_LOCKS:
+                raise
+        return True
 
     def release(self) -> None:
-        if self._file is not None:
+        """Let other processes take the lock; does nothing if this process does not have it."""
+        if self._lock.is_locked:
+            # The file goes first: a process that has opened it meanwhile sees that it is gone and tries again.
             self.path.unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
+            self._lock.release()
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process has the lock of that path."""
-    if fcntl is None:
-        return False
+    """Whether a process holds the lock at that path; a file that nobody holds stays as it is."""
+    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
     try:
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if path.exists():
+            with lock:
+                pass
+    except Timeout:
         return True
     except OSError:
-        return False
+        pass
     return False

@@ -50,6 +50,8 @@ def load_annotated(entry: Entry) -> Scene:
     number, segmentation, high, wide = entry.detail
     image = read_picture(entry.image)
     try:
+        if image.shape[:2] != (high, wide):
+            raise ValueError(f"it is for a picture of {wide}×{high}, and this one is {image.shape[1]}×{image.shape[0]}")
         mask = annotated_mask(segmentation, high, wide)
     except (ValueError, TypeError) as error:
         raise BadPicture(f"{entry.image}: annotation {number} cannot be used: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,7 @@ def annotated_mask(segmentation: Any, high: int, wide: int) -> np.ndarray:
     if isinstance(segmentation, dict) and {"counts", "size"} <= segmentation.keys():
         if list(segmentation["size"]) != [high, wide]:
             raise ValueError(f"its run lengths are for {segmentation['size']}, the picture is {[high, wide]}")
-        counts = segmentation["counts"]
-        return run_length_mask(expand_counts(counts) if isinstance(counts, str | bytes) else counts, high, wide)
+        return run_length_mask(segmentation["counts"], high, wide)
     raise ValueError("its segmentation is neither polygons nor run lengths")
 
 
@@ -30,6 +30,9 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     outlines = [np.asarray(polygon, np.float64).reshape(-1, 2) for polygon in polygons if len(polygon) >= 6]
     if not outlines:
         raise ValueError("it has no polygon of three points or more")
+    far = max(high, wide)
+    if not all(((outline > -far) & (outline < 2 * far)).all() for outline in outlines):
+        raise ValueError("its polygons have coordinates that are not numbers or lie far outside the picture")
     fine = np.zeros((high * _FINER, wide * _FINER), np.uint8)
     for outline in outlines:
         points = [np.rint(outline * _FINER - 0.5).astype(np.int32)]
@@ -40,35 +43,19 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     return cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
 
 
-def run_length_mask(counts: Sequence[int], high: int, wide: int) -> np.ndarray:
-    """The mask of run lengths down the columns, background first: (high, wide) float32 of zeros and ones."""
-    lengths = np.asarray(counts, np.int64)
-    if (lengths < 0).any() or lengths.sum() != high * wide:
-        raise ValueError(f"its run lengths cover {lengths.sum()} pixels, the picture has {high * wide}")
-    values = (np.arange(len(lengths)) % 2).astype(np.float32)
-    return np.ascontiguousarray(np.repeat(values, lengths).reshape(wide, high).T)
+def run_length_mask(counts: str | bytes | Sequence[int], high: int, wide: int) -> np.ndarray:
+    """The mask of COCO's run lengths, as numbers or as a compressed string: (high, wide) float32 of zeros and ones."""
+    from pycocotools import mask as coco
 
-
-def expand_counts(text: str | bytes) -> list[int]:
-    """The run lengths that COCO's compressed string stands for.
-
-    Five bits a character from `0` on, lowest first, bit six says that more follow, the last one carries the sign;
-    from the fourth on, a number is the difference from the one two before it.
-    """
-    counts: list[int] = []
-    value = shift = 0
-    for character in text.encode("ascii") if isinstance(text, str) else text:
-        bits = character - 48
-        if not 0 <= bits < 64:
-            raise ValueError("its compressed run lengths hold a character that cannot be there")
-        value |= (bits & 31) << shift
-        shift += 5
-        if bits & 32:
-            continue
-        if bits & 16:
-            value -= 1 << shift
-        counts.append(value + (counts[-2] if len(counts) > 2 else 0))
-        value = shift = 0
-    if shift:
-        raise ValueError("its compressed run lengths are cut off")
-    return counts
+    if isinstance(counts, str | bytes):
+        text = counts.encode("ascii") if isinstance(counts, str) else counts
+        mask = coco.decode({"counts": text, "size": [high, wide]})
+        # Where the run lengths end too early, pycocotools leaves the rest of the mask uninitialized without an error.
+        if coco.encode(mask)["counts"] != text:
+            raise ValueError(f"its compressed run lengths do not cover exactly the {high * wide} pixels of the picture")
+        return mask.astype(np.float32)
+    lengths = [operator.index(count) for count in counts]
+    if min(lengths, default=0) < 0 or sum(lengths) != high * wide:
+        raise ValueError(f"its run lengths cover {sum(lengths)} pixels, the picture has {high * wide}")
+    size = [high, wide]
+    return coco.decode(coco.frPyObjects({"counts": lengths, "size": size}, high, wide)).astype(np.float32)
