@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from unfazed.labels import imagenet, own
+from unfazed.models import open_model
 from unfazed.models.label_mapping import map_labels
 from unfazed.predictions import run_evaluation
-from unfazed.predictions.contract import suspect_order
+from unfazed.predictions.contract import check_accuracy, suspect_order
 
 SPACE = own(["zebra", "Ant", "cat", "dog", "bee", "emu", "fox", "gnu", "hen", "ibis", "jay", "kiwi"])
 
@@ -37,6 +39,14 @@ def test_random_answers_suspect_nothing() -> None:
     mapping = map_labels(SPACE, SPACE, truth)
     for seed in range(50):
         assert suspect_order(SPACE, mapping, np.random.default_rng(seed).integers(0, 12, 60), truth) is None
+
+
+def test_thousands_of_originals_are_checked() -> None:
+    model, space = open_model("lite:0", device="cpu"), imagenet()
+    labels = np.arange(2048) % 1000
+    answers = np.where(np.random.default_rng(0).random(2048) < 0.6, labels, (labels * 7 + 3) % 1000)
+    crops = torch.zeros(2048, 1, 1, 3, dtype=torch.uint8)
+    assert check_accuracy(model, map_labels(space, space, set(range(1000))), crops, labels, answers) == []
 
 
 @pytest.mark.parametrize(("shift", "words"), [(1, r"output j means class j \+ 1"), (11, "output j means class j - 1")])

@@ -6,7 +6,6 @@ a warning that says what is suspected: the order of its labels or its transform.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -213,7 +212,9 @@ def _beats(right: int, count: int, chance: float) -> bool:
 
 def _at_least(successes: int, tries: int, chance: float) -> float:
     """The probability of so many successes or more in independent tries."""
-    return sum(math.comb(tries, k) * chance**k * (1 - chance) ** (tries - k) for k in range(successes, tries + 1))
+    from scipy.stats import binom
+
+    return float(binom.sf(successes - 1, tries, chance))
 
 
 def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:
