@@ -17,6 +17,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "analyze": "analyze",
         "compare": "compare",
         "check": "check",
+        "plan": "plan",
         "factors": "factors",
         "sensitivity": "sensitivity",
     },

@@ -146,10 +146,22 @@ def comparison_text(table: pl.DataFrame, first: str, second: str, format: str) -
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> str:
     """The gate's checks, failures first."""
     rank = {"fail": 0, "cannot tell": 1, "pass": 2}
-    shown = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True).select(
-        "verdict", "model", "edit", "measure", "n", "value", _interval("low", "high").alias("interval"), "threshold"
-    )
-    return format_table(shown, format, title=f"unfazed check: {overall}", notes="Values in points, accuracies in %.")
+    ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
+    columns: list[str | pl.Expr] = [
+        "verdict",
+        "model",
+        "edit",
+        "measure",
+        "n",
+        "value",
+        _interval("low", "high").alias("interval"),
+    ]
+    notes = "Values in points, accuracies in %."
+    doubtful = checks.filter(verdict="cannot tell")
+    if doubtful.height:
+        notes += " more: about how many further photographs would tell with a chance of 80 %, if the value stays."
+    shown = ordered.select(*columns, "threshold", *(["more"] if doubtful.height else []))
+    return format_table(shown, format, title=f"unfazed check: {overall}", notes=notes)
 
 
 def _interval(low: str, high: str) -> pl.Expr:

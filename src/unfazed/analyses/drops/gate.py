@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import polars as pl
 
 from unfazed.analyses.statistics.intervals import Settings
+from unfazed.analyses.statistics.power import photographs_to_tell
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
 from unfazed.predictions.frames import Predictions, model_names
@@ -28,10 +29,11 @@ EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3}
 def check_predictions(
     predictions: Predictions, rules: Rules, *, facts: Facts | None = None, resamples: int = 1000, seed: int = 0
 ) -> pl.DataFrame:
-    """A row a check: model, edit, measure, n, value, low, high, threshold, verdict and reason.
+    """One row per check: model, edit, measure, n, value, low, high, threshold, verdict, more and reason.
 
     value, low, high and threshold are points (percent for accuracy). Measures: `drop` at most, `accuracy` at least,
-    `accuracy lost` and `drop gained` against the baseline at most.
+    `accuracy lost` and `drop gained` against the baseline at most. more: about how many further photographs would tell,
+    where the verdict is `cannot tell`.
     """
     facts = read_facts(predictions) if facts is None else facts
     names = model_names(predictions)
@@ -50,6 +52,7 @@ def check_predictions(
         settings = Settings(resamples, rules.level, seed)
         for model, other in _pairs(chosen, model_names(rules.baseline), bool(rules.models)):
             rows += _baseline_rows(predictions, model, other, rules, facts, settings)
+    rows = [_with_advice(row, rules.level) for row in rows]
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 
 
@@ -162,6 +165,19 @@ def _row(
     }
 
 
+def _with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
+    """The row with the number of further photographs that would tell, where it cannot be told with these."""
+    if row["verdict"] != CANNOT_TELL:
+        return row
+    needed = photographs_to_tell(row["value"], row["low"], row["high"], row["n"], row["threshold"], level)
+    if needed is None:
+        advice = "the value lies so near the limit that no feasible number of photographs would tell"
+        return row | {"reason": f"{row['reason']}; {advice}"}
+    more = max(needed - row["n"], 1)
+    advice = f"about {more:,} more photographs would tell with a chance of 80 %, if the value stays the same"
+    return row | {"more": more, "reason": f"{row['reason']}; {advice}"}
+
+
 def _expanded(limits: Mapping[str, float], edits: Sequence[str]) -> list[tuple[str, float]]:
     """(edit, limit) with patterns spelt out; an edit's own limit wins over a pattern's."""
     found: dict[str, float] = {}
@@ -206,5 +222,6 @@ _SCHEMA = {
     "high": pl.Float64,
     "threshold": pl.Float64,
     "verdict": pl.String,
+    "more": pl.Int64,
     "reason": pl.String,
 }

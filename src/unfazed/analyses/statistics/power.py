@@ -1,0 +1,297 @@
+"""How many photographs show a drop: the power of the paired tests and of the gate, in closed form and by simulation.
+
+A design says how often answers change. One original answer is right with the chance `accuracy`. After the edit a right
+answer turns wrong with a mean chance that differs from photograph to photograph (a beta distribution); the same holds
+for wrong answers that turn right. Runs of one photograph share its chance, so they are worth less than new photographs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special, stats
+
+from unfazed.errors import UserError
+
+from .paired import mcnemar, score_interval, sign_flip
+
+MOST_PHOTOGRAPHS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Design:
+    """A paired experiment, all shares in [0, 1].
+
+    drop: accuracy on the originals minus accuracy on the edited pictures; gains: the share of all answers that turn
+    from wrong to right; accuracy: on the originals; runs: edited pictures per photograph; correlation: of the answers
+    to two runs of one photograph (1: all runs get the same answer), used only where there are several runs.
+    """
+
+    drop: float
+    gains: float = 0.03
+    accuracy: float = 0.8
+    runs: int = 1
+    correlation: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("gains", "accuracy", "correlation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} is {getattr(self, name):g}", allowed="a share from 0 to 1")
+        if self.runs < 1:
+            raise UserError(f"there are {self.runs} runs", allowed="1 or more")
+        if self.gains > 1 - self.accuracy + 1e-9:
+            raise UserError(
+                f"{100 * self.gains:g} % of the answers turn from wrong to right, but only "
+                f"{100 * (1 - self.accuracy):g} % are wrong on the originals",
+                allowed=f"gains of at most {100 * (1 - self.accuracy):g} %",
+            )
+        if not -1e-9 <= self.losses <= self.accuracy + 1e-9:
+            raise UserError(
+                f"a drop of {100 * self.drop:g} points with gains of {100 * self.gains:g} % is impossible at an "
+                f"accuracy of {100 * self.accuracy:g} %",
+                allowed=f"a drop from {-100 * self.gains:g} to {100 * (self.accuracy - self.gains):g} points",
+            )
+
+    @property
+    def losses(self) -> float:
+        """The share of answers that turn from right to wrong."""
+        return self.drop + self.gains
+
+    @property
+    def discordance(self) -> float:
+        """The share of answers that change, either way."""
+        return self.losses + self.gains
+
+    @property
+    def second_moment(self) -> float:
+        """The mean square of one photograph's difference, averaged over its runs."""
+        shared = self.correlation + (1 - self.correlation) / self.runs
+
+        def square(part: float, whole: float) -> float:
+            chance = part / whole if whole > 0 else 0.0
+            return part * (chance + (1 - chance) * shared)
+
+        return square(self.losses, self.accuracy) + square(self.gains, 1 - self.accuracy)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of one photograph's difference."""
+        return math.sqrt(max(self.second_moment - self.drop**2, 0.0))
+
+
+def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
+    """The chance that the two-sided paired test finds the drop with n photographs, in closed form.
+
+    Summed over how many photographs have a difference at all. One run: McNemar's exact test. Several runs: the
+    sign-flip test, approximated by a normal deviate.
+
+    >>> round(detection_power(Design(drop=0.1, gains=0.05), 200), 3)
+    0.875
+    """
+    values, chances = difference_distribution(design)
+    nonzero = values != 0
+    changing = float(chances[nonzero].sum())
+    if changing <= 0:
+        return 0.0
+    counts = np.arange(n + 1)
+    spread = math.sqrt(n * changing * (1 - changing))
+    counts = counts[np.abs(counts - n * changing) <= 10 * spread + 10]
+    weights = stats.binom.pmf(counts, n, min(changing, 1.0))
+    if design.runs == 1:
+        power = _mcnemar_power(counts, design.losses / design.discordance, alpha)
+    else:
+        power = _sign_flip_power(counts, values[nonzero], chances[nonzero] / changing, design.runs, alpha)
+    return float((weights * power).sum())
+
+
+def simulated_detection_power(
+    design: Design, n: int, alpha: float = 0.05, draws: int | None = None, seed: int = 0
+) -> float:
+    """The share of simulated experiments with n photographs in which the paired test finds the drop.
+
+    draws: experiments; None: 20,000 with one run, 1,000 with several.
+    """
+    rng = np.random.default_rng(seed)
+    if design.runs == 1:
+        chances = [design.losses, design.gains, max(1 - design.discordance, 0.0)]
+        counts = rng.multinomial(n, chances, size=draws or 20_000)
+        return float((mcnemar(counts[:, 0], counts[:, 1]) < alpha).mean())
+    tests = [
+        sign_flip(simulated_differences(design, n, rng), lattice=design.runs) < alpha for _ in range(draws or 1000)
+    ]
+    return float(np.mean(tests))
+
+
+def pass_power(design: Design, n: int, at_most: float, level: float = 0.95) -> float:
+    """The chance that the interval of n photographs lies below the allowed drop `at_most`, in closed form."""
+    deviation = design.deviation
+    z = special.ndtri(0.5 + level / 2)
+    # The score interval takes its standard error at the limit itself, where more answers are lost.
+    limit = max(deviation, math.sqrt(max(_at_limit(design, at_most).second_moment - at_most**2, 0.0)))
+    room = math.sqrt(n) * (at_most - design.drop) - z * limit
+    return float(special.ndtr(room / max(deviation, 1e-12)))
+
+
+def simulated_pass_power(
+    design: Design, n: int, at_most: float, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> float:
+    """The share of simulated experiments whose score interval of the drop lies below `at_most`."""
+    rng = np.random.default_rng(seed)
+    sums = np.empty((draws, 3))
+    for place in range(draws):
+        found = simulated_differences(design, n, rng)
+        sums[place] = np.maximum(found, 0).sum(), np.maximum(-found, 0).sum(), (found**2).sum()
+    _, high = score_interval(np.full(draws, n), sums[:, 0], sums[:, 1], sums[:, 2], design.runs, level)
+    return float((high <= at_most).mean())
+
+
+def simulated_differences(design: Design, n: int, rng: np.random.Generator) -> np.ndarray:
+    """(n,) float64: for each photograph the answer on the original minus the mean answer over its runs."""
+    right = rng.random(n) < design.accuracy
+    lost = design.losses / design.accuracy if design.accuracy > 0 else 0.0
+    gained = design.gains / (1 - design.accuracy) if design.accuracy < 1 else 0.0
+    return np.where(right, _changes(lost, design, n, rng), -_changes(gained, design, n, rng)) / design.runs
+
+
+def difference_distribution(design: Design) -> tuple[np.ndarray, np.ndarray]:
+    """The values that one photograph's difference can have, (2 runs + 1,) in [-1, 1], and their chances."""
+    lost = design.losses / design.accuracy if design.accuracy > 0 else 0.0
+    gained = design.gains / (1 - design.accuracy) if design.accuracy < 1 else 0.0
+    chances = np.zeros(2 * design.runs + 1)
+    chances[design.runs :] += design.accuracy * _change_chances(lost, design)
+    chances[design.runs :: -1] += (1 - design.accuracy) * _change_chances(gained, design)
+    return np.arange(-design.runs, design.runs + 1) / design.runs, chances
+
+
+def smallest_drop(design: Design, n: int, power: float = 0.8, alpha: float = 0.05) -> float | None:
+    """The smallest drop that n photographs show with this power, gains as in the design; None if not even the largest.
+
+    >>> round(smallest_drop(Design(drop=0, gains=0.03), 500), 3)
+    0.041
+    """
+    low, high = 0.0, design.accuracy - design.gains
+    if detection_power(replace(design, drop=high), n, alpha) < power:
+        return None
+    for _ in range(40):
+        middle = (low + high) / 2
+        if detection_power(replace(design, drop=middle), n, alpha) < power:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def photographs_to_detect(design: Design, power: float = 0.8, alpha: float = 0.05) -> int | None:
+    """The fewest photographs that show the design's drop with this power; None if the drop is zero."""
+    return _fewest(lambda n: detection_power(design, n, alpha), power)
+
+
+def photographs_to_pass(design: Design, at_most: float, power: float = 0.8, level: float = 0.95) -> int | None:
+    """The fewest photographs with which the gate passes with this chance; None if the drop is not below the limit."""
+    if design.drop >= at_most:
+        return None
+    return _fewest(lambda n: pass_power(design, n, at_most, level), power)
+
+
+def photographs_to_tell(
+    value: float, low: float, high: float, n: int, at_most: float, level: float = 0.95, power: float = 0.8
+) -> int | None:
+    """How many photographs in all would bring the interval to one side of the limit, if `value` stays as it is.
+
+    value, low, high: an estimate from n photographs with its interval, in any unit; None where value is at the limit
+    (no number of photographs tells). Intervals shrink with the square root of n.
+
+    >>> photographs_to_tell(value=3, low=1, high=5, n=100, at_most=4)
+    818
+    """
+    distance = abs(at_most - value)
+    reach = high - value if value <= at_most else value - low
+    if distance <= 1e-9 or reach <= 0:
+        return None
+    z = special.ndtri(0.5 + level / 2)
+    needed = n * ((z + special.ndtri(power)) / z * reach / distance) ** 2
+    return math.ceil(needed) if needed <= MOST_PHOTOGRAPHS else None
+
+
+def _mcnemar_power(counts: np.ndarray, share: float, alpha: float) -> np.ndarray:
+    """The power of the exact test where `counts` answers change and each is a loss with the chance `share`."""
+    # The largest smaller side that still rejects: 2 P(X <= k) < alpha for X ~ Binomial(count, 1/2).
+    critical = stats.binom.ppf(alpha / 2, counts, 0.5)
+    critical = np.where(2 * stats.binom.cdf(critical, counts, 0.5) < alpha, critical, critical - 1)
+    reject = stats.binom.sf(counts - critical - 1, counts, share) + stats.binom.cdf(critical, counts, share)
+    return np.where(critical >= 0, reject, 0.0)
+
+
+def _sign_flip_power(
+    counts: np.ndarray, values: np.ndarray, chances: np.ndarray, runs: int, alpha: float
+) -> np.ndarray:
+    """The power of the sign-flip test with `counts` differences drawn from `values`, none of them zero.
+
+    The statistic is their sum over the root of their sum of squares; both vary together, so its spread is found by the
+    delta method. With fewer than log2(2 / alpha) differences no arrangement of signs is rare enough.
+    """
+    mean, square, cube, fourth = (float((values**power * chances).sum()) for power in (1, 2, 3, 4))
+    variance = (
+        (square - mean**2) - mean / square * (cube - mean * square) + mean**2 / (4 * square**2) * (fourth - square**2)
+    ) / square
+    deviation = math.sqrt(max(variance, 1e-12))
+    critical = special.ndtri(1 - alpha / 2)
+    safe = np.maximum(counts, 1)
+    # Sums of signed differences are two steps of 1 / runs apart.
+    step = 1 / (runs * np.sqrt(safe * square))
+    shift = np.sqrt(safe / square) * mean
+    power = special.ndtr((shift - step - critical) / deviation) + special.ndtr((-shift - step - critical) / deviation)
+    return np.where(2.0 ** (1.0 - counts) < alpha, power, 0.0)
+
+
+def _changes(chance: float, design: Design, n: int, rng: np.random.Generator) -> np.ndarray:
+    """(n,) how many of the runs change: beta-binomial with this mean chance and the design's correlation."""
+    if chance <= 0 or chance >= 1 or design.correlation <= 0:
+        return rng.binomial(design.runs, min(max(chance, 0.0), 1.0), n)
+    if design.correlation >= 1 or design.runs == 1:
+        return design.runs * rng.binomial(1, chance, n)
+    size = 1 / design.correlation - 1
+    return rng.binomial(design.runs, rng.beta(chance * size, (1 - chance) * size, n))
+
+
+def _change_chances(chance: float, design: Design) -> np.ndarray:
+    """(runs + 1,) the chance that so many of the runs change; what `_changes` draws from."""
+    numbers = np.arange(design.runs + 1)
+    chance = min(max(chance, 0.0), 1.0)
+    if chance in (0.0, 1.0) or design.correlation <= 0:
+        return stats.binom.pmf(numbers, design.runs, chance)
+    if design.correlation >= 1 or design.runs == 1:
+        return np.where(numbers == 0, 1 - chance, np.where(numbers == design.runs, chance, 0.0))
+    size = 1 / design.correlation - 1
+    return stats.betabinom.pmf(numbers, design.runs, chance * size, (1 - chance) * size)
+
+
+def _at_limit(design: Design, at_most: float) -> Design:
+    """The design that fits the same data best if its drop were `at_most` (Tango's constrained estimate)."""
+    linear = -design.discordance + (2 - design.drop) * at_most
+    root = math.sqrt(max(linear**2 + 8 * design.gains * at_most * (1 - at_most), 0.0))
+    gains = min(max((root - linear) / 4, 0.0, -at_most), 1.0)
+    accuracy = min(max(design.accuracy, at_most + gains), 1 - gains)
+    if not 0 <= at_most + gains <= accuracy:
+        return design
+    return replace(design, drop=at_most, gains=gains, accuracy=accuracy)
+
+
+def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
+    """The smallest n from which the power stays reached, up to steps of the discrete test."""
+    high = 2
+    while power_of(high) < power:
+        high *= 2
+        if high > MOST_PHOTOGRAPHS:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if power_of(middle) < power:
+            low = middle
+        else:
+            high = middle
+    return high

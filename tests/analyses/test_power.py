@@ -1,0 +1,153 @@
+"""Power: what `plan` says is what a separate simulation of experiments finds, and pilots give back their own design."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from prediction_worlds import folder, frame
+
+from unfazed.analyses.drops.gate import check_predictions
+from unfazed.analyses.drops.planning import pilot_designs, plan_photographs
+from unfazed.analyses.drops.rules import Rules
+from unfazed.analyses.statistics.paired import mcnemar, sign_flip
+from unfazed.analyses.statistics.power import (
+    Design,
+    detection_power,
+    pass_power,
+    photographs_to_detect,
+    photographs_to_pass,
+    photographs_to_tell,
+    simulated_detection_power,
+    simulated_differences,
+    simulated_pass_power,
+    smallest_drop,
+)
+from unfazed.cli import main
+from unfazed.errors import UserError
+
+
+@pytest.mark.parametrize(("n", "drop"), itertools.product((40, 150, 600), (0.02, 0.06, 0.15)))
+@pytest.mark.parametrize("discordance", [0.16, 0.3])
+def test_the_power_of_one_run_is_the_share_of_experiments_that_find_the_drop(n, drop, discordance):
+    design = Design(drop, gains=(discordance - drop) / 2, accuracy=0.7)
+    assert design.discordance == pytest.approx(discordance)
+    rng = np.random.default_rng([n, round(1000 * drop), round(100 * discordance)])
+    # Answer by answer, with none of the module's own simulation: right before, right after.
+    before = rng.random((4000, n)) < design.accuracy
+    turn = np.where(before, design.losses / 0.7, design.gains / 0.3)
+    after = before ^ (rng.random((4000, n)) < turn)
+    found = mcnemar((before & ~after).sum(1), (~before & after).sum(1)) < 0.05
+    assert detection_power(design, n) == pytest.approx(found.mean(), abs=0.03)
+
+
+@pytest.mark.parametrize(("n", "drop", "gains"), [(150, 0.06, 0.02), (150, 0.1, 0.06), (500, 0.03, 0.04)])
+def test_the_power_of_several_runs_counts_photographs_not_pictures(n, drop, gains):
+    design = Design(drop, gains, accuracy=0.75, runs=3, correlation=0.5)
+    rng = np.random.default_rng(round(1e4 * drop))
+    found = np.mean([sign_flip(simulated_differences(design, n, rng), lattice=3) < 0.05 for _ in range(1500)])
+    assert detection_power(design, n) == pytest.approx(found, abs=0.03 + 0.012)  # 0.012: one standard error
+    assert detection_power(replace(design, correlation=1.0), n) < detection_power(replace(design, correlation=0.0), n)
+
+
+def test_runs_that_always_agree_gain_nothing():
+    one, five = Design(0.08, 0.04, 0.8), Design(0.08, 0.04, 0.8, runs=5, correlation=1.0)
+    assert simulated_detection_power(five, 200) == pytest.approx(simulated_detection_power(one, 200), abs=0.045)
+    assert five.second_moment == pytest.approx(one.second_moment)
+
+
+def test_simulated_differences_have_the_designs_moments():
+    design = Design(0.12, 0.05, 0.8, runs=4, correlation=0.3)
+    found = simulated_differences(design, 400_000, np.random.default_rng(0))
+    assert found.mean() == pytest.approx(design.drop, abs=0.002)
+    assert (found**2).mean() == pytest.approx(design.second_moment, abs=0.002)
+
+
+def test_the_number_of_photographs_reaches_the_power_and_not_earlier_than_it_must():
+    design = Design(0.05, 0.04)
+    n = photographs_to_detect(design)
+    assert detection_power(design, n) >= 0.8 > detection_power(design, n - 20)
+    assert smallest_drop(design, n) == pytest.approx(0.05, abs=0.002)
+    assert photographs_to_detect(replace(design, drop=0.0)) is None
+    assert smallest_drop(design, 3) is None
+
+
+def test_the_gate_passes_as_often_as_planned():
+    design = Design(0.05, 0.03)
+    n = photographs_to_pass(design, 0.1)
+    assert pass_power(design, n, 0.1) == pytest.approx(0.8, abs=0.01)
+    assert simulated_pass_power(design, n, 0.1, seed=1) == pytest.approx(0.8, abs=0.03)
+    assert photographs_to_pass(replace(design, drop=0.1), 0.1) is None
+
+
+def test_impossible_designs_are_refused_with_what_is_possible():
+    with pytest.raises(UserError, match="a drop of 80 points .* is impossible at an accuracy of 70 %"):
+        Design(0.8, 0.01, 0.7)
+    with pytest.raises(UserError, match="gains of at most 20 %"):
+        Design(0.1, 0.3, 0.8)
+    with pytest.raises(UserError, match="power is 80"):
+        plan_photographs({("m", "e"): Design(0.1)}, photographs=[100], power=80)
+
+
+def made_pilot(design, n, seed=0):
+    rng = np.random.default_rng(seed)
+    found = simulated_differences(design, n, rng)
+    base = np.where(found > 0, 1, np.where(found < 0, 0, rng.random(n) < design.accuracy)).astype(int)
+    right = np.rint((base - found) * design.runs).astype(int)
+    runs = [(right > run).astype(int) for run in range(design.runs)]
+    return frame({"original": base, "size-0.05": runs if design.runs > 1 else runs[0]})
+
+
+def test_a_large_pilot_gives_its_own_design_back():
+    design = Design(0.15, 0.03, 0.8, runs=3, correlation=0.4)
+    designs, counts = pilot_designs(made_pilot(design, 4000))
+    found = designs["m", "size-0.05"]
+    assert counts["m", "size-0.05"] == 4000 and found.runs == 3
+    assert found.drop == pytest.approx(0.15, abs=0.02)
+    assert found.gains == pytest.approx(0.03, abs=0.01)
+    assert found.correlation == pytest.approx(0.4, abs=0.08)
+
+
+def test_a_pilot_of_one_run_expects_nothing_from_more_runs():
+    designs, _ = pilot_designs(made_pilot(Design(0.15, 0.03, 0.8), 300), runs=5)
+    found = designs["m", "size-0.05"]
+    assert (found.runs, found.correlation) == (5, 1.0)
+
+
+def test_the_photographs_that_check_asks_for_do_tell():
+    checks = check_predictions(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 14}))
+    row = checks.row(0, named=True)
+    assert row["verdict"] == "cannot tell" and f"about {row['more']:,} more photographs" in row["reason"]
+    n = 60 + row["more"]
+    passing = simulated_pass_power(Design(0.1, 0.0, 1.0), n, 0.14, draws=1000)
+    assert 0.7 < passing < 0.95
+    larger = frame({"original": [1] * n, "e": [0] * (n // 10) + [1] * (n - n // 10)})
+    assert check_predictions(larger, Rules(max_drop={"e": 14}))["verdict"].to_list() == ["pass"]
+
+
+def test_no_number_tells_what_lies_at_the_limit():
+    assert photographs_to_tell(value=5, low=3, high=7, n=100, at_most=5) is None
+    checks = check_predictions(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 10}))
+    assert checks["more"].to_list() == [None] and "no feasible number" in checks["reason"][0]
+
+
+def run_plan(capsys, monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["unfazed", "plan", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def test_the_command_answers_from_a_guess_and_from_a_pilot(tmp_path, capsys, monkeypatch):
+    code, out, _ = run_plan(capsys, monkeypatch, "--drop", 5, "--gains", 3, "--format", "json")
+    table = pl.read_json(out.encode())
+    assert code == 0 and table["photographs"].to_list() == [photographs_to_detect(Design(0.05, 0.03))]
+    assert abs(table["power"][0] - table["simulated"][0]) < 0.03
+
+    pilot = folder(tmp_path / "p", {"m": made_pilot(Design(0.15, 0.03, 0.8), 200)})
+    code, out, _ = run_plan(capsys, monkeypatch, pilot)
+    assert code == 0 and "smallest drop they show" in out and "photographs that show this drop" in out
+    code, _, err = run_plan(capsys, monkeypatch, pilot, "--edit", "sise-0.05")
+    assert code == 2 and "size-0.05" in err
