@@ -1,6 +1,8 @@
 # make demo   sets everything up and runs the whole job on the embedded sample; ends with the report's path
-# make test   sets everything up and runs all tests (SLOW=1: those that take minutes or a GPU as well)
-# make lint   ruff and mypy
+# make test   sets everything up, runs the examples in docstrings and all tests (SLOW=1: those that take minutes or a GPU
+#             as well; ARGS=tests/edits: only these), and prints the coverage
+# make lint   ruff, mypy and import-linter
+# make docs   builds the documentation into site/; a broken link is an error
 # make bench  every benchmark that needs no GPU; each prints its ratio
 # make lock   compiles the pinned requirements anew
 
@@ -9,9 +11,10 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
 COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --cov --cov-report=
 DEMO ?= demo
 
-.PHONY: demo test lint bench lock setup setup-dev clean
+.PHONY: demo test lint docs bench lock setup setup-dev clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -33,11 +36,18 @@ $(VENV)/ready-dev: requirements-dev.txt requirements-imagenetx.txt $(VENV)/ready
 	-command -v npm >/dev/null && npm install --silent --no-save --prefix $(VENV)/axe axe-core@4.14.0
 	touch $@
 
+$(VENV)/ready-docs: requirements-docs.txt $(VENV)/ready
+	$(INSTALL) -r requirements-docs.txt
+	touch $@
+
 demo: $(VENV)/ready
 	$(VENV)/bin/unfazed demo -o $(DEMO)
 
 test: $(VENV)/ready-dev
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 $(if $(SLOW),,-m "not slow and not gpu") $(ARGS)
+	rm -f .coverage
+	$(if $(ARGS),,$(PYTEST) --doctest-modules src/unfazed)
+	$(PYTEST) --cov-append $(if $(SLOW),,-m "not slow and not gpu") $(ARGS)
+	@echo "coverage: $$($(VENV)/bin/coverage report --format=total) % of the lines of src/unfazed"
 
 lint: $(VENV)/ready-dev
 	$(VENV)/bin/ruff check --no-cache .
@@ -45,12 +55,16 @@ lint: $(VENV)/ready-dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache
 
+docs: $(VENV)/ready-docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
 bench: $(VENV)/ready-dev
 	@for file in $(filter-out benchmarks/adm_speed.py benchmarks/network_cost.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
 
 lock: | $(UV)
 	$(COMPILE) -o requirements.txt
 	$(COMPILE) --extra models --extra app --extra ray --extra dev -o requirements-dev.txt
+	$(COMPILE) --extra docs --constraint requirements-dev.txt -o requirements-docs.txt
 
 clean:
-	rm -rf $(VENV) $(DEMO)
+	rm -rf $(VENV) $(DEMO) site .coverage

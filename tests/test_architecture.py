@@ -1,0 +1,79 @@
+"""docs/architecture.md against the code: the rooms, the walk, and the import contract."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "unfazed"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+STEPS = re.findall(r"^\| \d+ \| `(\S+\.py)` \| `(\w+)` \|", PAGE, re.MULTILINE)
+
+
+def layers() -> list[str]:
+    """Every room of the import contract, from left to right in the pipeline."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    listed = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return [room.strip() for line in reversed(listed) for room in re.split(r"[|:]", line)]
+
+
+@pytest.mark.parametrize(("file", "name"), STEPS)
+def test_every_file_and_name_of_the_walk_exists(file, name):
+    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def test_the_walk_follows_the_contract_and_never_returns_to_a_room():
+    visited = [file.split("/")[0] for file, _ in STEPS]
+    order = list(dict.fromkeys(visited))
+    assert len(STEPS) > 20
+    assert visited == sorted(visited, key=order.index)
+    assert order == sorted(order, key=layers().index)
+
+
+def test_the_drawing_shows_the_files_of_the_walk_in_order():
+    drawn = re.findall(r"</tspan>(\S+\.py)<", (ROOT / "docs" / "pictures" / "walk.svg").read_text(encoding="utf-8"))
+    assert drawn == [file.partition("/")[2] for file, _ in STEPS]
+
+
+def test_the_table_of_rooms_is_the_contract():
+    table = PAGE[PAGE.index("## The rooms") : PAGE.index("## The one idea")]
+    named = re.findall(r"`(\w+)(?:/|\.py)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    assert sorted(named) == sorted(layers())
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the code that a test may change."""
+    shutil.copytree(PACKAGE, tmp_path / "unfazed", ignore=lambda folder, names: [n for n in names if not _is_code(n)])
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def _is_code(name: str) -> bool:
+    return "." not in name or name.endswith(".py")
+
+
+def check_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); import importlinter.cli as cli; cli.lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"], cwd=root, capture_output=True, text=True, check=False
+    )
+
+
+def test_an_import_from_a_room_to_the_right_is_refused(copy):
+    good = check_imports(copy)
+    assert good.returncode == 0, good.stdout + good.stderr
+    with (copy / "unfazed" / "analyses" / "drops" / "drop.py").open("a") as file:
+        file.write("\n\ndef upward():\n    from unfazed.report import page\n\n    return page\n")
+    bad = check_imports(copy)
+    assert bad.returncode == 1
+    assert "unfazed.analyses.drops.drop -> unfazed.report.page" in " ".join(bad.stdout.split())

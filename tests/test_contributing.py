@@ -1,0 +1,94 @@
+"""The examples of CONTRIBUTING.md, run as a package that is installed beside unfazed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unfazed.sources import open_source
+
+PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
+EXAMPLE = """
+import json, sys
+from pathlib import Path
+import unfazed.cli
+from unfazed.rendering.removal import methods
+
+methods.REMOVALS["telea"] = "unfazed_example.telea:TeleaRemoval"
+
+def run(*arguments):
+    try:
+        unfazed.cli.build_app()(arguments)
+    except SystemExit as stopped:
+        assert not stopped.code, arguments
+
+recipe = "backlight=1 x size=0.05,0.1"
+run("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea")
+run("evaluate", "bench", "-m", "chance:0", "-o", "predictions", "--workers", "1")
+from unfazed_example.flips import flip_rates
+Path("flips.json").write_text(json.dumps(flip_rates("predictions").to_dicts()))
+"""
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the package of the page was installed and its commands were run on two photographs."""
+    root = tmp_path_factory.mktemp("contributing")
+    files = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+    project = tomllib.loads(files.pop("pyproject.toml"))["project"]
+    (root / "unfazed_example").mkdir()
+    for name, code in files.items():
+        (root / name).write_text(code, encoding="utf-8")
+    # What an installer writes: the metadata by which Python finds the entry points.
+    metadata = root / f"unfazed_example-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    groups = [
+        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items())
+        for group, points in project["entry-points"].items()
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(groups))
+    (root / "scenes").mkdir()
+    sample = open_source("sample")
+    for name in ("panda", "koala"):
+        scene = sample[name]
+        np.savez(root / "scenes" / f"{name}.npz", image=scene.image, mask=scene.mask, label=scene.label)
+    path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMPLE],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root
+
+
+def test_the_source_and_the_edit_build_a_benchmark(example):
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(example / "bench" / "manifest.parquet").to_pylist()
+    backlit = [row for row in rows if row["edit"].startswith("backlight")]
+    assert {row["source_id"] for row in rows} == {"panda", "koala"}
+    assert len(backlit) == 4
+    assert {row["status"] for row in rows} == {"ok"}
+
+
+def test_the_removal_is_on_the_card_of_a_benchmark_that_used_it(example):
+    assert "telea-1" in (example / "bench" / "benchmark.json").read_text()
+
+
+def test_the_analysis_has_one_row_per_model_and_edit(example):
+    rows = json.loads((example / "flips.json").read_text())
+    assert {row["model"] for row in rows} == {"chance:0"}
+    assert all(row["n"] == 2 for row in rows if row["edit"].startswith("backlight"))
+    assert all(0 <= row["flip_rate"] <= 1 for row in rows)
