@@ -23,6 +23,8 @@ SOURCES: dict[str, str] = {
     "cutouts": "cutouts",
     "coco": "coco",
     "rival10": "rival10",
+    "oxford-pet": "oxford_pet",
+    "voc": "voc",
 }
 ENTRY_POINTS = "unfazed.sources"
 

@@ -1,0 +1,93 @@
+"""Oxford-IIIT Pet in torchvision's layout: breeds, splits, trimaps as masks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unfazed.errors import BadPicture, UserError
+from unfazed.labels import imagenet
+from unfazed.sources import open_source
+from unfazed.sources.oxford_pet import BREED_WNIDS, class_name, mask_of_trimap
+
+PETS = Path(__file__).parents[1] / "data" / "oxford-iiit-pet"
+
+
+def test_breeds_that_imagenet_knows_have_imagenets_labels():
+    source = open_source(f"oxford-pet:{PETS}")
+    assert source.ids == ("pug_84", "Siamese_138")
+    assert source.labels.name == "imagenet-1k"
+    assert [imagenet().classes[source.label_of(one)] for one in source.ids] == ["pug", "Siamese cat"]
+
+
+def test_all_breeds_keep_their_own_names_where_imagenet_has_none():
+    source = open_source(f"oxford-pet:{PETS.parent}?breeds=all&split=all")
+    assert source.ids == ("pug_84", "shiba_inu_212", "Siamese_138", "beagle_137")
+    assert len(source.labels) == 37
+    assert [source.labels.classes[source.label_of(one)] for one in source.ids] == [
+        "pug",
+        "shiba inu",
+        "Siamese cat",
+        "beagle",
+    ]
+
+
+def test_the_table_of_breeds():
+    assert len(BREED_WNIDS) == 37
+    known = [wnid for wnid in BREED_WNIDS.values() if wnid]
+    assert len(known) == len(set(known)) == 25
+    assert class_name("american_pit_bull_terrier") == "American Staffordshire terrier"
+
+
+def test_torchvision_reads_the_same_pictures_and_classes():
+    from torchvision.datasets import OxfordIIITPet
+
+    theirs = OxfordIIITPet(PETS.parent, split="test", target_types="segmentation")
+    ours = open_source(f"oxford-pet:{PETS}?breeds=all")
+    for scene, (picture, trimap) in zip(ours, theirs, strict=True):
+        assert (scene.image == np.asarray(picture)).all()
+        trimap = np.asarray(trimap)
+        assert (scene.mask[trimap == 1] == 1).all() and (scene.mask[trimap == 2] == 0).all()
+        border = scene.mask[trimap == 3].mean()
+        assert 0.2 < border < 0.8, "the band is divided, not given to one side"
+
+
+def test_the_border_is_divided_along_its_middle():
+    trimap = np.full((9, 9), 3, np.uint8)
+    trimap[:, :2], trimap[:, 7:] = 1, 2
+    expected = np.zeros((9, 9))
+    expected[:, :4] = 1
+    assert (mask_of_trimap(trimap) == expected).all()
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_other_values_than_a_trimaps_are_refused(value):
+    with pytest.raises(BadPicture, match="1 pet, 2 background, 3 border"):
+        mask_of_trimap(np.full((4, 4), value, np.uint8))
+
+
+def test_a_missing_data_set_names_the_download(tmp_path):
+    with pytest.raises(UserError, match=r"oxford-pet:.*\?download=yes"):
+        open_source(f"oxford-pet:{tmp_path}")
+    with pytest.raises(UserError, match=r"split=all&download=yes"):
+        open_source(f"oxford-pet:{tmp_path}?split=all")
+
+
+def test_a_download_that_fails_says_so(tmp_path, monkeypatch):
+    def offline(*_, **__):
+        raise OSError("the network is unreachable")
+
+    monkeypatch.setattr("torchvision.datasets.oxford_iiit_pet.download_and_extract_archive", offline)
+    with pytest.raises(UserError, match="could not be downloaded into .*: the network is unreachable"):
+        open_source(f"oxford-pet:{tmp_path / 'pets'}?download=yes")
+
+
+def test_a_download_is_opened(tmp_path, monkeypatch):
+    import shutil
+
+    def fetched(url, download_root, md5):
+        folder = "images" if "images" in url else "annotations"
+        shutil.copytree(PETS / folder, Path(download_root) / folder)
+
+    monkeypatch.setattr("torchvision.datasets.oxford_iiit_pet.download_and_extract_archive", fetched)
+    assert open_source(f"oxford-pet:{tmp_path / 'pets'}?download=yes").ids == ("pug_84", "Siamese_138")
