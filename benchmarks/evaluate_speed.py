@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from unfazed.engine.heap import kept_heap
+from unfazed.engine.memory import kept_heap
 from unfazed.labels import imagenet
 from unfazed.models import Classifier, open_model
 from unfazed.models.foreign_transforms import from_timm

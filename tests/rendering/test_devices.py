@@ -4,15 +4,10 @@ import pytest
 import torch
 from gaussian_network import gaussian
 
+from unfazed.engine.devices import choose_device
+from unfazed.engine.memory import in_parts, is_out_of_memory, shrinking
 from unfazed.errors import UserError
-from unfazed.rendering.networks.devices import (
-    choose_batch_size,
-    choose_device,
-    choose_precision,
-    is_out_of_memory,
-    out_of_memory,
-    shrinking,
-)
+from unfazed.rendering.networks.devices import choose_batch_size, choose_precision, out_of_memory
 
 
 def test_memory_that_runs_out_halves_the_batch():
@@ -26,6 +21,22 @@ def test_memory_that_runs_out_halves_the_batch():
 
     assert shrinking(run, 16, lambda: UserError("never")) == ("done", 2)
     assert tried == [16, 8, 4, 2]
+
+
+def test_a_batch_that_does_not_fit_passes_in_parts():
+    sizes = []
+
+    def run(part):
+        sizes.append(len(part))
+        if len(part) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return part * 2
+
+    batch = torch.arange(7.0)
+    assert torch.equal(in_parts(run, batch), batch * 2)
+    assert sizes == [7, 3, 1, 1, 1, 1, 1, 1, 1]
+    with pytest.raises(torch.OutOfMemoryError, match="mine"):
+        in_parts(lambda part: (_ for _ in ()).throw(torch.OutOfMemoryError("mine")), batch)
 
 
 def test_out_of_memory_with_one_picture_is_an_error_that_says_what_to_do():

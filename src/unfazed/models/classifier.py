@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unfazed.engine.devices import choose_device
 from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, imagenet, own
@@ -52,13 +53,8 @@ class Classifier:
     def __post_init__(self) -> None:
         import torch
 
-        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            kind = torch.device(device).type
-        except RuntimeError:
-            raise unknown("device", device, ("cpu", "cuda", "cuda:0", "mps")) from None
-        if kind == "cuda" and not torch.cuda.is_available():
-            raise UserError(f"the device {device!r} is not there", allowed="cpu")
+        place = choose_device(self.device)
+        device, kind = str(place), place.type
         precision = self.precision or ("bf16" if kind == "cuda" else "fp32")
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)

@@ -18,9 +18,9 @@ from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
 from unfazed.models.registry import open_model, opener
 from unfazed.models.specs import Spec, slug_of
 
+from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, make_card
 from .inputs import ORIGINAL, Pictures, open_pictures
-from .memory import batch_size_for, fits_beside
 from .passes import Job, Pass
 from .storage import FAILED, PARTS, Parts, begun_size, is_finished, write_predictions
 

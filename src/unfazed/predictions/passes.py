@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from unfazed.engine.heap import kept_heap
+from unfazed.engine.memory import in_parts, kept_heap
 from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
@@ -18,7 +18,6 @@ from unfazed.models.label_mapping import LabelMapping
 from .contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from .decoding import Batch, Decoder, worker_count
 from .inputs import Pictures
-from .memory import in_halves
 from .scoring import Scores, score
 from .storage import Parts, make_table
 
@@ -103,7 +102,7 @@ class Pass:
             # One shape for every batch: kernels are chosen once, and neighbours never change an answer.
             crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
         try:
-            logits = in_halves(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
+            logits = in_parts(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
             if job.first is None:
                 job.first = logits[: min(REPEATED, len(rows))].clone()
             return score(logits[: len(rows)], labels, job.mapping)
@@ -213,7 +212,7 @@ def _settled(device: str) -> Iterator[None]:
     kind = torch.device(device).type
     torch.backends.cudnn.benchmark = kind == "cuda"
     try:
-        with kept_heap() if kind == "cpu" else contextlib.nullcontext():
+        with kept_heap(kind):
             yield
     finally:
         torch.backends.cudnn.benchmark = before

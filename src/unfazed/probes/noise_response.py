@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from unfazed.engine.memory import kept_heap
 from unfazed.errors import BadPicture, UserError, unknown
 from unfazed.scene import FRAMES, Scene
 
 from .mapped_answers import answers, source_mapping
-from .memory import keep_freed_memory
 from .noise import LEVELS, REGIONS, Variant, at_input, changed, draw_noise, plan_variants
 from .run import Outcome, run_probe
 
@@ -90,10 +90,8 @@ def measure_noise(
             f"'{source.spec}' has no masks, so noise cannot be put on the object", run="unfazed masks FOLDER"
         )
     mapping = source_mapping(model, source)
-    on_cpu = str(model.device) == "cpu"
-    size = batch_size or BATCH_SIZES["cpu" if on_cpu else "cuda"]
-    if on_cpu:
-        keep_freed_memory()
+    kind = str(model.device).partition(":")[0]
+    size = batch_size or BATCH_SIZES.get(kind, BATCH_SIZES["cuda"])
 
     def load(scene_id: str) -> tuple[int, np.ndarray, dict[str, np.ndarray]]:
         scene = source[scene_id]
@@ -112,7 +110,8 @@ def measure_noise(
         **asdict(settings),
     }
     path = Path(folder) / KIND / f"{model.slug}.parquet"
-    return run_probe(path, described, source.ids, load, measure, SCHEMA, progress)
+    with kept_heap(kind):
+        return run_probe(path, described, source.ids, load, measure, SCHEMA, progress)
 
 
 def noise_rows(

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfazed.engine.devices import choose_device
+from unfazed.engine.memory import shrinking
 from unfazed.engine.threads import Threads
 from unfazed.errors import UserError
 from unfazed.rendering.networks.devices import (
     PRECISIONS,
     choose_batch_size,
-    choose_device,
     choose_precision,
     holding,
     out_of_memory,
-    shrinking,
 )
 from unfazed.rendering.networks.loading import load_network
 from unfazed.rendering.networks.network import Network

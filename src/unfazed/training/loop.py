@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unfazed.engine.devices import choose_device
 from unfazed.errors import UserError
 from unfazed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
-from unfazed.rendering.networks.devices import choose_device
 
 from . import saving as keeping
 from .muon import Muon

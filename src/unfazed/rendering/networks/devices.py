@@ -1,42 +1,19 @@
-"""Where and how a network runs: device, precision, and how many pictures at once."""
+"""How a diffusion network runs on its device: precision, pictures at once, and the error when it does not fit."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import torch
 
+from unfazed.engine.memory import is_out_of_memory
 from unfazed.errors import UserError
 
 from .network import Network
 
 PRECISIONS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-DEVICES = ("cpu", "cuda", "mps")
 LARGEST_BATCH = 32
-T = TypeVar("T")
-
-
-def choose_device(name: str | None = None) -> torch.device:
-    """The named device; by default the first GPU, else the CPU."""
-    if name in (None, "auto"):
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(str(name))
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in DEVICES:
-        raise UserError(f"device is '{name}'", allowed="auto, cpu, cuda, cuda:1, mps")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError(f"device is '{name}', but torch {torch.__version__} sees no Apple GPU here", allowed="cpu")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            f"device is '{name}', but torch {torch.__version__} sees no GPU here", allowed="cpu", run="nvidia-smi"
-        )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device is '{name}'", allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}")
-    return device
 
 
 def choose_precision(name: str | None, device: torch.device) -> str:
@@ -102,29 +79,6 @@ def holding(what: str, device: torch.device) -> Iterator[None]:
             allowed="--device cpu, or --network compact",
             run="nvidia-smi" if device.type == "cuda" else "free -h",
         ) from None
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on a GPU or in this machine."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(error, RuntimeError) and "allocate memory" in str(error)
-    )
-
-
-def shrinking(run: Callable[[int], T], batch: int, refuse: Callable[[], UserError]) -> tuple[T, int]:
-    """run(batch), halved and tried again while memory runs out; (answer, the batch that went through)."""
-    while True:
-        try:
-            return run(batch), batch
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            if batch == 1:
-                raise refuse() from None
-        # Outside the handler, so that the failed run's tensors are no longer held by its traceback.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        batch //= 2
 
 
 def out_of_memory(network: Network, size: int) -> UserError:

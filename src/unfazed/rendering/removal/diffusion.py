@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from unfazed.edits.composition import Impossible
+from unfazed.engine.devices import choose_device
+from unfazed.engine.memory import shrinking
 from unfazed.errors import BadPicture, UserError
 from unfazed.rendering.networks.devices import (
     PRECISIONS,
-    choose_device,
     choose_precision,
     holding,
     out_of_memory,
-    shrinking,
 )
 from unfazed.rendering.networks.network import Network
 from unfazed.rendering.sampling.denoise import step_deviation

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from unfazed.engine.heap import kept_heap
+from unfazed.engine.memory import kept_heap
 
 LOOK = """
 import json, resource
-from unfazed.engine.heap import kept_heap
+from unfazed.engine.memory import kept_heap
 
 def pages():  # that the system clears for 64 MB, filled and freed
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
