@@ -8,7 +8,8 @@ import pytest
 
 from unfazed.errors import UserError
 from unfazed.models import open_model, registry
-from unfazed.models.specs import Spec, slug_of
+from unfazed.models.registry import model_spec
+from unfazed.specs import slug_of
 
 
 @pytest.mark.parametrize(
@@ -21,11 +22,11 @@ from unfazed.models.specs import Spec, slug_of
     ],
 )
 def test_a_name_survives_being_taken_apart(text: str) -> None:
-    assert str(Spec.parse(text)) == text
+    assert str(model_spec(text)) == text
 
 
 def test_a_plus_in_a_file_name_is_no_wrapper() -> None:
-    assert Spec.parse("onnx:models/a+b.onnx").name == "models/a+b.onnx"
+    assert model_spec("onnx:models/a+b.onnx").name == "models/a+b.onnx"
 
 
 @pytest.mark.parametrize(

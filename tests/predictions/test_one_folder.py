@@ -18,8 +18,8 @@ import unfazed
 from unfazed.errors import UserError
 from unfazed.locks import Lock
 from unfazed.models import Classifier, Transform
-from unfazed.models.specs import slug_of
 from unfazed.predictions import cards, run_evaluation
+from unfazed.specs import slug_of
 
 SLOW = """
 import time

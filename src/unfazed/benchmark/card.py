@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,6 @@ DECISIVE = (
     "renderer",
     "labels",
 )
-
-_LIBRARIES = ("numpy", "opencv-python-headless", "pillow", "torch", "diffusers")
 
 
 def read_card(root: Path) -> dict[str, Any]:
@@ -92,19 +88,6 @@ def differences(there: Any, now: Any, where: str = "") -> list[str]:
 def ids_hash(ids: tuple[str, ...]) -> str:
     """One number for the scenes and their order: a random background is drawn from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """The versions of what took part, this package first."""
-    from unfazed import __version__
-
-    found = {"unfazed": __version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _short(value: Any) -> str:

@@ -16,8 +16,9 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import explained, write_bytes
 from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.sources.slugs import unique_slugs
+from unfazed.versions import versions
 
-from .card import ids_hash, settle_card, versions
+from .card import ids_hash, settle_card
 from .layout import ORIGINAL_EDIT, picture_path
 from .official import LABEL_FILES, OFFICIAL, Piece, Release, open_release, read_labels
 from .rows import FAILED, OK, SKIPPED, Row, counts, write_manifest

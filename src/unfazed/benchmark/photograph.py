@@ -29,8 +29,9 @@ from unfazed.rendering.removal.methods import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
 from unfazed.sources.pictures import read_mask, read_picture, shrunk
+from unfazed.versions import versions
 
-from .card import differences, versions
+from .card import differences
 from .commit_files import settle, write_beside
 from .encoding import mask_levels, png, written_rate
 from .plan import Plan

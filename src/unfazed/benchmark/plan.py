@@ -16,8 +16,9 @@ from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
 from unfazed.scene import FRAMES
 from unfazed.sources import Source
+from unfazed.versions import versions
 
-from .card import ids_hash, versions
+from .card import ids_hash
 from .layout import ORIGINAL_EDIT, SOURCE_EDIT
 from .seeds import picture_seed
 

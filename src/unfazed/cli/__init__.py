@@ -46,9 +46,9 @@ def build_app() -> Any:
     @app.callback(invoke_without_command=True)
     def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
         if version:
-            from unfazed import __version__
+            from unfazed.versions import package_version
 
-            print(__version__)
+            print(package_version())
             raise typer.Exit()
 
     for panel, commands in COMMANDS.items():

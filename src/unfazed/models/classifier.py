@@ -13,9 +13,9 @@ from unfazed.engine.devices import choose_device
 from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, imagenet, own
+from unfazed.specs import slug_of
 
 from .heat import HeatLayer, find_heat_layer
-from .specs import slug_of
 from .transforms import Transform, paper
 from .weights import weights_hash
 

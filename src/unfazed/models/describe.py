@@ -10,7 +10,7 @@ from unfazed.errors import UserError
 
 from .lite import CROPS, wheel_file
 from .registry import ENTRY_POINTS, SOURCES, open_model
-from .specs import WRAPPERS
+from .wrappers import WRAPPERS
 
 # source -> package it needs beyond those that are always installed
 EXTRAS = {"open_clip": "open_clip", "transformers": "transformers", "onnx": "onnxruntime"}

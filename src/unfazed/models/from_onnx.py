@@ -20,11 +20,11 @@ from torch import nn
 from unfazed.errors import UserError, missing_extra, unknown
 from unfazed.files import read_json, sha256
 from unfazed.labels import LabelSpace
+from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .foreign_transforms import as_transform
 from .options import COMMON, read_labels, transform_from
-from .specs import Spec
 from .transforms import Transform
 
 SETTINGS = ("transform", "labels", "label_offset", "layout", "output")

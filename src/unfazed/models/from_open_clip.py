@@ -10,11 +10,11 @@ from typing import Any
 
 from unfazed.errors import UserError, missing_extra, unknown
 from unfazed.labels import LabelSpace, imagenet
+from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .foreign_transforms import interpolation_name
 from .options import COMMON, labels_from, transform_from
-from .specs import Spec
 from .transforms import Transform
 from .weights import load_foreign, read_state, unavailable
 from .zero_shot import WithHead, ZeroShot, class_embeddings, head_of, templates_of

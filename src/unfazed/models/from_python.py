@@ -21,9 +21,9 @@ from typing import Any
 from unfazed.errors import UserError, unknown
 from unfazed.files import sha256
 from unfazed.labels import LabelSpace
+from unfazed.specs import Spec
 
 from .classifier import Classifier
-from .specs import Spec
 
 # What files of users have imported from beside themselves: the module's name -> where it lies and what it says.
 _stamps: dict[str, str] = {}

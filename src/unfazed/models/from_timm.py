@@ -6,11 +6,11 @@ from typing import Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, imagenet
+from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .foreign_transforms import from_timm
 from .options import COMMON, labels_from, transform_from
-from .specs import Spec
 from .weights import classes_in, load_foreign, read_state, unavailable
 
 REMOTE = ("hf-hub:", "hf_hub:", "local-dir:")

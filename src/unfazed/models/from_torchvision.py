@@ -11,11 +11,11 @@ from torch import nn
 
 from unfazed.errors import unknown
 from unfazed.labels import LabelSpace, imagenet, plain
+from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .foreign_transforms import from_preset
 from .options import COMMON, labels_from, transform_from
-from .specs import Spec
 from .transforms import Transform
 from .weights import classes_in, load_foreign, read_state, unavailable
 

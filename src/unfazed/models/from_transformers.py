@@ -11,11 +11,11 @@ from torch import nn
 
 from unfazed.errors import UserError, missing_extra
 from unfazed.labels import LabelSpace, imagenet, plain
+from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .foreign_transforms import STATED, from_processor
 from .options import COMMON, labels_from, transform_from
-from .specs import Spec
 from .transforms import Transform
 from .weights import unavailable
 from .zero_shot import ZeroShot, class_embeddings, templates_of

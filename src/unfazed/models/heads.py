@@ -20,9 +20,9 @@ from torch.nn import functional
 from unfazed.errors import UserError
 from unfazed.files import read_json, whole, write_json
 from unfazed.labels import LabelSpace, own
+from unfazed.specs import Spec
 
 from .classifier import Classifier
-from .specs import Spec
 
 
 @dataclass(frozen=True)

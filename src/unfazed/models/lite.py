@@ -12,10 +12,10 @@ from typing import Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace, imagenet
+from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .options import COMMON, labels_from, transform_from
-from .specs import Spec
 from .transforms import Transform
 from .weights import read_state
 

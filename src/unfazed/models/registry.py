@@ -7,11 +7,11 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from unfazed.errors import unknown
+from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace
+from unfazed.specs import Spec
 
 from .classifier import Classifier
-from .specs import Spec
 
 # source -> (module of this room, function, what its names look like)
 SOURCES: dict[str, tuple[str, str, str]] = {
@@ -37,8 +37,8 @@ def open_model(
     >>> open_model("lite:0", device="cpu").transform.crop
     224
     """
-    spec = Spec.parse(name)
-    model = opener(spec.source)(spec.without_wrappers(), labels, device=device, precision=precision)
+    spec = model_spec(name)
+    model = opener(spec.kind)(spec.without_wrappers(), labels, device=device, precision=precision)
     if not spec.wrappers:
         return model
     from .wrappers import WRAPPERS
@@ -48,6 +48,16 @@ def open_model(
     for wrapper in spec.wrappers:
         model = WRAPPERS[wrapper](model)
     return replace(model, name=str(spec), fixed_hash=weights)
+
+
+def model_spec(name: str) -> Spec:
+    """The parts of a model's name: its source, its name there, options and wrappers."""
+    from .wrappers import WRAPPERS
+
+    spec = Spec.parse(name, list(WRAPPERS))
+    if not spec.kind or not spec.name:
+        raise UserError(f"{name!r} names no model", allowed="source:name, as in timm:resnet50", run="unfazed models")
+    return spec
 
 
 def opener(source: str) -> Callable[..., Classifier]:

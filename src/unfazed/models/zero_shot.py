@@ -13,7 +13,7 @@ from torch.nn import functional
 from unfazed.errors import UserError
 
 if TYPE_CHECKING:
-    from .specs import Spec
+    from unfazed.specs import Spec
 
 # The seven that CLIP's authors found to do as well as all eighty of theirs.
 TEMPLATES = (

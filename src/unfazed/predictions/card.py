@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from importlib import metadata
 from typing import Any
 
 from unfazed.files import canonical
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
+from unfazed.versions import versions
 
 from .inputs import Pictures
 
 FORMAT = 1  # raised when the meaning of a column changes, so that old predictions are made anew
-_LIBRARIES = ("torch", "torchvision", "timm", "open_clip_torch", "transformers", "onnxruntime", "pillow", "pyarrow")
 
 
 def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None = None) -> str:
@@ -57,15 +56,3 @@ def make_card(
 def is_white_box(model: Classifier, pictures: Pictures) -> bool:
     """Whether adversarial pictures were made against this very model: the guide has its weights, or its name."""
     return model.weights_hash in pictures.guides or model.name.partition("+")[0] in pictures.guides
-
-
-def versions() -> dict[str, str]:
-    from unfazed import __version__
-
-    found = {"unfazed": __version__}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

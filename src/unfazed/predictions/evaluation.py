@@ -15,8 +15,8 @@ from unfazed.files import make_folder, read_json, write_json
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
-from unfazed.models.registry import open_model, opener
-from unfazed.models.specs import Spec, slug_of
+from unfazed.models.registry import model_spec, open_model, opener
+from unfazed.specs import slug_of
 
 from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, make_card
@@ -85,7 +85,7 @@ def run_evaluation(
     _check_names(models)
     for model in models:
         if isinstance(model, str):
-            opener(Spec.parse(model).source)
+            opener(model_spec(model).kind)
     target = pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), limit, verify)
     grouping = read_groups(groups) if groups is not None else None
     folder = make_folder(output)

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import canonical, read_json, whole, write_json
+from unfazed.versions import versions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,7 +98,7 @@ def run_probe(
         "pictures": len(set(table[id_column].to_pylist())),
         "failures": failures,
     }
-    write_json(path.with_suffix(".json"), {**card, "versions": _versions()})
+    write_json(path.with_suffix(".json"), {**card, "versions": versions()})
     shutil.rmtree(parts, ignore_errors=True)
     with contextlib.suppress(OSError):
         parts.parent.rmdir()
@@ -166,9 +167,3 @@ def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:
     position = {one: index for index, one in enumerate(ids)}
     order = [(position[one], row) for row, one in enumerate(table[id_column].to_pylist()) if one in position]
     return table.take(pa.array([row for _, row in sorted(order)], pa.int64()))
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("torch", "timm", "grad-cam", "numpy")}

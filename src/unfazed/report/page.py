@@ -17,6 +17,7 @@ import polars as pl
 
 from unfazed.errors import UserError
 from unfazed.files import write_bytes
+from unfazed.versions import package_version
 
 from .assets import write_assets
 from .extras import distribution_section, factors_section, sensitivity_section
@@ -117,15 +118,13 @@ def write_report(
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
     """The sections in the page's frame, with its style and script inside and nothing else allowed to run or load."""
-    from unfazed import __version__
-
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     contents = joined(tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections)
     parts: dict[str, str] = {
         "title": text(title),
         "subtitle": text(subtitle),
-        "version": text(__version__),
+        "version": text(package_version()),
         "script-hash": f"sha256-{digest}",
         "contents": contents,
         "style": raw(_resource("page.css")),

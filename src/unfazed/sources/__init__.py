@@ -8,9 +8,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from unfazed.errors import UserError, unknown
+from unfazed.specs import Spec
 
 from .source import Entry, Source
-from .spec import Spec
 
 __all__ = ["SOURCES", "Entry", "Source", "Spec", "open_source"]
 

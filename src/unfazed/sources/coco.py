@@ -10,12 +10,12 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import read_json
 from unfazed.labels import LabelSpace, own
 from unfazed.scene import Scene
+from unfazed.specs import Spec, existing_folder
 
 from .coco_masks import annotated_mask
 from .pictures import read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec, existing_folder
 
 OBJECTS = ("largest", "all")
 _PICTURE = ("file_name", "height", "width")

@@ -9,12 +9,12 @@ import numpy as np
 
 from unfazed.errors import BadPicture, UserError
 from unfazed.scene import Scene
+from unfazed.specs import Spec, existing_folder
 
 from .labelled import SPACES, class_folder, label_space, pictures_below
 from .pictures import read_cutout, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec, existing_folder
 
 BACKGROUNDS = "backgrounds"
 

@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from unfazed.errors import UserError
 from unfazed.scene import Scene
+from unfazed.specs import Spec, existing_folder
 
 from .labelled import SPACES, Row, class_folder, label_space, pictures_below, read_table
 from .pictures import load_scene, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec, existing_folder
 
 TABLE = "labels.csv"
 MASK_ENDINGS = ("_mask", "-mask", ".mask")

@@ -16,12 +16,12 @@ import numpy as np
 from unfazed.errors import BadPicture, UserError
 from unfazed.labels import imagenet
 from unfazed.scene import Scene
+from unfazed.specs import Spec
 
 from .labelled import pictures_below
 from .pictures import read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec
 
 SPLITS = ("validation", "train-semi")
 SUBSETS = ("50", "300", "919")

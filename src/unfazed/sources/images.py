@@ -8,12 +8,12 @@ import numpy as np
 
 from unfazed.errors import UserError
 from unfazed.scene import Scene
+from unfazed.specs import Spec
 
 from .labelled import SPACES, Row, class_folder, label_space, pictures_below, read_table
 from .pictures import read_picture
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec
 
 TABLES = ("labels.csv", "labels.txt")
 

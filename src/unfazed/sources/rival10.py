@@ -16,12 +16,12 @@ import numpy as np
 from unfazed.errors import BadPicture, UserError
 from unfazed.labels import RIVAL10, LabelSpace, imagenet
 from unfazed.scene import Scene
+from unfazed.specs import Spec
 
 from .pickles import read_pickle
 from .pictures import SUFFIXES, read_mask, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec
 
 SPLITS = ("test", "train")
 SPACES = ("rival10", "imagenet-1k")

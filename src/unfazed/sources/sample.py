@@ -14,10 +14,10 @@ from importlib.resources.abc import Traversable
 
 from unfazed.errors import UserError
 from unfazed.labels import imagenet
+from unfazed.specs import Spec
 
 from .pictures import load_scene
 from .source import Entry, Source
-from .spec import Spec
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def credits() -> tuple[Credit, ...]:
 def open_scenes(spec: Spec) -> Source:
     """The embedded sample."""
     spec.take()
-    if spec.path:
-        raise UserError(f"the source 'sample' takes no path, '{spec.path}' was given", allowed="sample")
+    if spec.name:
+        raise UserError(f"the source 'sample' takes no path, '{spec.name}' was given", allowed="sample")
     folder = _folder()
     entries = tuple(
         Entry(one.id, str(folder.joinpath(f"{one.id}.jpg")), str(folder.joinpath(f"{one.id}.png")), one.label)

@@ -1,31 +1,43 @@
-"""One grammar names every source, and a wrong name is answered with what is allowed."""
+"""One grammar names every source and model, and a wrong name is answered with what is allowed."""
 
 import pytest
 
 from unfazed.errors import UserError
 from unfazed.sources import SOURCES, open_source
-from unfazed.sources.spec import Spec
+from unfazed.specs import Spec
 
 
 def test_a_spec_has_a_kind_a_path_and_options():
     spec = Spec.parse("coco:a/b c.json?images=my%26photos&objects=all")
-    assert (spec.kind, spec.path) == ("coco", "a/b c.json")
+    assert (spec.kind, spec.name) == ("coco", "a/b c.json")
     assert spec.options == {"images": "my&photos", "objects": "all"}
-    assert Spec.parse("sample").path == ""
-    assert Spec.parse(r"folder:C:\photos").path == r"C:\photos"
+    assert Spec.parse("sample").name == ""
+    assert Spec.parse(r"folder:C:\photos").name == r"C:\photos"
 
 
 def test_a_path_that_exists_keeps_its_question_mark(tmp_path):
     odd = tmp_path / "what?a=b"
     odd.mkdir()
     spec = Spec.parse(f"folder:{odd}")
-    assert (spec.path, spec.options) == (str(odd), {})
+    assert (spec.name, spec.options) == (str(odd), {})
 
 
 @pytest.mark.parametrize("text", ["folder:x?masks=", "folder:x?masks=a&labels"])
 def test_an_option_without_a_value_is_refused(text):
     with pytest.raises(UserError, match="is no option"):
         Spec.parse(text)
+
+
+def test_a_value_may_hold_any_character():
+    spec = Spec.parse("open_clip:a/b?prompt=is this a {}?&layer=x%2By", wrappers=["tencrop"])
+    assert spec.options == {"prompt": "is this a {}?", "layer": "x+y"}
+    assert Spec.parse("folder:a+b").name == "a+b"
+
+
+def test_what_the_wrappers_wrap_has_their_names_removed():
+    spec = Spec.parse("lite:0?crop=64+tencrop+bn-adapt", wrappers=["tencrop", "bn-adapt"])
+    assert spec.wrappers == ("tencrop", "bn-adapt")
+    assert spec.without_wrappers() == Spec.parse("lite:0?crop=64")
 
 
 def test_an_option_given_twice_is_refused():

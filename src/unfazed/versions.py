@@ -1,0 +1,38 @@
+"""The versions of this package and of the libraries behind a result, for the card written beside it."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+# Distribution names of all that decide about pictures, answers and measures.
+LIBRARIES = (
+    "numpy",
+    "opencv-python-headless",
+    "pillow",
+    "torch",
+    "torchvision",
+    "diffusers",
+    "timm",
+    "open_clip_torch",
+    "transformers",
+    "onnxruntime",
+    "grad-cam",
+    "pyarrow",
+)
+
+
+def versions() -> dict[str, str]:
+    """The version of each installed library by its name, this package and Python first."""
+    found = {"unfazed": package_version(), "python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def package_version() -> str:
+    """The version of the installed package."""
+    return metadata.version("unfazed")
