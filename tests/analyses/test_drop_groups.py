@@ -32,6 +32,17 @@ def test_by_class_equals_the_table_of_that_class_alone():
                     assert found[column] == pytest.approx(expected[column], rel=1e-6), (edit, column)
 
 
+def test_by_class_a_control_of_the_benchmarks_own_is_a_control():
+    shares = {"original": 0.9, "recompressed": 0.85, "inversion": 0.85, "size-0.05": 0.5}
+    facts = Facts(order=("recompressed", "size-0.05"), controls={"size-0.05": "recompressed"})
+    predictions = frame(random_answers(8, 60, shares))
+    for table in (dropped_accuracy(predictions, by="class", facts=facts), dropped_accuracy(predictions, facts=facts)):
+        kinds = dict(table.filter(pl.col("edit") != "original").select("edit", "kind").unique().rows())
+        assert kinds == {
+            "recompressed": "control", "inversion": "control", "size-0.05": "edit", "average": "average"
+        }  # fmt: skip
+
+
 def test_by_class_lists_the_worst_first_and_shrinks_small_classes():
     rng = np.random.default_rng(0)
     big = {"original": [1] * 300, "size-0.05": (rng.random(300) > 0.2).astype(int)}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -117,6 +120,24 @@ def test_a_large_n_is_not_called_small(tmp_path: Path) -> None:
     said = verdict(find(tmp_path / "predictions"))[2]
     assert "small" not in said
     assert re.match(r"\d+ of 8 drops are beyond chance", said)
+
+
+def test_each_file_of_predictions_is_read_at_most_twice(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: Counter[str] = Counter()
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(source: Any, *arguments: Any, **options: Any) -> Any:
+            opened.update(str(one) for one in (source if isinstance(source, list) else [source]))
+            return function(source, *arguments, **options)
+
+        return call
+
+    for name in ("read_parquet", "read_parquet_schema", "scan_parquet"):
+        monkeypatch.setattr(pl, name, counted(getattr(pl, name)))
+    find(world / "predictions", resamples=20)
+    files = [str(path) for path in (world / "predictions").glob("*.parquet")]
+    assert len(files) > 1
+    assert all(1 <= opened[path] <= 2 for path in files), opened
 
 
 def test_flips_are_right_before_and_wrong_after(world: Path) -> None:

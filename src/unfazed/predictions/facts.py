@@ -60,6 +60,10 @@ class Facts:
             return "inversion"
         return "reinsertion" if edit.startswith(_GEOMETRY) else None
 
+    def is_control(self, edit: str) -> bool:
+        """Whether the edit shows what the rendering alone costs: a built-in control, or one of the benchmark's own."""
+        return edit in ("inversion", "reinsertion") or edit in self.controls.values()
+
     def is_white_box(self, model: str, edit: str) -> bool:
         guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
         return model in self.white_box and guided
@@ -83,8 +87,7 @@ def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
     ten = [*_PAPER, direction]
     if present.issuperset(ten):
         return ten
-    controls = {"inversion", "reinsertion", *facts.controls.values()}
-    return facts.sorted(present - controls - {ORIGINAL, SOURCE})
+    return facts.sorted(one for one in present - {ORIGINAL, SOURCE} if not facts.is_control(one))
 
 
 def read_facts(predictions: Predictions, benchmark: str | Path | None = None) -> Facts:

@@ -17,8 +17,9 @@ from unfazed.benchmark.layout import CARD, MANIFEST
 from unfazed.errors import UserError
 from unfazed.files import read_json
 from unfazed.predictions.facts import AVERAGE, Facts, read_facts
+from unfazed.predictions.frames import in_memory
 
-from .flips import Flips, find_flips
+from .flips import FLIP_COLUMNS, Flips, find_flips
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,8 @@ def find(
         raise UserError(f"{benchmark} is no finished benchmark: it holds no {MANIFEST}", run="unfazed status BENCH")
     facts = read_facts(predictions, benchmark)
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
-    drops = dropped_accuracy(predictions, **settings)
+    answers = in_memory(predictions, FLIP_COLUMNS)
+    drops = dropped_accuracy(answers, **settings)
     root = benchmark_root(facts, benchmark)
     order = ranked(drops)
     return Findings(
@@ -81,11 +83,11 @@ def find(
         card=read_json(root / CARD) if root is not None and (root / CARD).is_file() else {},
         facts=facts,
         drops=with_published(drops) if facts.official else drops,
-        comparison=compare_models(predictions, order[0], order[-1], **settings) if len(order) > 1 else None,
-        curves=accuracy_curves(predictions, facts=facts, level=level),
-        fits=curve_fits(predictions, **settings),
-        classes=_worst_classes(predictions, settings),
-        flips=find_flips(predictions, flips, seed),
+        comparison=compare_models(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
+        curves=accuracy_curves(answers, facts=facts, level=level),
+        fits=curve_fits(answers, **settings),
+        classes=_worst_classes(answers, settings),
+        flips=find_flips(answers, flips, seed),
     )
 
 
@@ -96,7 +98,7 @@ def ranked(drops: pl.DataFrame) -> list[str]:
     return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
 
 
-def _worst_classes(predictions: Path, settings: dict[str, Any]) -> pl.DataFrame:
+def _worst_classes(predictions: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
     """A row a class, worst first: photographs n, mean and range over models of the average drop, and the worst model.
 
     `shrunk` is the mean of the drops drawn towards the models' own by as much as chance explains; it gives the order.

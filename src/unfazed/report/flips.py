@@ -12,8 +12,9 @@ import polars as pl
 from unfazed.predictions.facts import ORIGINAL, SOURCE
 from unfazed.predictions.frames import Predictions, columns_of, each_model
 
-_NEEDED = ("model", "sample_id", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
-_WANTED = ("file_name", "true_probability", "object_survives")
+_NEEDED = ("model", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
+_WANTED = ("true_probability", "object_survives")
+FLIP_COLUMNS = (*_NEEDED, *_WANTED)
 # Below this share of its pixels inside the model's crop an object counts as cut away.
 CUT = 0.5
 
@@ -88,7 +89,9 @@ def _paired(rows: pl.DataFrame) -> pl.DataFrame:
         "source_id", before_correct="correct", before_probability="probability"
     )
     edited = rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col("correct").is_not_null())
-    return edited.join(before, on="source_id").with_columns(flip=pl.col("before_correct") & ~pl.col("correct"))
+    return edited.join(before, on="source_id").with_columns(
+        flip=pl.col("before_correct") & ~pl.col("correct"), sample_id=pl.format("{}/{}/{}", "source_id", "edit", "run")
+    )
 
 
 def _counted(model: str, paired: pl.DataFrame) -> pl.DataFrame:

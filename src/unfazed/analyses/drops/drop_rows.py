@@ -159,7 +159,7 @@ def _edit_rows(
         row = {
             "model": found.model,
             "edit": edit,
-            "kind": "control" if edit in ("inversion", "reinsertion", *facts.controls.values()) else "edit",
+            "kind": "control" if facts.is_control(edit) else "edit",
             "runs": int(runs[:, index].max()),
             **accuracy_entries(share[paired, index], int(answers[index]), settings.level),
             "original_accuracy": float(base[paired].mean()),

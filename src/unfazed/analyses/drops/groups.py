@@ -169,7 +169,7 @@ def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, setting
                 **{name: row[name] for name in ("net_n", "net_drop", "net_low", "net_high")},
                 "model": found.model,
                 by: value,
-                "kind": AVERAGE if average else "control" if edit in ("inversion", "reinsertion") else "edit",
+                "kind": AVERAGE if average else "control" if facts.is_control(edit) else "edit",
                 "runs": None if average else int(piece["runs"].to_numpy().max()),
                 "accuracy": piece["share"].mean(),
                 "original_accuracy": piece["base"].mean(),
