@@ -91,7 +91,7 @@ def test_the_gallery_has_a_slot_for_every_name_and_shows_the_names_given(model, 
     page = spurious_page(regions, "<colours>", LABELS.classes, {"0": 'a "red" thing'})
     assert page.count("<figure>") == 8
     assert page.count("data-cluster=") == 2
-    assert 'value="a &quot;red&quot; thing"' in page
+    assert 'value="a &#34;red&#34; thing"' in page
     assert "&lt;colours&gt;" in page
     assert "http" not in page.replace("http-equiv", "")
     assert figure_bytes(spurious_sheet(regions, LABELS.classes, {"0": "red"}), "png").startswith(b"\x89PNG")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from unfazed.report.figures_sensitivity import outlined
 from unfazed.report.flips import Flip, Flips
 from unfazed.report.gallery_pictures import data_address
-from unfazed.report.markup import Markup, joined, tag
+from unfazed.report.markup import joined, tag
 from unfazed.report.words import explained, percent, plural
 from unfazed.sources.pictures import shrunk
 

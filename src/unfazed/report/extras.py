@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+from markupsafe import Markup
 
 from unfazed.errors import UserError
 
 from .figures_factors import MOST_MODELS, factor_profile
 from .figures_sensitivity import MOST_CURVES, sensitivity_curve
 from .html_table import Cell, Line, sortable
-from .markup import Markup, joined
+from .markup import joined
 from .section import Section, figure_block, paragraphs
 
 _MOST_ROWS = 400

@@ -7,12 +7,13 @@ from dataclasses import asdict
 
 import numpy as np
 import polars as pl
+from markupsafe import Markup
 
 from .findings import Findings
 from .flips import Flip
 from .gallery_pictures import SIDE, Album, data_address
 from .html_table import chooser
-from .markup import Markup, joined, tag
+from .markup import joined, tag
 from .section import Section, paragraphs
 from .words import explained, percent, plural
 

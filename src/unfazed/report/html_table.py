@@ -1,11 +1,13 @@
-"""Tables of the page: a caption, headings that sort, cells that know what they are sorted by."""
+"""Tables of the page: a caption, headings that sort, cells that know what they are sorted by (`table.html`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .markup import Markup, joined, tag
+from markupsafe import Markup
+
+from .markup import render, tag
 
 
 @dataclass(frozen=True)
@@ -29,33 +31,7 @@ def sortable(
     name: str, caption: str, headings: Sequence[str], lines: Sequence[Line], numbers: frozenset[int]
 ) -> Markup:
     """A table in a region that scrolls by itself; `numbers`: the columns that hold numbers."""
-    head = tag(
-        "tr",
-        *(
-            tag("th", tag("button", heading, type="button"), scope="col", class_="number" if i in numbers else None)
-            for i, heading in enumerate(headings)
-        ),
-    )
-    body = [_row(line, numbers) for line in lines]
-    table = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), id=name)
-    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
-
-
-def _row(line: Line, numbers: frozenset[int]) -> Markup:
-    cells = []
-    for place, cell in enumerate(line.cells):
-        inside = joined([cell.shown, tag("small", " ", cell.note) if cell.note else None])
-        kind = "th" if place == 0 else "td"
-        cells.append(
-            tag(
-                kind,
-                inside,
-                scope="row" if place == 0 else None,
-                class_="number" if place in numbers else None,
-                data_sort=None if cell.sort is None else f"{cell.sort:.6g}",
-            )
-        )
-    return tag("tr", *cells, **{f"data_{key}": value for key, value in line.data.items()})
+    return render("table.html", name=name, caption=caption, headings=headings, lines=lines, numbers=numbers)
 
 
 def chooser(name: str, label: str, values: Sequence[str], every: str) -> Markup:

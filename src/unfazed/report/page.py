@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from markupsafe import Markup
 
 from unfazed.errors import UserError
 from unfazed.files import write_bytes
@@ -26,7 +27,7 @@ from .flips import Flip
 from .gallery import gallery_section
 from .gallery_heat import Explain, heat_maps_of_flips
 from .gallery_pictures import THUMBNAIL, Album, data_address
-from .markup import joined, raw, tag, text
+from .markup import joined, render, tag
 from .provenance import made_section
 from .section import Section, paragraphs
 from .sections_drops import accuracy_section, classes_section, curves_section, drops_section, edits_table
@@ -120,21 +121,16 @@ def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
     """The sections in the page's frame, with its style and script inside and nothing else allowed to run or load."""
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    contents = joined(tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections)
-    parts: dict[str, str] = {
-        "title": text(title),
-        "subtitle": text(subtitle),
-        "version": text(package_version()),
-        "script-hash": f"sha256-{digest}",
-        "contents": contents,
-        "style": raw(_resource("page.css")),
-        "script": raw(script),
-        "sections": joined((section.html() for section in sections), ""),
-    }
-    page = _resource("page.html")
-    # Split first and put together once: what a part contains is never looked at as a template again.
-    pieces = [piece.partition("}}") for piece in page.split("{{")]
-    return pieces[0][0] + "".join(parts[name] + rest for name, _, rest in pieces[1:])
+    return render(
+        "page.html",
+        title=title,
+        subtitle=subtitle,
+        version=package_version(),
+        script_hash=digest,
+        style=Markup(_resource("page.css")),
+        script=Markup(script),
+        sections=sections,
+    )
 
 
 def _verdict_section(findings: Findings, album: Album) -> Section:

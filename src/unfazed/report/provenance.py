@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
+from markupsafe import Markup
 
 from .findings import Findings
 from .html_table import Cell, Line, sortable
-from .markup import Markup, joined, tag
+from .markup import joined, tag
 from .section import Section, paragraphs
 from .words import percent, plural
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
+from markupsafe import Markup
 
-from .markup import Markup, joined, tag
+from .markup import joined, tag
 from .svg import inline
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ class Section:
     body: Markup
     figures: dict[str, Figure] = field(default_factory=dict)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
-
-    def html(self) -> Markup:
-        return tag("section", tag("h2", self.title), self.body, id=self.id)
 
 
 def paragraphs(*texts: str | None) -> Markup:

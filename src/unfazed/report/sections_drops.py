@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+from markupsafe import Markup
 
 from unfazed.predictions.facts import AVERAGE
 
 from .figures_drops import accuracy_and_drop, curve_figure, drop_figure
 from .findings import Findings
 from .html_table import Cell, Line, chooser, sortable
-from .markup import Markup, joined, tag
+from .markup import joined, tag
 from .palette import MOST
 from .section import Section, figure_block, paragraphs
 from .words import axis_label, explained, interval, plural, points

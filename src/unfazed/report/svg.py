@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup, escape
+
 from .figures_factors import figure_bytes
-from .markup import Markup, raw, text
 from .palette import COLOURS, GRID, QUIET
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
     body = re.sub(r"font(-family)?: ?[^;\"]*DejaVu[^;\"]*", _font, body)
     wide, high = (float(number) for number in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
     opening = (
-        f'<svg role="img" aria-label="{text(description)}" viewBox="0 0 {wide:g} {high:g}" '
+        f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {wide:g} {high:g}" '
         f'style="--wide: {wide:.0f}px" xmlns:xlink="http://www.w3.org/1999/xlink">'
     )
-    return raw(opening + re.sub(r"^<svg[^>]*>", "", body, count=1, flags=re.S))
+    return Markup(opening + re.sub(r"^<svg[^>]*>", "", body, count=1, flags=re.S))
 
 
 def _font(found: re.Match[str]) -> str:
