@@ -33,7 +33,7 @@ def observer(seed, n, halfway, steep=2.5, lapse=0.05, levels=SIZES, log=True):
 def test_the_half_way_size_of_an_observer_is_recovered(halfway, lapse):
     found = curve_fits(frame(observer(1, 800, halfway, lapse=lapse))).row(0, named=True)
     assert found["halfway"] == pytest.approx(halfway, rel=0.1)
-    assert found["lapse"] == pytest.approx(lapse, abs=0.04)
+    assert found["ceiling"] == pytest.approx(1 - lapse, abs=0.04)
     assert found["low"] < halfway < found["high"]
     assert found["scale"] == "log"
 
@@ -44,7 +44,7 @@ def test_weak_and_strong_observers_have_the_same_half_way_size(top):
     table = pl.concat(found)
     assert table["halfway"].to_numpy() == pytest.approx(np.full(8, 0.07), rel=0.25)
     assert table["halfway"].mean() == pytest.approx(0.07, rel=0.08)
-    assert table["top"].mean() == pytest.approx(top, rel=0.05)
+    assert table["ceiling"].mean() == pytest.approx(top, rel=0.05)
     # 95 % of 8 is 7.6; fewer than 6 happens once in a hundred and seventy.
     assert ((table["low"] <= 0.07) & (table["high"] >= 0.07)).sum() >= 6
 
@@ -82,12 +82,13 @@ def test_half_way_intervals_hold_the_truth():
 def test_the_fit_is_the_maximum_of_the_likelihood():
     x = np.linspace(-2, 2, 7)
     right, n = np.array([3, 5, 12, 30, 41, 44, 46]), np.full(7, 50)
-    fit = fit_logistic(x, right, n, floor=0.02)
+    fit = fit_logistic(x, right, n, chance=0.02)
 
     def loss(theta):
-        top = 1 - expit(theta[2])
-        p = np.clip(0.02 + (top - 0.02) * expit(np.exp(theta[1]) * (x - theta[0])), 1e-9, 1 - 1e-9)
-        return -(right * np.log(p) + (n - right) * np.log1p(-p)).sum()
+        share = expit(-theta[2])
+        p = np.clip(0.02 + 0.98 * share * expit(np.exp(theta[1]) * (x - theta[0])), 1e-9, 1 - 1e-9)
+        # The weak prior of half an answer at the ceiling, half of it right.
+        return -(right * np.log(p) + (n - right) * np.log1p(-p)).sum() - 0.25 * np.log(share * (1 - share))
 
     best = min(
         (
@@ -99,7 +100,7 @@ def test_the_fit_is_the_maximum_of_the_likelihood():
     )
     assert fit.halfway[0] == pytest.approx(best.x[0], abs=1e-3)
     assert fit.slope[0] == pytest.approx(np.exp(best.x[1]), rel=1e-2)
-    assert fit.lapse[0] == pytest.approx(expit(best.x[2]), abs=1e-3)
+    assert fit.ceiling[0] == pytest.approx(0.02 + 0.98 * expit(-best.x[2]), abs=1e-3)
 
 
 def test_many_fits_at_once_are_the_fits_one_by_one():

@@ -11,10 +11,18 @@ import typer
 def analyze(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
     table: Annotated[
-        str, typer.Option(help="`drops`, `curves`, `fits`, `flips` (sweeps) or `interactions` (grids).")
+        str, typer.Option(help="`drops`, `curves`, `fits`, `thresholds`, `flips` (sweeps) or `interactions` (grids).")
     ] = "drops",
     by: Annotated[
         str | None, typer.Option(help="`class`, `superclass`, or a column of the predictions or the manifest.")
+    ] = None,
+    at_accuracy: Annotated[
+        list[float] | None,
+        typer.Option(metavar="PERCENT", help="For `thresholds`: the accuracy to keep [default: 80]; may be repeated."),
+    ] = None,
+    at_drop: Annotated[
+        list[float] | None,
+        typer.Option(metavar="POINTS", help="For `thresholds`: the drop to allow [default: 10]; may be repeated."),
     ] = None,
     groups: Annotated[
         str | None, typer.Option(help="A CSV of model and one column a grouping, or `all`: means over models.")
@@ -43,6 +51,8 @@ def analyze(
     `unfazed analyze predictions/ --groups models.csv --format latex`
 
     `unfazed analyze predictions/ --table fits`
+
+    `unfazed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
     from unfazed.files import write_bytes
     from unfazed.report.drop_tables import analyse, analysis_text, failure_lines
@@ -61,6 +71,8 @@ def analyze(
         resamples=resamples,
         level=level,
         seed=seed,
+        accuracy=at_accuracy or (),
+        drop=at_drop or (),
     )
     text = analysis_text(frame, table, format, by, level)
     if output is None:

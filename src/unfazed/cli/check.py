@@ -17,6 +17,10 @@ def check(
         list[str] | None,
         typer.Option(metavar="EDIT=PERCENT", help="The least accuracy on an edit; a number alone is for `original`."),
     ] = None,
+    min_threshold: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ATTRIBUTE=LEVEL@PERCENT", help="The level of a sweep down to which accuracy is kept."),
+    ] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="Predictions of an earlier model on the same benchmark.")
     ] = None,
@@ -40,12 +44,14 @@ def check(
 
     `unfazed check predictions/ --max-drop size-0.05=20 --max-drop "background-*=10" --min-accuracy 75`
 
+    `unfazed check predictions/ --min-threshold size=0.04@80`
+
     `unfazed check new/ --baseline old/ --margin 1 --junit check.xml`
 
     `unfazed check predictions/ --config gate.toml --json check.json`
     """
     from unfazed.analyses.drops.gate import EXITS, check_predictions, junit_xml, verdict
-    from unfazed.analyses.drops.rules import parse_limits, read_rules
+    from unfazed.analyses.drops.rules import parse_limits, parse_threshold, read_rules
     from unfazed.files import write_bytes, write_json
     from unfazed.report.drop_tables import checks_text
 
@@ -53,6 +59,7 @@ def check(
         config,
         max_drop=parse_limits(max_drop or [], "--max-drop"),
         min_accuracy=parse_limits(min_accuracy or [], "--min-accuracy", bare="original"),
+        min_threshold={text.partition("=")[0]: parse_threshold(text) for text in min_threshold or []},
         baseline=baseline,
         margin=margin,
         measure=measure,

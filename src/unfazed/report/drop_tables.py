@@ -15,6 +15,7 @@ from unfazed.analyses.drops.drop_rows import corrected
 from unfazed.analyses.drops.grids import interactions
 from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.drops.published import with_published
+from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import read_facts
 from unfazed.predictions.frames import read_failures
@@ -22,7 +23,9 @@ from unfazed.predictions.frames import read_failures
 from .formats import format_table
 
 _DIGITS = {"p_holm": 4, "level": 4}
-_FINE = dict.fromkeys(("level", "halfway", "low", "high", "accuracy", "true_probability", "top"), 4)
+_FINE = dict.fromkeys(
+    ("level", "halfway", "low", "high", "accuracy", "true_probability", "floor", "ceiling", "threshold", "fitted"), 4
+)
 _POINTS = "Accuracies in %, drops in points with intervals over photographs; net: against the edit's control."
 
 
@@ -51,14 +54,19 @@ def analyse(
     interval: str = "auto",
     **settings: Any,
 ) -> pl.DataFrame:
-    """The frame of one table of a predictions folder; settings: resamples, level, seed."""
+    """The frame of one table of a predictions folder; settings: resamples, level, seed; accuracy, drop: the targets of
+    the table `thresholds`."""
     if table not in ANALYSES:
         raise unknown("table", table, ANALYSES)
     facts = read_facts(predictions, benchmark)
+    targets: dict[str, Any] = {name: settings.pop(name) for name in ("accuracy", "drop") if name in settings}
+    if any(targets.values()) and table != "thresholds":
+        raise UserError("--at-accuracy and --at-drop belong to the table 'thresholds'", run="unfazed analyze --help")
     if table != "drops":
         if by or groups:
             raise UserError(f"--by and --groups split the table 'drops', not '{table}'", run="unfazed analyze --help")
-        chosen = {name: value for name, value in settings.items() if name in ANALYSES[table].options}
+        given = {**settings, **targets}
+        chosen = {name: value for name, value in given.items() if name in ANALYSES[table].options}
         frame = ANALYSES[table].make(predictions, facts=facts, **chosen)
         return _kept(frame, models, edits)
     if by and groups:
@@ -218,9 +226,18 @@ ANALYSES: dict[str, Analysis] = {
     "fits": Analysis(
         curve_fits,
         "Where accuracy is half way down",
-        ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "top", "scale"),
-        "halfway in the attribute's own unit; a dash where it lies outside the levels that were tried, where accuracy "
-        "is flat, or where its top was not seen.",
+        ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "floor", "ceiling", "scale"),
+        "halfway: the level, in the attribute's own unit, at which accuracy is half way between floor and ceiling; a "
+        "dash where it lies outside the levels of the sweep, accuracy is flat, or its ceiling was not seen.",
+        digits=_FINE,
+    ),
+    "thresholds": Analysis(
+        thresholds,
+        "The hardest level that still meets each target",
+        ("model", "attribute", "side", "target", "n", "harder", "met", "threshold", "low", "high", "fitted"),
+        "threshold: in the attribute's own unit, by isotonic regression with its interval; fitted: by the fitted "
+        "curve; harder: on which side of it accuracy is lower.",
+        options=frozenset({"resamples", "level", "seed", "accuracy", "drop"}),
         digits=_FINE,
     ),
     "flips": Analysis(

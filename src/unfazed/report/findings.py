@@ -13,6 +13,7 @@ from unfazed.analyses.drops.compare import compare_models
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.published import with_published
+from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.benchmark.layout import CARD, MANIFEST
 from unfazed.errors import UserError
 from unfazed.files import read_json
@@ -25,8 +26,8 @@ from .flips import FLIP_COLUMNS, Flips, find_flips
 @dataclass(frozen=True, eq=False)
 class Findings:
     """predictions: their folder; benchmark: its root and card, None and {} where it is not at hand; facts: of the
-    edits; drops, classes, curves, fits: frames of `unfazed.analyses`; comparison: of the model that drops most with
-    the one that drops least on average, None with one model; flips: counted and drawn."""
+    edits; drops, classes, curves, fits, thresholds: frames of `unfazed.analyses`; comparison: of the
+    model that drops most with the one that drops least on average, None with one model; flips: counted and drawn."""
 
     predictions: Path
     benchmark: Path | None
@@ -36,6 +37,7 @@ class Findings:
     comparison: pl.DataFrame | None
     curves: pl.DataFrame
     fits: pl.DataFrame
+    thresholds: pl.DataFrame
     classes: pl.DataFrame
     flips: Flips
 
@@ -86,6 +88,7 @@ def find(
         comparison=compare_models(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
         curves=accuracy_curves(answers, facts=facts, level=level),
         fits=curve_fits(answers, **settings),
+        thresholds=thresholds(answers, **settings),
         classes=_worst_classes(answers, settings),
         flips=find_flips(answers, flips, seed),
     )

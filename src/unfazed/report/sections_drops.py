@@ -169,13 +169,28 @@ def curves_section(findings: Findings) -> Section | None:
     if lines:
         headings = ["model", "attribute", "n", "half way down at", "95 % interval"]
         caption = (
-            "Where accuracy is half way down, on the attribute's scale; a dash: outside the levels that were "
-            "tried, or accuracy is flat, or its top was not seen."
+            "Where accuracy is half way between floor and ceiling of its fitted curve, on the attribute's scale; a "
+            "dash: outside the levels of the sweep, or accuracy is flat, or its ceiling was not seen."
         )
         blocks.append(sortable("fits-table", caption, headings, lines, frozenset({2, 3, 4})))
     else:
-        blocks.append(paragraphs("Too few levels for a fitted curve (four are needed)."))
-    tables = {"curves": findings.curves, "fits": findings.fits}
+        blocks.append(paragraphs("Too few levels for a fitted curve (five are needed)."))
+    wanted = [
+        Line(
+            [
+                Cell(row["model"]),
+                Cell(f"{row['attribute']} {row['side']}".strip()),
+                Cell(row["target"]),
+                Cell(row["met"] if row["threshold"] is None else f"{row['threshold']:.3g}", row["threshold"]),
+                Cell(_between(row["low"], row["high"])),
+            ]
+        )
+        for row in findings.thresholds.iter_rows(named=True)
+    ]
+    caption = "The hardest level of each attribute at which the target is still met, by isotonic regression."
+    headings = ["model", "attribute", "target", "met down to", "95 % interval"]
+    blocks.append(sortable("thresholds-table", caption, headings, wanted, frozenset({3, 4})))
+    tables = {"curves": findings.curves, "fits": findings.fits, "thresholds": findings.thresholds}
     return Section("curves", "Curves", joined(blocks), figures, tables)
 
 

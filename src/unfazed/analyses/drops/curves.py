@@ -19,7 +19,6 @@ from .drop_rows import accuracy_entries
 from .outcomes import Outcomes, outcomes
 from .psychometric import fit_logistic, tells_halfway
 
-_FEWEST = 4
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
 
 
@@ -42,6 +41,10 @@ class Sweep:
 
     def axis(self) -> np.ndarray:
         return np.log(self.levels) if self.is_log else np.array(self.levels)
+
+    def on_scale(self, value: float) -> float:
+        """A value of the axis on the attribute's own scale."""
+        return float(np.exp(value) if self.is_log else value)
 
 
 def sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
@@ -124,26 +127,27 @@ def curve_fits(
     predictions: Predictions,
     *,
     facts: Facts | None = None,
-    chance: float = 0.0,
+    chance: float | None = None,
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """A row a model and sweep: the logistic fit with lapse and the level at which accuracy is half way down.
+    """One row per model and sweep: the fitted curve and the level at which accuracy is half way down.
 
-    halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; null where the fit
-    or the interval's end lies outside the levels that were swept: nothing was seen there. All three are null where
-    accuracy is flat or its top was not seen (`tells_halfway`). lapse: what is lost at the easy end; chance: the floor.
-    Sweeps of fewer than four levels have no fit.
+    Half way means half way between the floor and the ceiling of the fitted curve, not an accuracy of one half.
+    halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; they are null where
+    they lie outside the levels of the sweep, where accuracy is flat, or where its ceiling was not seen
+    (`tells_halfway`). chance: fixes the floor; None fits it. Sweeps of fewer than five levels (four with a fixed
+    floor) have no fit.
     """
     facts = read_facts(predictions) if facts is None else facts
-    if not 0 <= chance < 1:
+    if chance is not None and not 0 <= chance < 1:
         raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
     settings = Settings(resamples, level, seed)
     rows = []
     for found, _ in _models(predictions):
         for sweep in sweeps(list(found.edits), facts):
-            if len(sweep.levels) >= _FEWEST:
+            if len(sweep.levels) >= _fewest(chance):
                 rows.append({"model": found.model, **_fit_row(found, sweep, chance, settings)})
     return pl.DataFrame(rows, schema=_FIT, infer_schema_length=None)
 
@@ -185,37 +189,49 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
     return pl.concat(frames) if frames else pl.DataFrame(schema=_FLIP)
 
 
-def _fit_row(found: Outcomes, sweep: Sweep, chance: float, settings: Settings) -> dict[str, Any]:
-    share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)
-    there = ~np.isnan(share)
-    known = np.where(there, share, 0.0)
+def _fewest(chance: float | None) -> int:
+    """One level more than the curve has parameters."""
+    return 5 if chance is None else 4
+
+
+def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Settings) -> dict[str, Any]:
+    right, n, _ = resampled_counts(found, sweep, settings)
     axis = sweep.axis()
-    weights = settings.weights(found.images).astype(np.float64)
-    right, n = np.vstack([known.sum(axis=0), weights @ known]), np.vstack([there.sum(axis=0), weights @ there])
     fit = fit_logistic(axis, right, n, chance)
     tail = (1 - settings.level) / 2
     low, high = np.quantile(fit.halfway[1:], [tail, 1 - tail])
     told = axis[0] <= fit.halfway[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
 
     def on_scale(value: float) -> float | None:
-        if not told or not axis[0] <= value <= axis[-1]:
-            return None
-        return float(np.exp(value) if sweep.is_log else value)
+        return sweep.on_scale(value) if told and axis[0] <= value <= axis[-1] else None
 
     return {
         "attribute": sweep.attribute,
         "side": sweep.side,
         "levels": len(sweep.levels),
-        "n": int(there.any(axis=1).sum()),
+        "n": int(n[0].max()),
         "halfway": on_scale(float(fit.halfway[0])),
         "low": on_scale(float(low)),
         "high": on_scale(float(high)),
-        "top": float(1 - fit.lapse[0]),
-        "lapse": float(fit.lapse[0]),
+        "floor": float(fit.floor[0]),
+        "ceiling": float(fit.ceiling[0]),
         "slope": float(fit.slope[0]),
         "scale": "log" if sweep.is_log else "linear",
         "deviance": float(fit.deviance[0]),
     }
+
+
+def resampled_counts(found: Outcomes, sweep: Sweep, settings: Settings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(1 + resamples, levels) right answers and answers, and (1 + resamples,) accuracy on the originals.
+
+    The first row is of the photographs as they are, the others are resampled.
+    """
+    share = np.stack([*(found.of(edit) for edit in sweep.edits), found.of(ORIGINAL)], axis=1)
+    there = ~np.isnan(share)
+    known = np.where(there, share, 0.0)
+    weights = settings.weights(found.images).astype(np.float64)
+    right, n = (np.vstack([one.sum(axis=0), weights @ one]) for one in (known, there.astype(np.float64)))
+    return right[:, :-1], n[:, :-1], right[:, -1] / np.maximum(n[:, -1], 1e-9)
 
 
 def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, float]]]:
@@ -252,8 +268,8 @@ _FIT = {
     "halfway": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
-    "top": pl.Float64,
-    "lapse": pl.Float64,
+    "floor": pl.Float64,
+    "ceiling": pl.Float64,
     "slope": pl.Float64,
     "scale": pl.String,
     "deviance": pl.Float64,

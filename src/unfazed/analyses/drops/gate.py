@@ -19,8 +19,11 @@ from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
 from unfazed.predictions.frames import Predictions, model_names
 
 from .compare import compared, read_model
+from .curves import sweeps
 from .drop import dropped_accuracy
+from .outcomes import Outcomes
 from .rules import Rules
+from .thresholds import threshold_bounds
 
 PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3}
@@ -48,6 +51,9 @@ def check_predictions(
         )
         for model in chosen:
             rows += _threshold_rows(table.filter(model=model), rules)
+    if rules.min_threshold:
+        for model in chosen:
+            rows += _sweep_rows(read_model(predictions, model), rules, facts, Settings(resamples, rules.level, seed))
     if rules.baseline is not None:
         settings = Settings(resamples, rules.level, seed)
         for model, other in _pairs(chosen, model_names(rules.baseline), bool(rules.models)):
@@ -109,6 +115,28 @@ def _threshold_rows(table: pl.DataFrame, rules: Rules) -> list[dict[str, Any]]:
     return rows
 
 
+def _sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+    """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
+    there = {one.attribute + (f" {one.side}" if one.side else ""): one for one in sweeps(list(found.edits), facts)}
+    rows = []
+    for attribute, (wanted, percent) in rules.min_threshold.items():
+        if attribute not in there:
+            raise unknown("sweep of at least three levels", attribute, there)
+        sweep = there[attribute]
+        if not sweep.levels[0] <= wanted <= sweep.levels[-1]:
+            levels = f"{sweep.levels[0]:g} to {sweep.levels[-1]:g}"
+            raise UserError(f"the wanted level of {attribute} is {wanted:g}", allowed=f"the levels swept, {levels}")
+        value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
+        result = judge(low, high, wanted) if rising else judge(-high, -low, -wanted)
+        n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
+        row = _row(
+            {"model": found.model, "edit": attribute, "n": n}, f"level with {percent:g} %", value, low, high, wanted,
+            result, "at most" if rising else "at least",
+        )  # fmt: skip
+        rows.append(row)
+    return rows
+
+
 def _baseline_rows(
     predictions: Predictions, model: str, other: str, rules: Rules, facts: Facts, settings: Settings
 ) -> list[dict[str, Any]]:
@@ -148,9 +176,11 @@ def _row(
     verdict: str,
     must: str,
 ) -> dict[str, Any]:
-    unit = "%" if measure == "accuracy" else "points"
+    unit = "%" if measure == "accuracy" else "" if measure.startswith("level") else "points"
     where = {PASS: "lies within", FAIL: "lies beyond", CANNOT_TELL: "straddles"}[verdict]
-    reason = f"{value:.2f} {unit} ({low:.2f} to {high:.2f}) of n = {source['n']:,} {where} {must} {limit:g} {unit}"
+    digits = 4 if measure.startswith("level") else 2
+    shown = f"{value:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})".replace("  ", " ")
+    reason = f"{shown} of n = {source['n']:,} {where} {must} {limit:g} {unit}".rstrip()
     return {
         "model": source["model"],
         "edit": source["edit"],

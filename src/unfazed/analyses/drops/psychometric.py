@@ -1,106 +1,239 @@
-"""The logistic curve with lapse: how accuracy falls from its top to its floor along an attribute."""
+"""The psychometric curve of a sweep: how accuracy moves from its floor to its ceiling along an attribute.
+
+accuracy(x) = floor + (ceiling - floor) · σ(slope · (x - halfway)). Floor and ceiling are fitted together with the
+position and the slope, unless the floor is fixed at chance.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 from scipy.special import chdtri, expit, logit
+
+# A weak prior for each end of the curve: as if this many further answers had been seen at either end, half of them
+# right. It keeps an end that the data hardly show away from 0 and 1 and is negligible where the data show it.
+_PRIOR = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Fitted curves, arrays of shape (fits,): accuracy = floor + (1 - lapse - floor) · σ(slope · (x - halfway)).
+    """Fitted curves, arrays of shape (fits,).
 
-    halfway: the x at which accuracy is half way between its top, 1 - lapse, and its floor; slope: per unit of x,
-    negative where accuracy falls; deviance: twice the log-likelihood short of a perfect fit.
+    halfway: the x at which accuracy is half way between floor and ceiling; slope: per unit of x, negative where
+    accuracy falls; deviance: twice the log-likelihood short of a perfect fit.
     """
 
     halfway: np.ndarray
     slope: np.ndarray
-    lapse: np.ndarray
+    floor: np.ndarray
+    ceiling: np.ndarray
     deviance: np.ndarray
 
-    def accuracy(self, x: np.ndarray, floor: float = 0.0) -> np.ndarray:
-        """(fits, len(x)) the curves' values."""
-        rise = expit(self.slope[:, None] * (np.asarray(x) - self.halfway[:, None]))
-        return floor + (1 - self.lapse[:, None] - floor) * rise
+    def accuracy(self, x: np.ndarray) -> np.ndarray:
+        """(fits, len(x)) values of the curves."""
+        share = expit(self.slope[:, None] * (np.asarray(x) - self.halfway[:, None]))
+        return self.floor[:, None] + (self.ceiling - self.floor)[:, None] * share
+
+    def crossing(self, accuracy: float | np.ndarray) -> np.ndarray:
+        """(fits,) the x at which each curve has this accuracy.
+
+        Infinite on the easy side where the ceiling is not above it, and on the hard side where the floor is not below.
+        """
+        share = (np.asarray(accuracy, dtype=float) - self.floor) / np.maximum(self.ceiling - self.floor, 1e-12)
+        with np.errstate(divide="ignore"):
+            return self.halfway + logit(np.clip(share, 0.0, 1.0)) / self.slope
 
 
 def fit_logistic(
     x: np.ndarray,
     right: np.ndarray,
     n: np.ndarray,
-    floor: float = 0.0,
+    chance: float | None = None,
     within: tuple[float, float] = (-np.inf, np.inf),
-    iterations: int = 80,
+    iterations: int = 120,
 ) -> Fit:
     """Maximum-likelihood curves for many data sets at once, by damped Fisher scoring.
 
-    x: (levels,) at least three of them; right, n: (fits, levels) answers right and answers, counts may be fractional;
-    floor: accuracy by chance; within: where halfway may lie. The top is free, from the floor to 1. Whether the curve
-    rises or falls is read from the data, all fits together.
+    x: (levels,), at least four of them (three with a fixed floor); right, n: (fits, levels) counts of right answers
+    and of answers, which may be fractional; chance: fixes the floor, None fits it; within: where halfway may lie.
+    Whether the curve rises or falls is read from the data, all fits together.
     """
     x = np.asarray(x, dtype=float)
     right, n = np.atleast_2d(right).astype(float), np.atleast_2d(n).astype(float)
     share = right / np.maximum(n, 1e-9)
-    centre, width = x.mean(), max(float(np.ptp(x)), 1e-12)
-    z = (x - centre) / width
+    middle, width = x.mean(), max(float(np.ptp(x)), 1e-12)
+    z = (x - middle) / width
     sign = 1.0 if np.cov(z, right.sum(axis=0) / np.maximum(n.sum(axis=0), 1e-9))[0, 1] >= 0 else -1.0
-
-    height = np.clip((share.max(axis=1) - floor) / (1 - floor), 0.01, 0.99)
-    middle = floor + (1 - floor) * height / 2
-    start = np.array([z[np.abs(one - half).argmin()] for one, half in zip(share, middle, strict=True)])
-    first, last = np.clip((np.array(within) - centre) / width, -3.0, 3.0)
-    least, most = np.array([first, np.log(0.3), -8.0]), np.array([last, np.log(200.0), 8.0])
-    theta = np.clip(np.stack([start, np.full(len(share), np.log(8.0)), logit(height)], axis=1), least, most)
-
-    damping = np.full(len(share), 1e-2)
-    value = _deviance(_curve(theta, z, floor, sign)[0], right, n)
-    for _ in range(iterations):
-        gradient, information = _scores(theta, z, right, n, floor, sign)
-        scale = np.maximum(np.einsum("fii->fi", information), 1e-6)
-        damped = information + damping[:, None, None] * scale[:, :, None] * np.eye(3)
-        step = np.linalg.solve(damped, gradient[:, :, None])[:, :, 0]
-        proposed = np.clip(theta + np.clip(step, -2, 2), least, most)
-        new = _deviance(_curve(proposed, z, floor, sign)[0], right, n)
-        better = new <= value
-        theta = np.where(better[:, None], proposed, theta)
-        settled = np.abs(value - new) < 1e-10
-        value = np.where(better, new, value)
-        damping = np.clip(np.where(better, damping / 4, damping * 6), 1e-9, 1e6)
-        if (settled & better).all():
-            break
+    first, last = np.clip((np.array(within) - middle) / width, -3.0, 3.0)
+    low, high = np.array([first, np.log(0.3), -8.0, -9.0]), np.array([last, np.log(200.0), 8.0, 8.0])
+    problem = _Problem(z, right, n, sign, chance)
+    best: tuple[np.ndarray, np.ndarray] | None = None
+    for steep in (5.0, 20.0):
+        theta = np.clip(_initial(z, share, sign, chance, steep), low, high)
+        theta, value = _maximized(problem, theta, low, high, iterations)
+        if best is None:
+            best = theta, value
+        else:
+            better = value < best[1] - 1e-9
+            best = np.where(better[:, None], theta, best[0]), np.where(better, value, best[1])
+    assert best is not None
+    theta = best[0]
+    floor, ceiling = problem.ends(theta)
     return Fit(
-        halfway=centre + width * theta[:, 0],
+        halfway=middle + width * theta[:, 0],
         slope=sign * np.exp(theta[:, 1]) / width,
-        lapse=(1 - floor) * expit(-theta[:, 2]),
-        deviance=value,
+        floor=floor,
+        ceiling=ceiling,
+        deviance=_deviance(problem.curve(theta), right, n),
     )
 
 
-def tells_halfway(x: np.ndarray, right: np.ndarray, n: np.ndarray, floor: float = 0.0, level: float = 0.95) -> bool:
-    """Whether one data set tells where its curve is half way: accuracy falls, and the top that it falls from is seen.
+def tells_halfway(
+    x: np.ndarray, right: np.ndarray, n: np.ndarray, chance: float | None = None, level: float = 0.95
+) -> bool:
+    """Whether one data set shows where its curve is half way: accuracy changes, and the ceiling is seen.
 
-    x, right, n: (levels,). Two likelihood-ratio tests at `level`. Against one accuracy for all levels: chance gives
-    the curve no more than it gives to an accuracy of its own for each, which is chi-square with levels - 1 degrees of
-    freedom. Against a curve that is half way at the easiest level or beyond it: where that fits as well, any top does.
+    x, right, n: (levels,). Two likelihood-ratio tests at `level`. First against one accuracy for all levels, which is
+    chi-square with levels - 1 degrees of freedom. Then against a curve that is half way at the easiest level or
+    beyond it: where that fits as well, any ceiling does.
     """
     x, right, n = (np.asarray(one, dtype=float) for one in (x, right, n))
-    fit = fit_logistic(x, right, n, floor)
+    fit = fit_logistic(x, right, n, chance)
     flat = _deviance(_between(np.full_like(right, right.sum() / n.sum())), right, n)
     if flat - fit.deviance[0] < chdtri(len(x) - 1, 1 - level):
         return False
     easiest = (x.max(), np.inf) if fit.slope[0] > 0 else (-np.inf, x.min())
-    beyond = fit_logistic(x, right, n, floor, within=easiest)
+    beyond = fit_logistic(x, right, n, chance, within=easiest)
     return bool(beyond.deviance[0] - fit.deviance[0] >= chdtri(1, 1 - level))
 
 
-def _curve(theta: np.ndarray, z: np.ndarray, floor: float, sign: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(fits, levels) accuracy and how much of the height it is; (fits, 1) the height of the top above the floor."""
-    rise = expit(sign * np.exp(theta[:, 1:2]) * (z - theta[:, :1]))
-    height = (1 - floor) * expit(theta[:, 2:3])
-    return _between(floor + height * rise), rise, height
+def isotonic_crossing(
+    x: np.ndarray, share: np.ndarray, n: np.ndarray, accuracy: float | np.ndarray, rising: bool
+) -> np.ndarray:
+    """(fits,) the x at which the isotonic regression of each data set crosses `accuracy`, without a parametric curve.
+
+    x: (levels,); share, n: (fits, levels) accuracies and their weights; accuracy: one for all fits or (fits,); rising:
+    whether accuracy rises with x. Between
+    levels the regression is linear. Infinite on the easy side where accuracy never reaches the value, on the hard
+    side where it never falls below.
+    """
+    order = np.argsort(x if rising else -x)
+    axis = np.asarray(x, dtype=float)[order]
+    easy, hard = (np.inf, -np.inf) if rising else (-np.inf, np.inf)
+    found = np.empty(len(share))
+    targets = np.broadcast_to(accuracy, found.shape)
+    for place, (one, weight, target) in enumerate(zip(share[:, order], n[:, order], targets, strict=True)):
+        there = weight > 0
+        fitted, at = isotonic_regression(one[there], weights=weight[there]).x, axis[there]
+        above = np.flatnonzero(fitted >= target - 1e-12)
+        if not len(above):
+            found[place] = easy
+        elif above[0] == 0:
+            found[place] = hard
+        else:
+            after, before = above[0], above[0] - 1
+            part = (target - fitted[before]) / (fitted[after] - fitted[before])
+            found[place] = at[before] + part * (at[after] - at[before])
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """The data of many fits. theta: (fits, 4) halfway, log slope, logit ceiling, logit of the floor's share of it."""
+
+    z: np.ndarray
+    right: np.ndarray
+    n: np.ndarray
+    sign: float
+    chance: float | None
+
+    def of(self, fits: np.ndarray) -> _Problem:
+        """The same for some of the fits."""
+        return replace(self, right=self.right[fits], n=self.n[fits])
+
+    def ends(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(fits,) floor and ceiling."""
+        if self.chance is not None:
+            return np.full(len(theta), self.chance), self.chance + (1 - self.chance) * expit(theta[:, 2])
+        ceiling = expit(theta[:, 2])
+        return ceiling * expit(theta[:, 3]), ceiling
+
+    def curve(self, theta: np.ndarray) -> np.ndarray:
+        floor, ceiling = self.ends(theta)
+        return _between(floor[:, None] + (ceiling - floor)[:, None] * self._share(theta))
+
+    def loss(self, theta: np.ndarray) -> np.ndarray:
+        """(fits,) deviance plus the prior's share of it."""
+        loss = _deviance(self.curve(theta), self.right, self.n)
+        for p in self._prior(theta):
+            loss -= _PRIOR * (np.log(p) + np.log1p(-p))
+        return loss
+
+    def scores(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (fits, 4) and Fisher information (fits, 4, 4) of minus half the loss."""
+        floor, ceiling = self.ends(theta)
+        share, height = self._share(theta), (ceiling - floor)[:, None]
+        p = self.curve(theta)
+        steep = self.sign * np.exp(theta[:, 1:2])
+        bend = height * share * (1 - share)
+        if self.chance is not None:
+            upper = share * height * (1 - expit(theta[:, 2:3]))
+            lower = np.zeros_like(share)
+        else:
+            own = expit(theta[:, 3:4])
+            upper = ceiling[:, None] * (1 - ceiling[:, None]) * (own + (1 - own) * share)
+            lower = ceiling[:, None] * own * (1 - own) * (1 - share)
+        jacobian = np.stack([-bend * steep, bend * steep * (self.z - theta[:, :1]), upper, lower], axis=2)
+        weight = 1 / (p * (1 - p))
+        gradient = np.einsum("fl,fli->fi", (self.right - self.n * p) * weight, jacobian)
+        information = np.einsum("fl,fli,flj->fij", self.n * weight, jacobian, jacobian)
+        for place, p_end in zip((2, 3), self._prior(theta), strict=False):
+            gradient[:, place] += _PRIOR * (0.5 - p_end)
+            information[:, place, place] += _PRIOR * p_end * (1 - p_end)
+        return gradient, information
+
+    def _share(self, theta: np.ndarray) -> np.ndarray:
+        return expit(self.sign * np.exp(theta[:, 1:2]) * (self.z - theta[:, :1]))
+
+    def _prior(self, theta: np.ndarray) -> list[np.ndarray]:
+        places = (2,) if self.chance is not None else (2, 3)
+        return [np.clip(expit(theta[:, place]), 1e-12, 1 - 1e-12) for place in places]
+
+
+def _initial(z: np.ndarray, share: np.ndarray, sign: float, chance: float | None, steep: float) -> np.ndarray:
+    ceiling = np.clip(share.max(axis=1), 0.02, 0.98)
+    floor = np.full(len(share), chance) if chance is not None else np.clip(share.min(axis=1), 0.005, 0.95 * ceiling)
+    half = (floor + ceiling) / 2
+    start = np.array([z[np.abs(one - middle).argmin()] for one, middle in zip(share, half, strict=True)])
+    top = ceiling if chance is None else np.clip((ceiling - floor) / (1 - floor), 0.02, 0.98)
+    return np.stack([start, np.full(len(share), np.log(steep)), logit(top), logit(floor / ceiling + 1e-9)], axis=1)
+
+
+def _maximized(
+    problem: _Problem, theta: np.ndarray, low: np.ndarray, high: np.ndarray, iterations: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """theta and the loss at the maximum; a fit that has settled is not computed any further."""
+    theta, value = theta.copy(), problem.loss(theta)
+    damping = np.full(len(theta), 1e-2)
+    active = np.arange(len(theta))
+    for _ in range(iterations):
+        part = problem.of(active)
+        gradient, information = part.scores(theta[active])
+        scale = np.maximum(np.einsum("fii->fi", information), 1e-6)
+        damped = information + damping[active, None, None] * scale[:, :, None] * np.eye(4)
+        step = np.linalg.solve(damped, gradient[:, :, None])[:, :, 0]
+        proposed = np.clip(theta[active] + np.clip(step, -2, 2), low, high)
+        new = part.loss(proposed)
+        better = new <= value[active]
+        settled = better & (np.abs(value[active] - new) < 1e-9) | (damping[active] > 1e5)
+        theta[active[better]], value[active[better]] = proposed[better], new[better]
+        damping[active] = np.clip(np.where(better, damping[active] / 4, damping[active] * 6), 1e-9, 1e6)
+        active = active[~settled]
+        if not len(active):
+            break
+    return theta, value
 
 
 def _between(p: np.ndarray) -> np.ndarray:
@@ -112,19 +245,3 @@ def _deviance(p: np.ndarray, right: np.ndarray, n: np.ndarray) -> np.ndarray:
     share = right / np.maximum(n, 1e-9)
     best = right * np.log(np.maximum(share, 1e-300)) + wrong * np.log(np.maximum(1 - share, 1e-300))
     return 2 * (best - right * np.log(p) - wrong * np.log1p(-p)).sum(axis=-1)
-
-
-def _scores(
-    theta: np.ndarray, z: np.ndarray, right: np.ndarray, n: np.ndarray, floor: float, sign: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient (fits, 3) and Fisher information (fits, 3, 3) of the log-likelihood."""
-    p, rise, height = _curve(theta, z, floor, sign)
-    steep = sign * np.exp(theta[:, 1:2])
-    bend = height * rise * (1 - rise)
-    jacobian = np.stack(
-        [-bend * steep, bend * steep * (z - theta[:, :1]), rise * height * (1 - height / (1 - floor))], axis=2
-    )
-    weight = 1 / (p * (1 - p))
-    gradient = np.einsum("fl,fli->fi", (right - n * p) * weight, jacobian)
-    information = np.einsum("fl,fli,flj->fij", n * weight, jacobian, jacobian)
-    return gradient, information

@@ -13,7 +13,10 @@ import polars as pl
 from unfazed.errors import UserError, unknown
 
 MEASURES = ("accuracy", "drop")
-_KINDS = "--max-drop EDIT=POINTS, --min-accuracy EDIT=PERCENT, --baseline PREDICTIONS or --config FILE.toml"
+_KINDS = (
+    "--max-drop EDIT=POINTS, --min-accuracy EDIT=PERCENT, --min-threshold ATTRIBUTE=LEVEL@PERCENT, "
+    "--baseline PREDICTIONS or --config FILE.toml"
+)
 
 
 @dataclass(frozen=True)
@@ -21,12 +24,14 @@ class Rules:
     """What must hold.
 
     max_drop: edit (or a pattern such as `size-*`, or `average`) -> points; min_accuracy: edit or pattern -> percent;
+    min_threshold: attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept;
     baseline: predictions not to fall behind by more than `margin` points of `measure`, accuracy or drop, on any edit;
     level: of the intervals; models: those to check, all if empty.
     """
 
     max_drop: Mapping[str, float] = field(default_factory=dict)
     min_accuracy: Mapping[str, float] = field(default_factory=dict)
+    min_threshold: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     baseline: str | Path | pl.DataFrame | None = None
     margin: float = 0.0
     measure: str = "accuracy"
@@ -34,7 +39,7 @@ class Rules:
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.max_drop and not self.min_accuracy and self.baseline is None:
+        if not (self.max_drop or self.min_accuracy or self.min_threshold) and self.baseline is None:
             raise UserError(
                 "there is nothing to check",
                 allowed=_KINDS,
@@ -54,8 +59,8 @@ class Rules:
 def read_rules(config: str | Path | None, **given: Any) -> Rules:
     """Rules from a TOML file and from what was given beside it, which wins where both speak.
 
-    The file: tables [max-drop] and [min-accuracy] (edit = number), a table [baseline] (path, margin, measure), and
-    `level`, `models` at the top.
+    The file: tables [max-drop] and [min-accuracy] (edit = number), [min-threshold] (size = "0.04@80"), a table
+    [baseline] (path, margin, measure), and `level`, `models` at the top.
     """
     content: dict[str, Any] = {}
     if config is not None:
@@ -66,12 +71,13 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
             raise UserError(f"the config {path} is not there") from None
         except ValueError as error:
             raise UserError(f"{path} is not TOML: {error}") from None
-        _only(content, ("max-drop", "min-accuracy", "baseline", "level", "models"), path.name)
+        _only(content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name)
         _only(content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}")
-    baseline = content.get("baseline", {})
+    baseline, written = content.get("baseline", {}), content.get("min-threshold", {})
     values: dict[str, Any] = {
         "max_drop": _numbers(content.get("max-drop", {})),
         "min_accuracy": _numbers(content.get("min-accuracy", {})),
+        "min_threshold": {name: parse_threshold(f"{name}={value}") for name, value in written.items()},
         "baseline": baseline.get("path"),
         **{name: baseline[name] for name in ("margin", "measure") if name in baseline},
         **({"level": content["level"]} if "level" in content else {}),
@@ -100,6 +106,25 @@ def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> 
             edit = ""
         if not edit.strip():
             raise UserError(f"{option} {text}", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
+    return found
+
+
+def parse_threshold(text: str) -> tuple[float, float]:
+    """(level, percent) of `ATTRIBUTE=LEVEL@PERCENT`.
+
+    >>> parse_threshold("size=0.04@80")
+    (0.04, 80.0)
+    """
+    attribute, _, rest = text.partition("=")
+    level, _, percent = rest.partition("@")
+    try:
+        found = float(level), float(percent)
+    except ValueError:
+        found = None
+    if found is None or not attribute or not 1 < found[1] <= 100:
+        raise UserError(
+            f"--min-threshold {text}", allowed="ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
+        )
     return found
 
 

@@ -1,0 +1,148 @@
+"""How small can it get? The hardest level of an attribute at which a model still keeps a wanted accuracy.
+
+thresholds("PREDICTIONS", accuracy=(80,), drop=(10,))       # one row per model, sweep and target
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unfazed.analyses.statistics.intervals import Settings
+from unfazed.errors import UserError
+from unfazed.predictions.facts import Facts, read_facts
+from unfazed.predictions.frames import Predictions, each_model
+
+from .curves import Sweep, resampled_counts, sweeps
+from .outcomes import Outcomes, outcomes
+from .psychometric import fit_logistic, isotonic_crossing
+
+# Levels below which no parametric curve is fitted; the isotonic threshold needs three.
+_FIT_LEVELS = 5
+EVERY, INSIDE, NO = "at every level", "between levels", "at no level"
+
+
+def thresholds(
+    predictions: Predictions,
+    *,
+    accuracy: Sequence[float] = (),
+    drop: Sequence[float] = (),
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """One row per model, sweep and target: the hardest level that still meets the target, with its interval.
+
+    accuracy: percent that must be kept; drop: points that may be lost against the originals. Without either: 80 % and
+    10 points. threshold, low, high: isotonic regression, linear between levels, over photographs resampled as a whole;
+    fitted, fitted_low, fitted_high: the same by the fitted curve (five levels or more). Hard means the end of the sweep
+    at which accuracy is lower. met says whether the target is met at every level, at no level, or between levels, and
+    values outside the levels of the sweep are null.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    targets = [("accuracy", float(one)) for one in accuracy] + [("drop", float(one)) for one in drop]
+    for kind, value in targets:
+        if not 0 <= value <= 100:
+            raise UserError(f"the target {kind} is {value:g}", allowed="0 to 100, in percent or points")
+    settings = Settings(resamples, level, seed)
+    rows: list[dict[str, Any]] = []
+    images: tuple[str, ...] | None = None
+    for name, answers in each_model(predictions):
+        found = outcomes(name, answers, images)
+        images = found.images
+        for sweep in sweeps(list(found.edits), facts):
+            for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
+                rows.append({"model": name, **threshold_row(found, sweep, kind, value, settings)})
+    return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
+
+
+def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settings: Settings) -> dict[str, Any]:
+    """One model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
+    right, n, original = resampled_counts(found, sweep, settings)
+    axis = sweep.axis()
+    target: float | np.ndarray = value / 100 if kind == "accuracy" else original - value / 100
+    share = right / np.maximum(n, 1e-9)
+    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
+    crossing = isotonic_crossing(axis, share, n, target, rising)
+    row = {
+        "attribute": sweep.attribute,
+        "side": sweep.side,
+        "target": f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points",
+        "levels": len(sweep.levels),
+        "n": int(n[0].max()),
+        "harder": "below" if rising else "above",
+        "met": _met(crossing[0], rising),
+        **_entries(crossing, sweep, settings.level, ("threshold", "low", "high")),
+        "fitted": None,
+        "fitted_low": None,
+        "fitted_high": None,
+        "scale": "log" if sweep.is_log else "linear",
+    }
+    if len(axis) >= _FIT_LEVELS:
+        fitted = fit_logistic(axis, right, n).crossing(target)
+        row |= _entries(fitted, sweep, settings.level, ("fitted", "fitted_low", "fitted_high"))
+    return row
+
+
+def threshold_bounds(
+    found: Outcomes, sweep: Sweep, accuracy: float, settings: Settings
+) -> tuple[float, float, float, bool]:
+    """The isotonic threshold of `accuracy` percent, its interval, and whether accuracy rises with the attribute.
+
+    On the attribute's own scale; infinite (or 0 on a log scale) where the target is met at every level or at none, so
+    that a gate can compare them.
+    """
+    right, n, _ = resampled_counts(found, sweep, settings)
+    axis, share = sweep.axis(), right / np.maximum(n, 1e-9)
+    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
+    crossing = isotonic_crossing(axis, share, n, accuracy / 100, rising)
+    ends = (crossing[0], *_interval(crossing[1:], settings.level))
+    value, low, high = (
+        (0.0 if sweep.is_log and one < 0 else float(one)) if np.isinf(one) else sweep.on_scale(float(one))
+        for one in ends
+    )
+    return value, low, high, rising
+
+
+def _entries(crossing: np.ndarray, sweep: Sweep, level: float, names: tuple[str, str, str]) -> dict[str, Any]:
+    axis = sweep.axis()
+    values = (crossing[0], *_interval(crossing[1:], level))
+    return {
+        name: sweep.on_scale(float(one)) if axis[0] <= one <= axis[-1] else None
+        for name, one in zip(names, values, strict=True)
+    }
+
+
+def _interval(values: np.ndarray, level: float) -> tuple[float, float]:
+    """Percentiles that are among the values, since some of them may be infinite."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def _met(crossing: float, rising: bool) -> str:
+    if np.isinf(crossing):
+        return EVERY if (crossing < 0) == rising else NO
+    return INSIDE
+
+
+_SCHEMA: dict[str, Any] = {
+    "model": pl.String,
+    "attribute": pl.String,
+    "side": pl.String,
+    "target": pl.String,
+    "levels": pl.Int64,
+    "n": pl.Int64,
+    "harder": pl.String,
+    "met": pl.String,
+    "threshold": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "fitted": pl.Float64,
+    "fitted_low": pl.Float64,
+    "fitted_high": pl.Float64,
+    "scale": pl.String,
+}
