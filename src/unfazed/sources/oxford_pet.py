@@ -12,11 +12,11 @@ import numpy as np
 from unfazed.errors import BadPicture, UserError
 from unfazed.labels import imagenet, own
 from unfazed.scene import Scene
+from unfazed.specs import Spec
 
 from .pictures import read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec
 from .torchvision_sets import downloaded
 
 SPLITS = ("test", "trainval", "all")

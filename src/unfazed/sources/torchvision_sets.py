@@ -7,8 +7,7 @@ from pathlib import Path
 
 from unfazed.errors import UserError
 from unfazed.files import make_folder
-
-from .spec import Spec
+from unfazed.specs import Spec
 
 
 def downloaded(
@@ -18,9 +17,9 @@ def downloaded(
 
     find: the path -> the data set's folder, or None; fetch: downloads into the path; layout: what should be there.
     """
-    if not spec.path:
+    if not spec.name:
         raise UserError(f"the source '{spec.text}' has no path", allowed=f"{spec.kind}:PATH")
-    path = Path(spec.path).expanduser()
+    path = Path(spec.name).expanduser()
     found = find(path)
     if found is not None:
         return found

@@ -16,11 +16,11 @@ from PIL import Image
 from unfazed.errors import BadPicture, UserError
 from unfazed.labels import own
 from unfazed.scene import Scene
+from unfazed.specs import Spec
 
 from .pictures import read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
-from .spec import Spec
 from .torchvision_sets import downloaded
 
 YEARS = ("2012", "2011", "2010", "2009", "2008", "2007")
