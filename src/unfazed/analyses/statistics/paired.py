@@ -167,7 +167,9 @@ def mcnemar(losses: np.ndarray, gains: np.ndarray) -> np.ndarray:
     0.0390625
     """
     losses, gains = np.asarray(losses), np.asarray(gains)
-    return np.minimum(1.0, 2 * special.bdtr(np.minimum(losses, gains).astype(float), losses + gains, 0.5))
+    return np.minimum(
+        1.0, 2 * special.bdtr(np.minimum(losses, gains).astype(float), (losses + gains).astype(np.int64), 0.5)
+    )
 
 
 def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, seed: int = 0) -> float:
