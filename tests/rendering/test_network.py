@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from unfazed.errors import UserError
+from unfazed.known_weights import KNOWN, Known
 from unfazed.rendering import load_network
-from unfazed.rendering.networks.known_weights import KNOWN, Known
 from unfazed.rendering.networks.network import Network
 from unfazed.rendering.sampling.prediction import predicted_start
 

@@ -1,4 +1,4 @@
-"""`unfazed weights`: known diffusion networks; fetch them, check them."""
+"""`unfazed weights`: known weight files; fetch them, check them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import typer
 
 def weights(
     action: Annotated[str, typer.Argument(help="`list`, `fetch NAME` or `check FILE`.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="A name of the list, or a file to check.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A name or kind of the list, or a file to check.")] = None,
     url: Annotated[str | None, typer.Option(help="Fetch from this mirror instead.")] = None,
     sha256: Annotated[str | None, typer.Option(help="Hold the file to this hash where none is known.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the known networks with size, SHA-256 and whether they are here; fetch one; check a file.
+    """List the known weights (diffusion networks, guides, masks, measures); fetch one or a kind; check a file.
+
+    The list has sizes, SHA-256 hashes and whether each file is here.
 
         unfazed weights
 
         unfazed weights fetch 256x256_diffusion_uncond
+
+        unfazed weights fetch masks
 
         unfazed weights check downloads/256x256_diffusion_uncond.pt
 
@@ -32,7 +36,7 @@ def weights(
     import json
 
     from unfazed.errors import UserError, unknown
-    from unfazed.rendering.networks.known_weights import fetch, listing, verify
+    from unfazed.known_weights import listing, verify
 
     if action == "list":
         rows = listing()
@@ -42,7 +46,7 @@ def weights(
         for row in rows:
             size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
             print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'here' if row['here'] else 'not here'})")
-            print(f"    {row['url'] or 'comes with the package'}")
+            print(f"    {row['url'] or 'comes with the package'}{_inside(row)}")
             print(f"    {_hash_line(row)}")
         return
     if action not in ("fetch", "check"):
@@ -50,18 +54,11 @@ def weights(
     if name is None:
         raise UserError(f"{action} what?", allowed="a name of the list" if action == "fetch" else "a file")
     if action == "fetch":
-        from unfazed.rendering.networks.known_weights import find
+        from unfazed.known_weights import of_kind
 
-        from .progress import progress_line
-
-        with progress_line(name, "MB") as show:
-            path = fetch(
-                name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, "")
-            )
-        checked = (find(name).sha256 or sha256) is not None
-        if not checked:
-            typer.echo(f"{path} is there; no SHA-256 of {name} is known, so it was not checked", err=True)
-        print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
+        # A kind of which every file has a known hash can be fetched as a whole.
+        for one in of_kind(name) if name in ("masks", "measure") else [name]:
+            _fetch(one, url, sha256, as_json)
         return
     found, known = verify(name)
     right = known is not None if sha256 is None else found == sha256.lower()
@@ -72,6 +69,28 @@ def weights(
     )
     if not right:
         raise typer.Exit(1)
+
+
+def _fetch(name: str, url: str | None, sha256: str | None, as_json: bool) -> None:
+    import json
+
+    from unfazed.known_weights import fetch, find
+
+    from .progress import progress_line
+
+    with progress_line(name, "MB") as show:
+        path = fetch(
+            name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, "")
+        )
+    checked = (find(name).sha256 or sha256) is not None
+    if not checked:
+        typer.echo(f"{path} is there; no SHA-256 of {name} is known, so it was not checked", err=True)
+    print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
+
+
+def _inside(row: dict[str, Any]) -> str:
+    licensed = f" ({row['license']})" if row["license"] and row["url"] else ""
+    return (f", in it {row['member']}" if row["member"] else "") + licensed
 
 
 def _hash_line(row: dict[str, Any]) -> str:

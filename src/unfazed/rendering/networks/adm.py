@@ -41,7 +41,7 @@ def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Networ
 
     asked: the picture size where nothing else tells it.
     """
-    from .known_weights import recognised
+    from unfazed.known_weights import recognised
 
     path = Path(path)
     known_facts(facts, FACTS)
@@ -103,7 +103,7 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
 
 def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
     """The facts that the tensors leave open, each from the nearest place that states it; refused when in doubt."""
-    from .known_weights import KNOWN
+    from unfazed.known_weights import KNOWN
 
     listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
     stated = {**listed, **read_sidecar(path), **{key: value for key, value in facts.items() if value is not None}}

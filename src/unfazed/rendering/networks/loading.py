@@ -12,12 +12,12 @@ from typing import Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.files import sha256
+from unfazed.known_weights import KNOWN, cached
 
 from .adm import load_adm
 from .checkpoints import refuse_broken
 from .compact import load_compact
 from .diffusers_unet import load_unet
-from .known_weights import KNOWN, cached
 from .network import Network
 
 

