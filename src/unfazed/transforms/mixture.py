@@ -71,7 +71,8 @@ class EditMixture:
         for name in value:
             if name not in allowed:
                 raise unknown("setting of the edits to train with", name, allowed)
-        return EditMixture(**{name: tuple(one) if isinstance(one, list) else one for name, one in value.items()})
+        settings: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+        return EditMixture(**settings)
 
 
 LIMITS: dict[str, Span] = {
@@ -123,8 +124,7 @@ class Draws:
 
     def has(self, *kinds: str) -> np.ndarray:
         """(N,) bool: the pictures that get one of these edits."""
-        found: np.ndarray = self.kinds[:, [KINDS.index(kind) for kind in kinds]].any(axis=1)
-        return found
+        return np.asarray(self.kinds[:, [KINDS.index(kind) for kind in kinds]].any(axis=1))
 
     def of(self, name: str) -> np.ndarray:
         """(N,) float32: the drawn numbers of one name."""

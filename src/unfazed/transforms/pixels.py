@@ -21,7 +21,7 @@ def without_objects(pictures: Tensor, alpha: Tensor) -> Tensor:
     a fill holds nothing finer.
     """
     hole = nnf.max_pool2d(nnf.max_pool2d(alpha, 5, 2, 2), 3, 1, 1)
-    small = nnf.adaptive_avg_pool2d(pictures, hole.shape[-2:])
+    small = nnf.adaptive_avg_pool2d(pictures, (hole.shape[-2], hole.shape[-1]))
     known = (hole < 0.05).to(pictures.dtype)
     levels = [torch.cat([small * known, known], dim=1)]
     while max(levels[-1].shape[-2:]) > 1:
@@ -99,7 +99,7 @@ def warped(layers: Tensor, back: Tensor, factor: Tensor) -> Tensor:
         corners.append((wide, top, broad, tall))
         top += tall
     places = torch.tensor(corners, dtype=torch.float32).to(layers.device, non_blocking=True)[level.long()]
-    left, above, broad, tall = (one.view(-1, 1, 1) for one in places.unbind(1))
+    left, above, width, height = (one.view(-1, 1, 1) for one in places.unbind(1))
     y = ((torch.arange(high, device=layers.device) + 0.5) / longer).view(1, high, 1)
     x = ((torch.arange(wide, device=layers.device) + 0.5) / longer).view(1, 1, wide)
     entry = back.view(count, 6, 1, 1)
@@ -108,8 +108,8 @@ def warped(layers: Tensor, back: Tensor, factor: Tensor) -> Tensor:
     column = (entry[:, 0] * x + entry[:, 1] * y + entry[:, 2]) * (longer / shrink)
     row = (entry[:, 3] * x + entry[:, 4] * y + entry[:, 5]) * (longer / shrink)
     inside = (column >= 0) & (column <= wide / shrink) & (row >= 0) & (row <= high / shrink)
-    column = torch.minimum(column.clamp(min=0.5), broad - 0.5) + left
-    row = torch.minimum(row.clamp(min=0.5), tall - 0.5) + above
+    column = torch.minimum(column.clamp(min=0.5), width - 0.5) + left
+    row = torch.minimum(row.clamp(min=0.5), height - 0.5) + above
     grid = torch.stack([column * (2 / atlas.shape[-1]) - 1, row * (2 / high) - 1], dim=-1)
     moved = nnf.grid_sample(atlas, grid.to(layers.dtype), mode="bilinear", align_corners=False)
     return moved * inside[:, None]
