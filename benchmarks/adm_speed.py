@@ -24,6 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from unfazed.benchmark import BuildSettings
 from unfazed.edits.composition import Guidance
 from unfazed.rendering.diffusion import Diffusion, open_diffusion
 from unfazed.rendering.layers import Layers, Rendered
@@ -199,11 +200,8 @@ def end_to_end(renderer: Diffusion, sources: int, removal: str, workers: int) ->
         built = build(
             f"folder:{root / 'photos'}",
             root / "bench",
-            eleven,
+            BuildSettings(recipe=eleven, removal=removal, workers=workers, size=renderer.size),
             renderer=renderer,
-            removal=removal,
-            workers=workers,
-            size=renderer.size,
         )
         seconds = time.perf_counter() - started
     say(f"end to end: {seconds / sources:.2f} s a source")

@@ -16,7 +16,7 @@ import time
 from importlib import resources
 from pathlib import Path
 
-from unfazed.benchmark import Built, Progress, build
+from unfazed.benchmark import BuildSettings, Built, Progress, build
 
 TARGET = 60.0
 
@@ -42,7 +42,7 @@ def measure(source: str, out: Path, workers: int) -> tuple[Built, float, float]:
         moments.append((time.perf_counter(), progress.counts.get("ok", 0)))
 
     before = _cpu()
-    built = build(source, out, renderer="paste", workers=workers, seed=7, report=note)
+    built = build(source, out, BuildSettings(renderer="paste", workers=workers, seed=7), progress=note)
     cpu = _cpu() - before
     # The first call of `report` comes before the workers have started, the second with the first scene.
     (first, had), (last, has) = moments[1], moments[-1]

@@ -32,7 +32,7 @@ from unfazed.engine.memory import kept_heap
 from unfazed.labels import imagenet
 from unfazed.models import Classifier, open_model
 from unfazed.models.foreign_transforms import from_timm
-from unfazed.predictions import run_evaluation
+from unfazed.predictions import EvaluateSettings, run_evaluation
 from unfazed.predictions.decoding import decode
 from unfazed.predictions.inputs import Pictures, open_pictures
 
@@ -65,7 +65,7 @@ def main() -> None:
         def ours(chosen: list[Classifier]) -> float:
             with tempfile.TemporaryDirectory() as output:
                 start = time.perf_counter()
-                done = run_evaluation(pictures, chosen, output, batch_size=batch)
+                done = run_evaluation(pictures, chosen, output, EvaluateSettings(batch_size=batch))
                 taken = time.perf_counter() - start
                 assert len(done.scored) == len(chosen), done.failed
                 return taken

@@ -20,7 +20,8 @@ import numpy as np
 from unfazed.edits.composition import Guidance
 from unfazed.measures.glcm import glcm_measures
 from unfazed.measures.picture_quality import spectral_amplitude
-from unfazed.rendering import load_network, open_renderer
+from unfazed.rendering import load_network
+from unfazed.rendering.diffusion import open_diffusion
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.sampling import guidance
 from unfazed.rendering.sampling.samplers import SAMPLERS
@@ -48,7 +49,7 @@ def main() -> None:
     rows, reference = [], None
     for steps in sorted(options.steps, reverse=True):
         for sampler in options.samplers:
-            renderer = open_renderer("diffusion", network=network, steps=steps, sampler=sampler, device=options.device)
+            renderer = open_diffusion(network, steps=steps, sampler=sampler, device=options.device)
             row = measured(renderer, pictures, options.start)
             if (sampler, steps) == ("ancestral", 100):
                 reference = row["effect"]

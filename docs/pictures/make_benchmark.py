@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from unfazed.benchmark import build
+from unfazed.benchmark import BuildSettings, build
 from unfazed.benchmark.rows import read_rows
 
 SIDE, LINE = 128, 16
@@ -20,7 +20,7 @@ SCENE = "dog"
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "bench"
-        build("sample", root, renderer="paste", seed=7)
+        build("sample", root, BuildSettings(renderer="paste", seed=7))
         rows = [row for row in read_rows(root, SCENE) if row.status == "ok" and row.mask_path is not None]
         sheet = Image.new("RGB", (len(rows) * (SIDE + 4) - 4, 2 * SIDE + 2 * LINE), "white")
         draw = ImageDraw.Draw(sheet)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.recipes import open_recipe
-from unfazed.rendering import open_renderer
+from unfazed.rendering import RenderSettings, open_renderer
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Refused, Rendered
 from unfazed.rendering.realize import realise
@@ -33,7 +33,8 @@ def strip(recipe: str, scene_id: str, columns: int, renderer_name: str) -> Image
     """One photograph under every edit of a recipe, captioned; what cannot be made says why."""
     source = open_source("sample")
     pool = Pool(source.ids, lambda one: frame(source[one]))
-    backgrounds, renderer = Backgrounds(pool, open_removal("opencv")), open_renderer(renderer_name)
+    backgrounds = Backgrounds(pool, open_removal("opencv"))
+    renderer = open_renderer(RenderSettings(renderer=renderer_name))
     scene, tiles = frame(source[scene_id]), []
     for number, item in enumerate(open_recipe(recipe).items):
         try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from unfazed.edits.composition import Pool
 from unfazed.edits.recipes import open_recipe
-from unfazed.rendering import open_renderer
+from unfazed.rendering import RenderSettings, open_renderer
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Rendered
 from unfazed.rendering.realize import realise
@@ -27,7 +27,7 @@ def main() -> None:
     source = open_source("sample")
     pool = Pool(source.ids, lambda scene_id: frame(source[scene_id]))
     backgrounds = Backgrounds(pool, open_removal("opencv"))
-    renderer = open_renderer("diffusion", steps=20, guide="lite:2")
+    renderer = open_renderer(RenderSettings(steps=20, guide="lite:2"))
     items = open_recipe("imagenet-e").items
     tiles = []
     for scene_id in SCENES:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import cv2
 import numpy as np
 from PIL import Image
 
-from unfazed.scene import FRAMES, Scene, frame
+from unfazed.choices import Frame
+from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
 from unfazed.sources.segment import segmented
 
@@ -36,7 +38,7 @@ def strip(pictures: list[np.ndarray]) -> np.ndarray:
 def main() -> None:
     sample = open_source("sample")
     crab = sample["crab"]
-    Image.fromarray(strip([crab.image, *(frame(crab, how).image for how in FRAMES)])).save(
+    Image.fromarray(strip([crab.image, *(frame(crab, how).image for how in get_args(Frame))])).save(
         HERE / "sources-framing.jpg", quality=88
     )
     panda, lemur = sample["panda"], sample["lemur"]

@@ -72,8 +72,8 @@ def run_demo(
     from unfazed.report.page import write_report
     from unfazed.report.sheet import contact_sheet
 
-    from .benchmark import Benchmark, build
-    from .predictions import run_evaluation
+    from .benchmark import Benchmark, BuildSettings, build
+    from .predictions import EvaluateSettings, run_evaluation
 
     output = Path(output).expanduser()
     source, recipe = demo_scenes(scenes), open_recipe(RECIPE)
@@ -92,19 +92,17 @@ def run_demo(
     built = build(
         source,
         bench,
-        recipe,
-        renderer="diffusion",
-        steps=steps,
-        guide=GUIDE,
-        removal=removal,
-        seed=seed,
-        device=device,
-        report=lambda now: whole.reach("render", now.done / now.total),
+        BuildSettings(recipe=recipe, steps=steps, guide=GUIDE, removal=removal, seed=seed, device=device),
+        progress=lambda now: whole.reach("render", now.done / now.total),
         watch=rendered,
     )
     whole.reach("render", 1.0)
     run_evaluation(
-        bench, list(models), predictions, device=device, progress=lambda now, of: whole.reach("evaluate", now / of)
+        bench,
+        list(models),
+        predictions,
+        EvaluateSettings(device=device),
+        progress=lambda now, of: whole.reach("evaluate", now / of),
     )
     whole.reach("evaluate", 1.0)
     sheet = output / "sheet.png"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .errors import BadPicture, unknown
+from .choices import Frame, check_choice
+from .errors import BadPicture
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +45,14 @@ class Scene:
         return float((self.mask > 0.5).mean())
 
 
-FRAMES = ("object", "centre", "squash")
-
-
-def frame(scene: Scene, how: str = "object") -> Scene:
+def frame(scene: Scene, how: Frame = "object") -> Scene:
     """The scene as a square, at the photograph's own resolution.
 
-    object: the largest square window that holds the whole object, as near to the photograph's centre as that
-    allows; reflect-padded only where the object fits no such square. centre: the central square, which may cut
+    object: the largest square window that holds the whole object, as near to the photograph's center as that
+    allows; reflect-padded only where the object fits no such square. center: the central square, which may cut
     the object. squash: the whole photograph, stretched to a square (what the released ImageNet-E code does).
     """
-    if how not in FRAMES:
-        raise unknown("framing", how, FRAMES)
+    check_choice("framing", how, Frame)
     high, wide = scene.mask.shape
     if high == wide:
         return scene
@@ -63,17 +60,17 @@ def frame(scene: Scene, how: str = "object") -> Scene:
         return _squash(scene)
     side = min(high, wide)
     along_width = wide > high
-    centred = (max(high, wide) - side) / 2
+    centered = (max(high, wide) - side) / 2
     inside = np.flatnonzero((scene.mask > 0.5).any(axis=0 if along_width else 1))
     first, last = int(inside[0]), int(inside[-1]) + 1
-    if how == "centre":
-        offset = int(centred)
+    if how == "center":
+        offset = int(centered)
         if not ((inside >= offset) & (inside < offset + side)).any():
             raise BadPicture(f"{scene.id}: nothing of the object is in the central square", allowed="--frame object")
         return _window(scene, along_width, offset, side)
     if last - first > side:
         return _padded(scene, along_width, first, last)
-    offset = int(round(min(max(centred, last - side), first)))
+    offset = int(round(min(max(centered, last - side), first)))
     return _window(scene, along_width, offset, side)
 
 

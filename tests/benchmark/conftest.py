@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from unfazed.benchmark import build
+from unfazed.benchmark import BuildSettings, build
 
 
 @pytest.fixture(scope="session")
 def sample_benchmark(tmp_path_factory):
     """The sample under `imagenet-e`, pasted, one worker, one picture at a time; not to be written to."""
     root = tmp_path_factory.mktemp("sample") / "bench"
-    build("sample", root, renderer="paste", seed=7, batch_size=1, workers=1)
+    build("sample", root, BuildSettings(renderer="paste", seed=7, batch_size=1, workers=1))
     return root
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from unfazed.benchmark import Benchmark, build
+from unfazed.benchmark import Benchmark, BuildSettings, build
 from unfazed.benchmark.rows import read_rows
 from unfazed.benchmark.seeds import picture_seed
 from unfazed.errors import UserError
@@ -88,12 +88,12 @@ def test_pictures_are_256_and_the_source_is_the_file_as_found(sample_benchmark):
 
 
 def test_the_same_bytes_whatever_the_batch_size_and_the_workers(sample_benchmark, tmp_path, tree):
-    build("sample", tmp_path / "again", renderer="paste", seed=7, batch_size=16, workers=2)
+    build("sample", tmp_path / "again", BuildSettings(renderer="paste", seed=7, batch_size=16, workers=2))
     assert tree(tmp_path / "again") == tree(sample_benchmark)
 
 
 def test_another_seed_draws_other_positions(tmp_path, sample_benchmark):
-    build("sample", tmp_path / "other", "position", renderer="paste", seed=8, limit=1)
+    build("sample", tmp_path / "other", BuildSettings(recipe="position", renderer="paste", seed=8, limit=1))
     then, now = (
         next(r for r in read_rows(b, "bison") if r.edit == "position") for b in (sample_benchmark, tmp_path / "other")
     )
@@ -118,7 +118,11 @@ def test_a_seed_follows_from_the_picture_alone():
 
 def test_further_runs_only_where_something_is_drawn(drawn_folder, tmp_path):
     recipe = "original,size-0.1,position,direction,background-random"
-    build(f"folder:{drawn_folder('photos', 4)}", tmp_path / "b", recipe, renderer="paste", runs=3, size=64)
+    build(
+        f"folder:{drawn_folder('photos', 4)}",
+        tmp_path / "b",
+        BuildSettings(recipe=recipe, renderer="paste", runs=3, size=64),
+    )
     rows = Benchmark(tmp_path / "b").manifest.to_pylist()
     runs = {
         edit: sorted(r["run"] for r in rows if r["edit"] == edit and r["source_id"] == "class0--0000")
@@ -137,17 +141,25 @@ def test_whole_objects_leaves_out_what_the_border_cuts(drawn_folder, tmp_path):
     cut = folder / "masks/class1/0001.png"
     levels = cv2.imread(str(cut), cv2.IMREAD_GRAYSCALE)
     cv2.imwrite(str(cut), cv2.copyMakeBorder(levels[:, 20:], 0, 0, 0, 20, cv2.BORDER_CONSTANT))
-    build(f"folder:{folder}", tmp_path / "b", "original", renderer="paste", whole_objects=True, size=64)
+    build(
+        f"folder:{folder}",
+        tmp_path / "b",
+        BuildSettings(recipe="original", renderer="paste", whole_objects=True, size=64),
+    )
     rows = Benchmark(tmp_path / "b").manifest.to_pylist()
     assert {row["source_id"] for row in rows if row["status"] == "skipped"} == {"class1--0001"}
     assert all("border cuts the object" in row["reason"] for row in rows if row["status"] == "skipped")
-    build(f"folder:{folder}", tmp_path / "all", "original", renderer="paste", size=64)
+    build(f"folder:{folder}", tmp_path / "all", BuildSettings(recipe="original", renderer="paste", size=64))
     contact = {row.source_id: row.border_contact for row in read_rows(tmp_path / "all", "class1--0001")}
     assert contact["class1--0001"] > 0.1
 
 
 def test_a_sweep_keeps_its_levels(drawn_folder, tmp_path):
-    build(f"folder:{drawn_folder('photos', 2)}", tmp_path / "b", "size=0.05:0.2:3", renderer="paste", size=64)
+    build(
+        f"folder:{drawn_folder('photos', 2)}",
+        tmp_path / "b",
+        BuildSettings(recipe="size=0.05:0.2:3", renderer="paste", size=64),
+    )
     rows = [r for r in Benchmark(tmp_path / "b").manifest.to_pylist() if r["attribute"] == "size"]
     assert sorted({float(r["level"]) for r in rows}) == [0.05, 0.1, 0.2]
     assert {r["control"] for r in rows} == {"reinsertion"}
@@ -158,10 +170,10 @@ def test_a_mended_picture_is_made_on_the_next_run(drawn_folder, tmp_path):
     broken = folder / "images/class1/0001.jpg"
     whole = broken.read_bytes()
     broken.write_bytes(whole[:200])
-    first = build(f"folder:{folder}", tmp_path / "b", "size-0.1", renderer="paste", size=64)
+    first = build(f"folder:{folder}", tmp_path / "b", BuildSettings(recipe="size-0.1", renderer="paste", size=64))
     assert list(first.failures) == ["class1--0001"]
     broken.write_bytes(whole)
-    second = build(f"folder:{folder}", tmp_path / "b", "size-0.1", renderer="paste", size=64)
+    second = build(f"folder:{folder}", tmp_path / "b", BuildSettings(recipe="size-0.1", renderer="paste", size=64))
     assert (second.failures, second.made) == ({}, 1)
 
 
@@ -170,7 +182,7 @@ def test_a_worker_that_dies_costs_its_source_alone(drawn_folder, tmp_path):
     from deadly_source import load_or_die
 
     source = replace(open_source(f"folder:{drawn_folder('photos', 5)}"), load=load_or_die)
-    built = build(source, tmp_path / "b", "original", renderer="paste", size=64, workers=2)
+    built = build(source, tmp_path / "b", BuildSettings(recipe="original", renderer="paste", size=64, workers=2))
     assert list(built.failures) == ["class0--0002"]
     assert "died twice" in built.failures["class0--0002"]
     assert built.counts == {"ok": 8, "skipped": 0, "failed": 2}
@@ -179,7 +191,7 @@ def test_a_worker_that_dies_costs_its_source_alone(drawn_folder, tmp_path):
 def test_a_source_that_no_file_shows_is_kept_as_png(tmp_path, drawn_folder):
     scenes = open_source(f"folder:{drawn_folder('photos', 2)}")
     put_together = replace(scenes, spec="cutouts:somewhere")
-    build(put_together, tmp_path / "b", "original", renderer="paste", size=64)
+    build(put_together, tmp_path / "b", BuildSettings(recipe="original", renderer="paste", size=64))
     row = read_rows(tmp_path / "b", "class0--0000")[0]
     kept = cv2.imread(str(tmp_path / "b" / row.path), cv2.IMREAD_COLOR_RGB)
     assert row.path.endswith(".png")
@@ -200,7 +212,7 @@ def test_a_source_that_no_file_shows_is_kept_as_png(tmp_path, drawn_folder):
 def test_a_folder_with_another_benchmark_is_left_alone(sample_benchmark, tree, changed, words):
     before = tree(sample_benchmark)
     with pytest.raises(UserError, match="holds another benchmark") as caught:
-        build("sample", sample_benchmark, **{"renderer": "paste", "seed": 7, **changed})
+        build("sample", sample_benchmark, BuildSettings(**{"renderer": "paste", "seed": 7, **changed}))
     assert words in str(caught.value)
     assert tree(sample_benchmark) == before
 
@@ -211,13 +223,13 @@ def test_changed_weights_are_another_benchmark(sample_benchmark, tmp_path):
     card["renderer"]["weights_sha256"] = "1" * 64
     (tmp_path / "b/benchmark.json").write_text(json.dumps(card))
     with pytest.raises(UserError, match="renderer.weights_sha256"):
-        build("sample", tmp_path / "b", renderer="paste", seed=7)
+        build("sample", tmp_path / "b", BuildSettings(renderer="paste", seed=7))
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(UserError, match="holds files but no benchmark"):
-        build("sample", tmp_path, renderer="paste")
+        build("sample", tmp_path, BuildSettings(renderer="paste"))
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
@@ -243,12 +255,13 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     ],
 )
 def test_a_wrong_request_says_what_is_allowed_and_writes_nothing(tmp_path, wrong, words):
-    request = {"source": "sample", "recipe": "original,size-0.1", "renderer": "paste", "limit": 2, **wrong}
+    request = {"recipe": "original,size-0.1", "renderer": "paste", "limit": 2, **wrong}
+    source = request.pop("source", "sample")
     with pytest.raises(UserError, match=words):
-        build(out=tmp_path / "b", **request)
+        build(source, tmp_path / "b", BuildSettings(**request))
     assert not list(tmp_path.glob("b/images"))
 
 
 def test_a_source_without_masks_cannot_be_edited(drawn_folder, tmp_path):
     with pytest.raises(UserError, match="has no masks.*\n.*unfazed masks"):
-        build(f"images:{drawn_folder('photos', 2) / 'images'}", tmp_path / "b", renderer="paste")
+        build(f"images:{drawn_folder('photos', 2) / 'images'}", tmp_path / "b", BuildSettings(renderer="paste"))

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from unfazed.benchmark import Benchmark, build, verify
+from unfazed.benchmark import Benchmark, BuildSettings, build, verify
 from unfazed.errors import UserError
-from unfazed.rendering import open_renderer
+from unfazed.rendering import RenderSettings, open_renderer
 from unfazed.rendering.paste import Paste
 
 OPTIONS = {"steps": 4, "device": "cpu", "limit": 2, "seed": 7}
@@ -18,7 +18,7 @@ RECIPE = "original,inversion,background-adversarial,size-0.1"
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     root = tmp_path_factory.mktemp("network") / "bench"
-    build("sample", root, RECIPE, runs=2, **OPTIONS)
+    build("sample", root, BuildSettings(recipe=RECIPE, runs=2, **OPTIONS))
     return root
 
 
@@ -53,21 +53,21 @@ def test_noise_is_drawn_anew_in_every_run_and_the_original_is_one(rendered):
 
 def test_batches_workers_and_a_stop_change_nothing(rendered, tmp_path, tree):
     out = tmp_path / "bench"
-    build("sample", out, RECIPE, runs=2, batch_size=8, workers=2, **OPTIONS)
+    build("sample", out, BuildSettings(recipe=RECIPE, runs=2, batch_size=8, workers=2, **OPTIONS))
     assert tree(out) == tree(rendered)
     (out / "rows/cat.json").unlink()
     shutil.rmtree(out / "images/inversion")
     (out / "rows/bison.json").unlink()
-    build("sample", out, RECIPE, runs=2, **OPTIONS)
+    build("sample", out, BuildSettings(recipe=RECIPE, runs=2, **OPTIONS))
     assert tree(out) == tree(rendered)
 
 
 def test_an_open_renderer_builds_what_its_name_would(rendered, tmp_path, tree):
-    renderer = open_renderer("diffusion", steps=4, device="cpu", guide="lite:2")
-    build("sample", tmp_path / "bench", RECIPE, renderer=renderer, runs=2, limit=2, seed=7)
+    renderer = open_renderer(RenderSettings(steps=4, device="cpu", guide="lite:2"))
+    build("sample", tmp_path / "bench", BuildSettings(recipe=RECIPE, runs=2, limit=2, seed=7), renderer=renderer)
     assert tree(tmp_path / "bench") == tree(rendered)
     with pytest.raises(UserError, match=r"steps, batch_size given with a renderer that is already open"):
-        build("sample", tmp_path / "other", RECIPE, renderer=renderer, steps=20, batch_size=2)
+        build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE, steps=20, batch_size=2), renderer=renderer)
     with pytest.raises(UserError, match="without a network"):
-        build("sample", tmp_path / "other", RECIPE, renderer=Paste())
+        build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE), renderer=Paste())
     assert not (tmp_path / "other").exists()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.benchmark import Benchmark, build, import_benchmark, verify
+from unfazed.benchmark import Benchmark, BuildSettings, build, import_benchmark, verify
 from unfazed.errors import UserError
 
 NAMES = {
@@ -210,7 +210,7 @@ def test_sets_that_cannot_be_imported(release, tmp_path):
 
 
 def test_a_folder_with_another_benchmark_is_left_alone(release, tmp_path, tree):
-    build("sample", tmp_path / "bench", "original", renderer="paste", limit=1)
+    build("sample", tmp_path / "bench", BuildSettings(recipe="original", renderer="paste", limit=1))
     before = tree(tmp_path / "bench")
     with pytest.raises(UserError, match="holds another benchmark"):
         import_benchmark(release, tmp_path / "bench")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.benchmark import build
+from unfazed.benchmark import BuildSettings, build
 from unfazed.benchmark.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
 from unfazed.benchmark.plan import parse_facts
 from unfazed.errors import UserError
@@ -28,7 +28,7 @@ def weights(tmp_path):
 
 def edited(weights, facts):
     options = {"network": weights, "network_facts": facts, "steps": 2, "device": "cpu"}
-    request = Request(chain_of({"background": "inversion"}), options=options, size=32)
+    request = Request(chain_of({"background": "inversion"}), size=32, **options)
     return edit_photograph(request, read_scene(SAMPLE / "dog.jpg", SAMPLE / "dog.png"), SAMPLE / "dog.jpg")
 
 
@@ -45,24 +45,31 @@ def test_an_edit_uses_the_facts_and_its_replay_too(tmp_path, weights):
 
 def test_a_benchmark_is_gone_on_with_under_the_same_facts_alone(tmp_path, weights):
     given = {"network": weights, "steps": 2, "device": "cpu", "limit": 1, "size": 32}
-    build("sample", tmp_path / "bench", "original,inversion", network_facts=FACTS, **given)
-    assert build("sample", tmp_path / "bench", "original,inversion", network_facts=FACTS, **given).made == 0
+    build("sample", tmp_path / "bench", BuildSettings(recipe="original,inversion", network_facts=FACTS, **given))
+    assert (
+        build(
+            "sample", tmp_path / "bench", BuildSettings(recipe="original,inversion", network_facts=FACTS, **given)
+        ).made
+        == 0
+    )
     with pytest.raises(UserError, match="num_head_channels: 32 there, 16 now"):
         build(
             "sample",
             tmp_path / "bench",
-            "original,inversion",
-            network_facts={**FACTS, "num_head_channels": 16},
-            **given,
+            BuildSettings(recipe="original,inversion", network_facts={**FACTS, "num_head_channels": 16}, **given),
         )
 
 
 def test_a_removal_by_that_network_is_told_as_well(tmp_path, weights):
     given = {"renderer": "paste", "removal": "diffusion", "network": weights, "limit": 1, "size": 32}
-    build("sample", tmp_path / "bench", "original", network_facts=FACTS, **given)
+    build("sample", tmp_path / "bench", BuildSettings(recipe="original", network_facts=FACTS, **given))
     assert json.loads((tmp_path / "bench/benchmark.json").read_text())["removal"]["network_facts"] == FACTS
     with pytest.raises(UserError, match=r"removal\.network_facts"):
-        build("sample", tmp_path / "bench", "original", network_facts={**FACTS, "num_head_channels": 16}, **given)
+        build(
+            "sample",
+            tmp_path / "bench",
+            BuildSettings(recipe="original", network_facts={**FACTS, "num_head_channels": 16}, **given),
+        )
 
 
 @pytest.mark.parametrize(
@@ -75,9 +82,13 @@ def test_a_removal_by_that_network_is_told_as_well(tmp_path, weights):
 )
 def test_a_fact_that_cannot_be_is_refused(tmp_path, weights, facts, words):
     with pytest.raises(UserError, match=words):
-        build("sample", tmp_path / "b", "original", network=weights, network_facts=facts, limit=1, size=32)
+        build(
+            "sample",
+            tmp_path / "b",
+            BuildSettings(recipe="original", network=weights, network_facts=facts, limit=1, size=32),
+        )
     with pytest.raises(UserError, match="compact network states its own"):
-        build("sample", tmp_path / "b", "original", network_facts=facts, limit=1)
+        build("sample", tmp_path / "b", BuildSettings(recipe="original", network_facts=facts, limit=1))
 
 
 def test_facts_are_written_as_name_and_value():
@@ -100,5 +111,5 @@ def test_facts_are_written_as_name_and_value():
 )
 def test_options_that_a_renderer_does_not_use_are_refused(tmp_path, given, idle):
     with pytest.raises(UserError, match=f"the renderer {given['renderer']} has no use for {idle}\n"):
-        build("sample", tmp_path / "b", "original", limit=1, **given)
+        build("sample", tmp_path / "b", BuildSettings(recipe="original", limit=1, **given))
     assert not (tmp_path / "b").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.benchmark import build
+from unfazed.benchmark import BuildSettings, build
 from unfazed.benchmark.plan import Plan
 from unfazed.benchmark.prepare import Preparation
 from unfazed.benchmark.render import render_safely, render_stream
@@ -52,12 +52,12 @@ def source(drawn_folder):
 
 
 def plan_of(root: Path, source) -> Plan:
-    return Plan(root, source, open_recipe(RECIPE), renderer="paste", size=64, seed=3)
+    return Plan(root, source, open_recipe(RECIPE), BuildSettings(renderer="paste", size=64, seed=3))
 
 
 @pytest.mark.parametrize("group", [1, 7, 1000])
 def test_any_grouping_gives_the_same_files(source, tmp_path, tree, group):
-    build(source, tmp_path / "reference", RECIPE, renderer="paste", size=64, seed=3)
+    build(source, tmp_path / "reference", BuildSettings(recipe=RECIPE, renderer="paste", size=64, seed=3))
     plan, renderer = plan_of(tmp_path / "streamed", source), Recording()
     prepared = (Preparation(plan)(one) for one in source.ids)
     done = [summary.source_id for summary in render_stream(plan.root, renderer, group, prepared)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.benchmark import build, verify
+from unfazed.benchmark import BuildSettings, build, verify
 from unfazed.benchmark.status import standing
 from unfazed.errors import UserError
 
@@ -70,7 +70,7 @@ def test_interrupted_it_says_so_and_goes_on(tmp_path, sample_benchmark, tree):
     said = process.stderr.read()
     assert "stopped; the same command goes on" in said
     assert "Traceback" not in said
-    build("sample", out, renderer="paste", seed=7)
+    build("sample", out, BuildSettings(renderer="paste", seed=7))
     assert tree(out) == tree(sample_benchmark)
 
 
@@ -81,7 +81,7 @@ def test_unfinished_sources_are_made_again_and_finished_ones_left(sample_benchma
     (out / "images/size-0.05/panda.png").write_bytes(b"half a pict")
     (out / "images/size-0.05/.panda.png.abc.part").write_bytes(b"left by a killed run")
     kept = (out / "images/size-0.05/pig.png").stat().st_mtime_ns
-    built = build("sample", out, renderer="paste", seed=7)
+    built = build("sample", out, BuildSettings(renderer="paste", seed=7))
     assert built.made == 1
     assert tree(out) == tree(sample_benchmark)
     assert (out / "images/size-0.05/pig.png").stat().st_mtime_ns == kept
@@ -93,7 +93,7 @@ def test_two_runs_in_one_folder_at_once_are_refused(tmp_path, sample_benchmark, 
     wait_for_rows(out, 1, process)
     assert standing(out).running
     with pytest.raises(UserError, match="another run is building"):
-        build("sample", out, renderer="paste", seed=7)
+        build("sample", out, BuildSettings(renderer="paste", seed=7))
     assert process.wait() == 0
     assert tree(out) == tree(sample_benchmark)
     now = standing(out)
@@ -104,7 +104,7 @@ def test_a_path_that_cannot_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("precious")
     for out in (tmp_path / "file", tmp_path / "file" / "bench"):
         with pytest.raises(UserError, match="cannot write .*not a folder"):
-            build("sample", out, "original", renderer="paste", limit=1)
+            build("sample", out, BuildSettings(recipe="original", renderer="paste", limit=1))
     assert (tmp_path / "file").read_text() == "precious"
 
 
@@ -116,11 +116,11 @@ def test_a_full_disk_ends_the_run_with_words_and_loses_nothing(tmp_path, sample_
         pytest.skip("file systems cannot be mounted here")
     try:
         with pytest.raises(UserError, match="cannot write .*the disk is full"):
-            build("sample", disk / "bench", renderer="paste", seed=7)
+            build("sample", disk / "bench", BuildSettings(renderer="paste", seed=7))
         finished = list((disk / "bench/rows").glob("*.json"))
         assert finished
         subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
-        build("sample", disk / "bench", renderer="paste", seed=7)
+        build("sample", disk / "bench", BuildSettings(renderer="paste", seed=7))
         assert tree(disk / "bench") == tree(sample_benchmark)
     finally:
         subprocess.run(["umount", disk], check=True)

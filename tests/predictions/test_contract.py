@@ -11,7 +11,7 @@ import torch
 from unfazed.labels import imagenet, own
 from unfazed.models import open_model
 from unfazed.models.label_mapping import map_labels
-from unfazed.predictions import run_evaluation
+from unfazed.predictions import EvaluateSettings, run_evaluation
 from unfazed.predictions.contract import check_accuracy, suspect_order
 
 SPACE = own(["zebra", "Ant", "cat", "dog", "bee", "emu", "fox", "gnu", "hen", "ibis", "jay", "kiwi"])
@@ -75,7 +75,7 @@ def test_two_swapped_classes_are_named() -> None:
 
 def test_warnings_name_what_is_suspected(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     names = ("shifted", "permuted", "bytes_wanted", "constant", "good")
-    done = run_evaluation(benchmark, [own_models + name for name in names], tmp_path, device="cpu")
+    done = run_evaluation(benchmark, [own_models + name for name in names], tmp_path, EvaluateSettings(device="cpu"))
     warnings = {name: " ".join(done.warnings[own_models + name]) for name in names}
     assert "label order" in warnings["shifted"]
     assert "output j means class j + 1" in warnings["shifted"]

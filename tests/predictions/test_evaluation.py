@@ -18,11 +18,11 @@ from colour_world import CLASSES, write_benchmark
 import unfazed
 from unfazed.errors import UserError
 from unfazed.models import open_model
-from unfazed.predictions import cards, decoding, read_predictions, run_evaluation
+from unfazed.predictions import EvaluateSettings, cards, decoding, read_predictions, run_evaluation
 
 
 def test_rows_and_columns(benchmark: Path, own_models: str, tmp_path: Path) -> None:
-    frame = unfazed.evaluate(benchmark, own_models + "good", tmp_path, device="cpu")
+    frame = unfazed.evaluate(benchmark, own_models + "good", tmp_path, EvaluateSettings(device="cpu"))
     assert frame.height == 48
     assert frame.columns == [
         *("model", "sample_id", "source_id", "file_name", "edit", "run", "label", "predicted", "probability"),
@@ -40,7 +40,7 @@ def test_rows_and_columns(benchmark: Path, own_models: str, tmp_path: Path) -> N
 
 
 def test_the_card_says_it_all(benchmark: Path, own_models: str, tmp_path: Path) -> None:
-    run_evaluation(benchmark, [own_models + "good"], tmp_path, transform="paper", device="cpu")
+    run_evaluation(benchmark, [own_models + "good"], tmp_path, EvaluateSettings(transform="paper", device="cpu"))
     (card,) = cards(tmp_path).values()
     assert (card["transform"]["resize"], card["transform"]["crop"], card["transform"]["mean"]) == (256, 224, [0, 0, 0])
     assert card["labels"]["classes"] == list(CLASSES)
@@ -51,7 +51,9 @@ def test_the_card_says_it_all(benchmark: Path, own_models: str, tmp_path: Path) 
 
 
 def test_labels_are_matched_by_name(benchmark: Path, own_models: str, tmp_path: Path) -> None:
-    frame = unfazed.evaluate(benchmark, [own_models + "good", own_models + "reordered"], tmp_path, device="cpu")
+    frame = unfazed.evaluate(
+        benchmark, [own_models + "good", own_models + "reordered"], tmp_path, EvaluateSettings(device="cpu")
+    )
     columns = [frame.filter(model=own_models + name)["predicted"].to_list() for name in ("good", "reordered")]
     assert columns[0] == columns[1]
 
@@ -62,10 +64,10 @@ def test_one_decoding_pass_serves_all_models_and_a_rerun_does_nothing(
     read = []
     monkeypatch.setattr(decoding, "read_picture", lambda path: read.append(path) or real(path))
     models = [own_models + name for name in ("good", "reordered", "bytes_wanted")]
-    run_evaluation(benchmark, models, tmp_path, device="cpu", workers=0)
+    run_evaluation(benchmark, models, tmp_path, EvaluateSettings(device="cpu", workers=0))
     assert len(read) == 48
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    done = run_evaluation(benchmark, models, tmp_path, device="cpu", workers=0)
+    done = run_evaluation(benchmark, models, tmp_path, EvaluateSettings(device="cpu", workers=0))
     assert (done.scored, len(done.skipped), len(read)) == ((), 3, 48)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
     assert not (tmp_path / ".parts").exists()
@@ -87,16 +89,18 @@ def saved():
     spec = f"python:{tmp_path}/mine.py:saved"
     state = open_model(own_models + "good", device="cpu").module.state_dict()
     torch.save(state, weights)
-    assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").scored == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).scored == (spec,)
     state["linear.bias"] = state["linear.bias"] + 1e-3
     torch.save(state, weights)
-    assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").scored == (spec,)
-    assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").skipped == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).scored == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).skipped == (spec,)
 
 
 def test_worker_processes_give_the_same_rows(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     frames = [
-        unfazed.evaluate(benchmark, own_models + "good", tmp_path / str(workers), device="cpu", workers=workers)
+        unfazed.evaluate(
+            benchmark, own_models + "good", tmp_path / str(workers), EvaluateSettings(device="cpu", workers=workers)
+        )
         for workers in (0, 2)
     ]
     assert frames[0].equals(frames[1])
@@ -104,7 +108,7 @@ def test_worker_processes_give_the_same_rows(benchmark: Path, own_models: str, t
 
 def test_a_model_that_fails_is_recorded_and_the_rest_go_on(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     names = ["broken", "failing", "too_few", "too_few_outputs", "nothing", "good", "broken_on_blue"]
-    done = run_evaluation(benchmark, [own_models + name for name in names], tmp_path, device="cpu")
+    done = run_evaluation(benchmark, [own_models + name for name in names], tmp_path, EvaluateSettings(device="cpu"))
     assert done.scored == (own_models + "good",)
     reasons = {name: done.failed[own_models + name] for name in names if name != "good"}
     assert "NaN or infinite" in reasons["broken"]
@@ -119,7 +123,9 @@ def test_a_model_that_fails_is_recorded_and_the_rest_go_on(benchmark: Path, own_
 
 
 def test_randomness_and_batch_dependence_are_detected(benchmark: Path, own_models: str, tmp_path: Path) -> None:
-    done = run_evaluation(benchmark, [own_models + "noisy", own_models + "batch_statistics"], tmp_path, device="cpu")
+    done = run_evaluation(
+        benchmark, [own_models + "noisy", own_models + "batch_statistics"], tmp_path, EvaluateSettings(device="cpu")
+    )
     assert "differently from one pass to the next" in done.failed[own_models + "noisy"]
     assert "dropout" in done.failed[own_models + "noisy"]
     assert "changes its answer with the size of the batch" in done.failed[own_models + "batch_statistics"]
@@ -128,11 +134,12 @@ def test_randomness_and_batch_dependence_are_detected(benchmark: Path, own_model
 def test_killed_in_the_middle_and_rerun_gives_the_same_rows(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
-        "from unfazed.predictions import run_evaluation\n"
+        "from unfazed.predictions import EvaluateSettings, run_evaluation\n"
         "def slow(done, total):\n"
         "    if done: time.sleep(0.3)\n"
         "bench, model, output = sys.argv[1:]\n"
-        "run_evaluation(bench, [model], output, device='cpu', batch_size=4, save_every=0, progress=slow)\n"
+        "settings = EvaluateSettings(device='cpu', batch_size=4)\n"
+        "run_evaluation(bench, [model], output, settings, save_every=0, progress=slow)\n"
     )
     spec, killed = own_models + "good", tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", program, str(benchmark), spec, str(killed)])
@@ -146,17 +153,21 @@ def test_killed_in_the_middle_and_rerun_gives_the_same_rows(benchmark: Path, own
     assert not list(killed.glob("*.parquet"))
     calls: list[int] = []
     run_evaluation(
-        benchmark, [spec], killed, device="cpu", batch_size=4, progress=lambda done, total: calls.append(done)
+        benchmark,
+        [spec],
+        killed,
+        EvaluateSettings(device="cpu", batch_size=4),
+        progress=lambda done, total: calls.append(done),
     )
     assert calls[0] >= 32  # what was written is not done again
-    whole = unfazed.evaluate(benchmark, spec, tmp_path / "whole", device="cpu", batch_size=4)
+    whole = unfazed.evaluate(benchmark, spec, tmp_path / "whole", EvaluateSettings(device="cpu", batch_size=4))
     assert read_predictions(killed).equals(whole)
 
 
 def test_adapted_batch_norm_sees_each_edit_by_itself(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     plain, adapted = own_models + "adapting", own_models + "adapting+bn-adapt"
     with pytest.warns(UserWarning, match="come from 24 pictures or fewer"):
-        frame = unfazed.evaluate(benchmark, [plain, adapted], tmp_path, device="cpu")
+        frame = unfazed.evaluate(benchmark, [plain, adapted], tmp_path, EvaluateSettings(device="cpu"))
     model = open_model(plain, device="cpu")
     for edit in ("original", "dark"):
         rows = frame.filter(model=adapted, edit=edit)
@@ -172,7 +183,7 @@ def test_the_guide_of_adversarial_pictures_is_marked(own_models: str, tmp_path: 
     weights = open_model(own_models + "good", device="cpu").weights_hash
     bench = write_benchmark(tmp_path / "bench", 2, {"name": "somebody's", "weights_sha256": weights})
     models = [own_models + "good", own_models + "good+tencrop", own_models + "shifted"]
-    run_evaluation(bench, models, tmp_path / "out", device="cpu")
+    run_evaluation(bench, models, tmp_path / "out", EvaluateSettings(device="cpu"))
     assert [card["white_box"] for card in (cards(tmp_path / "out")[name] for name in models)] == [True, True, False]
 
 
@@ -186,7 +197,7 @@ def test_a_labelled_folder(benchmark: Path, own_models: str, tmp_path: Path) -> 
     (tmp_path / "photos" / "red" / "cut.png").write_bytes(b"\x89PNG\r\n")
     spec = f"images:{tmp_path / 'photos'}"
     with pytest.warns(UserWarning, match="1 pictures cannot be read"):
-        frame = unfazed.evaluate(spec, own_models + "good", tmp_path / "out", device="cpu")
+        frame = unfazed.evaluate(spec, own_models + "good", tmp_path / "out", EvaluateSettings(device="cpu"))
     assert frame.height == 8
     assert frame["correct"].all()
     assert frame["edit"].unique().to_list() == ["original"]
@@ -211,10 +222,10 @@ def test_bad_requests_are_refused_before_any_work(benchmark: Path, own_models: s
         ([good], {"batch_size": 0}, "batch size is 0"),
     ):
         with pytest.raises(UserError, match=message):
-            run_evaluation(benchmark, models, tmp_path, device="cpu", **options)
+            run_evaluation(benchmark, models, tmp_path, EvaluateSettings(device="cpu", **options))
         assert not list(tmp_path.iterdir())
 
 
 def test_all_models_failing_is_an_error(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="failed"), pytest.raises(UserError, match="no model could be scored"):
-        unfazed.evaluate(benchmark, own_models + "broken", tmp_path, device="cpu")
+        unfazed.evaluate(benchmark, own_models + "broken", tmp_path, EvaluateSettings(device="cpu"))

@@ -19,7 +19,7 @@ from PIL import Image
 from unfazed.errors import UserError
 from unfazed.files import sha256
 from unfazed.models import open_model
-from unfazed.predictions import cards, run_evaluation
+from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 
 NET = """
 import torch
@@ -56,7 +56,9 @@ def accuracy(folder: Path, model: str) -> float:
 
 def test_two_files_that_import_helpers_of_one_name_have_each_their_own(benchmark: Path, tmp_path: Path) -> None:
     good, bad = write_own(tmp_path / "one", 1), write_own(tmp_path / "two", -1)
-    run_evaluation(benchmark, [good, bad, good.replace(":build", ":late")], tmp_path / "out", device="cpu")
+    run_evaluation(
+        benchmark, [good, bad, good.replace(":build", ":late")], tmp_path / "out", EvaluateSettings(device="cpu")
+    )
     assert accuracy(tmp_path / "out", good) > 0.7
     assert accuracy(tmp_path / "out", bad) < 0.3
     assert accuracy(tmp_path / "out", good.replace(":build", ":late")) > 0.7
@@ -64,10 +66,10 @@ def test_two_files_that_import_helpers_of_one_name_have_each_their_own(benchmark
 
 def test_a_changed_helper_is_never_skipped(benchmark: Path, tmp_path: Path) -> None:
     spec = write_own(tmp_path / "one", 1)
-    assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").scored == (spec,)
-    assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").skipped == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).scored == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).skipped == (spec,)
     (tmp_path / "one" / "net.py").write_text(NET.format(sign=-20))
-    assert run_evaluation(benchmark, [spec], tmp_path / "out", device="cpu").scored == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).scored == (spec,)
     assert accuracy(tmp_path / "out", spec) < 0.3
 
 
@@ -144,8 +146,12 @@ def test_adapted_statistics_are_known_by_the_batch_they_come_from(
 ) -> None:
     spec = f"{own_models}adapting+bn-adapt"
     for size in (8, None):
-        assert run_evaluation(benchmark, [spec], tmp_path, device="cpu", batch_size=size).scored == (spec,)
-        assert run_evaluation(benchmark, [spec], tmp_path, device="cpu", batch_size=size).skipped == (spec,)
+        assert run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu", batch_size=size)).scored == (
+            spec,
+        )
+        assert run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu", batch_size=size)).skipped == (
+            spec,
+        )
 
 
 def with_hashes(root: Path) -> Path:
@@ -162,7 +168,7 @@ def test_a_benchmark_whose_files_have_changed_is_refused(own_models: str, tmp_pa
     root, spec = with_hashes(write_benchmark(tmp_path / "bench")), own_models + "good"
     picture = root / "images" / "dark" / "photo-003.png"
     good = picture.read_bytes()
-    run_evaluation(root, [spec], tmp_path / "out", device="cpu")
+    run_evaluation(root, [spec], tmp_path / "out", EvaluateSettings(device="cpu"))
     for other in (good[:-40], None):
         if other is None:
             Image.fromarray(coloured(0, 99)).save(picture)
@@ -170,9 +176,9 @@ def test_a_benchmark_whose_files_have_changed_is_refused(own_models: str, tmp_pa
             picture.write_bytes(other)
         for folder in ("out", "new"):
             with pytest.raises(UserError, match=r"fails verification:\n  images/dark/photo-003.png: is not the file"):
-                run_evaluation(root, [spec], tmp_path / folder, device="cpu")
+                run_evaluation(root, [spec], tmp_path / folder, EvaluateSettings(device="cpu"))
     picture.write_bytes(good)
-    assert run_evaluation(root, [spec], tmp_path / "out", device="cpu").skipped == (spec,)
+    assert run_evaluation(root, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).skipped == (spec,)
 
 
 def test_wrapped_models_see_the_papers_crop(own_models: str) -> None:

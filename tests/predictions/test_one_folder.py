@@ -18,7 +18,7 @@ import unfazed
 from unfazed.errors import UserError
 from unfazed.locks import Lock
 from unfazed.models import Classifier, Transform
-from unfazed.predictions import cards, run_evaluation
+from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 from unfazed.specs import slug_of
 
 SLOW = """
@@ -34,7 +34,7 @@ def slow(): return Classifier(Slow(), PLAIN, NAMES)
 
 
 def work(benchmark: Path, models: list[str], output: Path, answer) -> None:
-    done = run_evaluation(benchmark, models, output, device="cpu", batch_size=4, save_every=0)
+    done = run_evaluation(benchmark, models, output, EvaluateSettings(device="cpu", batch_size=4), save_every=0)
     answer.put((done.scored, done.failed))
 
 
@@ -50,7 +50,7 @@ def test_two_processes_never_mix_their_answers(benchmark: Path, own_models: str,
     while not lock.exists():
         assert one.is_alive()
         time.sleep(0.05)
-    done = run_evaluation(benchmark, [spec, own_models + "good"], out, device="cpu")
+    done = run_evaluation(benchmark, [spec, own_models + "good"], out, EvaluateSettings(device="cpu"))
     assert done.scored == (own_models + "good",)
     assert "another process is scoring it" in done.failed[spec]
     scored, failed = answer.get(timeout=120)
@@ -84,9 +84,11 @@ def test_a_file_system_without_locks_keeps_nobody_out(
 def test_finished_predictions_need_no_writing(
     benchmark: Path, own_models: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_evaluation(benchmark, [own_models + "good"], tmp_path, device="cpu")
+    run_evaluation(benchmark, [own_models + "good"], tmp_path, EvaluateSettings(device="cpu"))
     monkeypatch.setattr(Lock, "take", lambda self: pytest.fail("a lock was asked for"))
-    assert run_evaluation(benchmark, [own_models + "good"], tmp_path, device="cpu").skipped == (own_models + "good",)
+    assert run_evaluation(benchmark, [own_models + "good"], tmp_path, EvaluateSettings(device="cpu")).skipped == (
+        own_models + "good",
+    )
 
 
 def colours(name: str) -> Classifier:
@@ -119,13 +121,13 @@ def test_names_in_any_script_and_of_any_length_are_files_of_their_own(benchmark:
 def test_parts_that_do_not_fit_are_thrown_away_and_made_anew(benchmark: Path, tmp_path: Path) -> None:
     model = colours("means")
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(benchmark, [model], tmp_path, batch_size=4, save_every=0, progress=interrupt)
+        run_evaluation(benchmark, [model], tmp_path, EvaluateSettings(batch_size=4), save_every=0, progress=interrupt)
     (parts,) = (tmp_path / ".parts").glob("means-*-4")
     first = sorted(parts.glob("*.parquet"))[0]
     pl.read_parquet(first).head(1).write_parquet(first)
-    done = run_evaluation(benchmark, [model], tmp_path, batch_size=4)
+    done = run_evaluation(benchmark, [model], tmp_path, EvaluateSettings(batch_size=4))
     assert "hold 45 answers to 48 pictures" in done.failed["means"]
-    assert run_evaluation(benchmark, [model], tmp_path, batch_size=4).scored == ("means",)
+    assert run_evaluation(benchmark, [model], tmp_path, EvaluateSettings(batch_size=4)).scored == ("means",)
     assert not list(tmp_path.glob("*.failed.json"))
 
 
@@ -137,7 +139,7 @@ def interrupt(now: int, total: int) -> None:
 def test_an_unfinished_run_goes_on_in_batches_of_its_own_size(benchmark: Path, tmp_path: Path) -> None:
     model = colours("means")
     with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps it, and with it every frame
-        run_evaluation(benchmark, [model], tmp_path, batch_size=4, save_every=0, progress=interrupt)
+        run_evaluation(benchmark, [model], tmp_path, EvaluateSettings(batch_size=4), save_every=0, progress=interrupt)
     assert kept.value is not None
     begun: list[int] = []
     run_evaluation(benchmark, [model], tmp_path, progress=lambda now, total: begun.append(now))
@@ -149,20 +151,20 @@ def test_a_folder_without_a_readable_picture_is_a_failure(tmp_path: Path) -> Non
     folder = tmp_path / "val" / "n01440764"
     folder.mkdir(parents=True)
     (folder / "a.JPEG").write_bytes(b"\xff\xd8\xff" + bytes(30))
-    done = run_evaluation(f"images:{tmp_path / 'val'}", ["lite:0"], tmp_path / "out", device="cpu")
+    done = run_evaluation(f"images:{tmp_path / 'val'}", ["lite:0"], tmp_path / "out", EvaluateSettings(device="cpu"))
     assert "none of the 1 pictures can be read" in done.failed["lite:0"]
     assert not (tmp_path / "out" / ".parts").exists()
     Image.new("RGB", (64, 64)).save(folder / "b.JPEG")
-    done = run_evaluation(f"images:{tmp_path / 'val'}", ["lite:0"], tmp_path / "out", device="cpu")
+    done = run_evaluation(f"images:{tmp_path / 'val'}", ["lite:0"], tmp_path / "out", EvaluateSettings(device="cpu"))
     assert done.scored == ("lite:0",)
 
 
 def test_a_failure_is_forgotten_once_the_model_is_there(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     spec = own_models + "good"
-    run_evaluation(benchmark, [spec], tmp_path, device="cpu")
-    run_evaluation(benchmark, [spec], tmp_path, device="nonsense")
+    run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu"))
+    run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="nonsense"))
     assert len(list(tmp_path.glob("*.failed.json"))) == 1
-    assert run_evaluation(benchmark, [spec], tmp_path, device="cpu").skipped == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu")).skipped == (spec,)
     assert not list(tmp_path.glob("*.failed.json"))
 
 
@@ -173,12 +175,14 @@ def test_places_that_cannot_be_and_limits_are_refused(benchmark: Path, own_model
             run_evaluation(benchmark, [own_models + "good"], output)
     for limit in (0, -1):
         with pytest.raises(UserError, match=f"the limit is {limit}"):
-            run_evaluation(benchmark, [own_models + "good"], tmp_path / "out", limit=limit)
+            run_evaluation(benchmark, [own_models + "good"], tmp_path / "out", EvaluateSettings(limit=limit))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_neighbours_that_change_an_answer_are_found_in_small_batches(
     benchmark: Path, own_models: str, tmp_path: Path, size: int
 ) -> None:
-    done = run_evaluation(benchmark, [own_models + "batch_statistics"], tmp_path, device="cpu", batch_size=size)
+    done = run_evaluation(
+        benchmark, [own_models + "batch_statistics"], tmp_path, EvaluateSettings(device="cpu", batch_size=size)
+    )
     assert "changes its answer with the size of the batch" in done.failed[own_models + "batch_statistics"]

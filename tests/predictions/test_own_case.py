@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 import unfazed
-from unfazed.benchmark import build
+from unfazed.benchmark import BuildSettings, build
 from unfazed.cli import evaluate as command
-from unfazed.predictions import cards, run_evaluation
+from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 
 SAMPLE = resources.files("unfazed.data") / "sample"
 CROPS = (0, 3, 6, 9)
@@ -78,7 +78,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("case")
     names = photographs(root / "photos")
     built = build(
-        f"folder:{root}/photos", root / "bench", "original,size-0.1,background-random", renderer="paste", size=96
+        f"folder:{root}/photos",
+        root / "bench",
+        BuildSettings(recipe="original,size-0.1,background-random", renderer="paste", size=96),
     )
     assert built.counts["failed"] == 0
     order = [names[(5 * index) % 12] for index in range(12)]
@@ -99,7 +101,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_labels_are_matched_by_name(case: Path) -> None:
     spec = f"python:{case}/mine.py:build"
-    frame = unfazed.evaluate(case / "bench", spec, case / "predictions", device="cpu")
+    frame = unfazed.evaluate(case / "bench", spec, case / "predictions", EvaluateSettings(device="cpu"))
     assert frame.filter(edit="original")["correct"].mean() > 0.9
     assert set(frame["edit"]) >= {"original", "size-0.1", "background-random"}
     # A template of the whole picture lives on the background, and falls with it.
@@ -114,7 +116,7 @@ def test_labels_are_matched_by_name(case: Path) -> None:
 
 def test_a_wrong_label_order_is_detected_and_named(case: Path) -> None:
     spec = f"python:{case}/mine.py:wrong_order"
-    done = run_evaluation(case / "bench", [spec], case / "wrong", device="cpu")
+    done = run_evaluation(case / "bench", [spec], case / "wrong", EvaluateSettings(device="cpu"))
     (warning,) = done.warnings[spec]
     assert "suspected: the label order" in warning
     assert "means" in warning
@@ -136,8 +138,10 @@ def test_the_benchmark_is_verified_when_asked(case: Path, tmp_path: Path) -> Non
 
     shutil.copytree(case / "bench", tmp_path / "bench")
     spec = f"python:{case}/mine.py:build"
-    assert run_evaluation(tmp_path / "bench", [spec], tmp_path / "out", device="cpu", verify=True).scored == (spec,)
+    assert run_evaluation(
+        tmp_path / "bench", [spec], tmp_path / "out", EvaluateSettings(device="cpu", verify=True)
+    ).scored == (spec,)
     victim = next((tmp_path / "bench/images/size-0.1").glob("*.png"))
     Image.new("RGB", (96, 96)).save(victim)
     with pytest.raises(UserError, match="fails verification"):
-        run_evaluation(tmp_path / "bench", [spec], tmp_path / "out", device="cpu", verify=True)
+        run_evaluation(tmp_path / "bench", [spec], tmp_path / "out", EvaluateSettings(device="cpu", verify=True))

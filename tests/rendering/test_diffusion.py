@@ -10,7 +10,8 @@ from gaussian_network import gaussian
 
 from unfazed.edits.composition import Guidance
 from unfazed.errors import UserError
-from unfazed.rendering import load_network, open_renderer
+from unfazed.rendering import RenderSettings, load_network
+from unfazed.rendering.diffusion import open_diffusion
 from unfazed.rendering.layers import Layers, Refused, Rendered
 from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
 from unfazed.rendering.sampling.noise import as_seeds, normal
@@ -38,7 +39,7 @@ def layers(seed=0, start=0.5, guidance=None, label=3, size=SIZE):
 
 
 def diffusion(network, **options):
-    return open_renderer("diffusion", network=network, **{"steps": 20, "precision": "fp32", **options})
+    return open_diffusion(network, **{"steps": 20, "precision": "fp32", **options})
 
 
 MIXED = [
@@ -291,8 +292,8 @@ def test_through_network_is_ancestral_only(mini):
 
 
 def test_an_unknown_renderer_names_the_known_ones():
-    with pytest.raises(UserError, match="paste, diffusion"):
-        open_renderer("difusion")
+    with pytest.raises(UserError, match="diffusion, paste"):
+        RenderSettings(renderer="difusion")
 
 
 def test_a_gpu_s_guide_sees_few_shapes_and_a_cpu_s_no_spare_pictures():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.benchmark import build
+from unfazed.benchmark import BuildSettings, build
 from unfazed.benchmark.photograph import Request, chain_of, compose
 from unfazed.benchmark.rows import read_rows
 from unfazed.edits.composition import Composition, Pool
@@ -79,7 +79,7 @@ def test_a_thin_margin_still_has_its_own_background_regenerated() -> None:
 
 def test_a_build_skips_them_and_nobody_borrows_from_them(folder: Path, tmp_path: Path) -> None:
     recipe = "original,background-random,size-0.05,position"
-    built = build(f"folder:{folder}", tmp_path / "bench", recipe, renderer="paste", runs=6)
+    built = build(f"folder:{folder}", tmp_path / "bench", BuildSettings(recipe=recipe, renderer="paste", runs=6))
     rows = {name: read_rows(built.root, name) for name in open_source(f"folder:{folder}").ids}
     for name in ("full", "tight"):
         # The position edit of the recipe shrinks the object first.
@@ -98,7 +98,11 @@ def test_a_build_skips_them_and_nobody_borrows_from_them(folder: Path, tmp_path:
 
 def test_the_draw_among_scenes_that_lend_is_what_it_was(folder: Path, tmp_path: Path) -> None:
     """The first of the same permutation that has a background, so that ordinary benchmarks keep their pictures."""
-    built = build(f"folder:{folder}", tmp_path / "bench", "original,background-random", renderer="paste", runs=4)
+    built = build(
+        f"folder:{folder}",
+        tmp_path / "bench",
+        BuildSettings(recipe="original,background-random", renderer="paste", runs=4),
+    )
     ids = open_source(f"folder:{folder}").ids
     for row in (row for row in read_rows(built.root, "wide") if row.edit == "background-random"):
         others = [one for one in ids if one != "wide"]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unfazed.benchmark.photograph import Edited, Request, compose
+from unfazed.choices import RendererName
 from unfazed.edits import make_edit
 from unfazed.edits.background import GENERATED
 from unfazed.edits.composition import Edit
@@ -34,11 +35,10 @@ class Shown:
     exact: bool = True
 
 
-def request_of(
-    chain: tuple[Edit, ...], photograph: Photograph, renderer: str = "paste", seed: int = 0, **options: Any
-) -> Request:
-    """The request that `unfazed edit` would make of these choices."""
-    return Request(chain=chain, renderer=renderer, options=options, seed=seed, label=photograph.label)
+def request_of(chain: tuple[Edit, ...], photograph: Photograph, seed: int = 0, steps: int | None = None) -> Request:
+    """The request that `unfazed edit` would make of these choices; steps: None pastes, else diffusion in so many."""
+    renderer: RendererName = "paste" if steps is None else "diffusion"
+    return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label)
 
 
 @functools.lru_cache(maxsize=64)
@@ -58,7 +58,7 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     waiting = f"The background '{left_out[0]}' is made by the diffusion network: press Render." if left_out else ""
     if not pasted:
         return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
-    edited = studio.edit(request_of(pasted, photograph, seed=seed), photograph)
+    edited = studio.edit(request_of(pasted, photograph, seed), photograph)
     return Shown(before, edited.image, None if left_out else edited, waiting, exact=not left_out)
 
 
@@ -73,7 +73,7 @@ def render(
     """The chain blended by the diffusion network."""
     if not chain:
         raise UserError(NOTHING)
-    request = request_of(chain, photograph, "diffusion", seed, steps=int(steps))
+    request = request_of(chain, photograph, seed, int(steps))
     edited = studio.edit(request, photograph, progress)
     passes = edited.record["measures"].get("passes")
     note = "This change needs no diffusion: pasted exactly." if not passes else f"Rendered in {passes} diffusion steps."

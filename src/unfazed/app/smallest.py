@@ -136,11 +136,10 @@ def find_smallest(
         raise UserError("a background that the network makes cannot be pasted", allowed="search with diffusion")
     [before] = studio.answers(model, [framed(photograph)])
     neutral = frame(photograph.scene).pixel_rate if direction.neutral is None else direction.neutral
-    renderer, options = ("paste", {}) if steps is None else ("diffusion", {"steps": steps})
     asked: list[tuple[int, str, np.ndarray]] = []
 
     def ask(edit: Edit) -> tuple[int, str, np.ndarray]:
-        request = request_of(in_order((*others, edit)), photograph, renderer, seed, **options)
+        request = request_of(in_order((*others, edit)), photograph, seed, steps)
         image = studio.edit(request, photograph).image
         [answer] = studio.answers(model, [image])
         asked.append((answer.best, answer.names[0], image))

@@ -77,7 +77,7 @@ class Studio:
     def _renderer(self, request: Request) -> Renderer:
         """The renderer that a replay of this request would open, so that both make the same bytes."""
         plan = request_plan(request)
-        key = canonical([request.renderer, dict(request.options), plan.guide, request.size])
+        key = canonical([request.to_json()["options"], plan.guide, request.size])
         if key not in self._renderers:
             while len(self._renderers) >= RENDERERS_HELD:
                 self._renderers.popitem(last=False)
@@ -94,7 +94,7 @@ def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T
 def expected_passes(request: Request) -> int:
     """About how many passes of the network the request takes: the latest start of its edits, in steps."""
     starts = [float(getattr(edit, "start", 0.0) or 0.0) for edit in request.chain]
-    return max(1, round(max(starts, default=0.0) * int(request.options.get("steps") or 100)))
+    return max(1, round(max(starts, default=0.0) * (request.steps or 100)))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 # Names load their module on first use: reading a benchmark needs neither edits nor a renderer.
 _PUBLIC = {
     "Benchmark": "folder",
+    "BuildSettings": "settings",
     "Built": "building",
     "Progress": "building",
     "build": "building",

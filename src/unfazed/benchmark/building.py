@@ -7,8 +7,8 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from unfazed.files import explained
 from unfazed.locks import Lock
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Refused, Rendered, Renderer
+from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
 
 from .card import settle_card
@@ -30,6 +31,7 @@ from .plan import Plan
 from .prepare import Preparation, Prepared
 from .render import SourceBuilder, Summary, render_stream
 from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
+from .settings import BuildSettings
 
 # A renderer with slots gets this many batches at once: the fewer calls, the less often its last slots run empty.
 BATCHES = 8
@@ -61,82 +63,46 @@ class Built:
 
 def build(
     source: str | Source,
-    out: str | Path,
-    recipe: str | Recipe = "imagenet-e",
+    output: str | Path,
+    settings: BuildSettings | None = None,
     *,
-    renderer: str | Renderer = "diffusion",
-    network: str | None = None,
-    network_facts: Mapping[str, Any] | None = None,
-    steps: int | None = None,
-    sampler: str | None = None,
-    guide: str | None = None,
-    device: str | None = None,
-    feather: float | None = None,
-    removal: str = "opencv",
-    frame: str = "object",
-    size: int = 256,
-    seed: int = 0,
-    runs: int = 1,
-    whole_objects: bool = False,
-    limit: int | None = None,
-    classes: str | Sequence[int | str] | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    report: Callable[[Progress], None] | None = None,
+    renderer: Renderer | None = None,
+    progress: Callable[[Progress], None] | None = None,
     watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Built:
-    """A benchmark of `source` under `recipe` in the folder `out`.
+    """Build a benchmark of `source` in the folder `output`.
 
-    The same call again goes on where the last one stopped: what is finished stays, what failed is tried again, and
+    The same call again continues where the last one stopped: what is finished stays, what failed is tried again, and
     the bytes that come out depend on neither the interruption nor `batch_size`, `workers` and `engine`. A folder
     that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
-    sources; with one it runs in this process, and `workers` processes prepare pictures for it. renderer: a name, or an
-    open renderer (`unfazed.rendering.open_renderer`) that has a network, so that one network serves several builds;
-    network, network_facts, steps, sampler, guide, device and batch_size are then its own. network_facts: what
-    `load_network` is to be told about the network's file. report: called when a source is done; watch: called with
-    each answer of a renderer that has a network, long before its source is done.
+    sources; with one it runs in this process, and `workers` processes prepare pictures for it.
+
+    renderer: an open renderer (`unfazed.rendering.open_renderer`) that has a network, so that one network serves
+    several builds; the settings must then leave what it has settled unset. progress: called when a source is done;
+    watch: called with each answer of a renderer that has a network, long before its source is done.
     """
+    settings = BuildSettings() if settings is None else settings
+    if renderer is not None:
+        settings = replace(settings, guide=_settled(renderer, settings))
     scenes = source if isinstance(source, Source) else open_source(source)
-    options = {
-        "network": network,
-        "network_facts": network_facts or None,
-        "steps": steps,
-        "sampler": sampler,
-        "guide": guide,
-        "device": device,
-        "feather": feather,
-    }
-    opened = None if isinstance(renderer, str) else renderer
-    if opened is not None:
-        options["guide"] = _settled(opened, {**options, "batch_size": batch_size})
     plan = Plan(
-        root=Path(out).expanduser(),
-        source=scenes.select(limit, classes),
-        recipe=recipe if isinstance(recipe, Recipe) else open_recipe(recipe),
-        renderer=renderer if isinstance(renderer, str) else "diffusion",
-        options=options,
-        removal=removal,
-        frame=frame,
-        size=size,
-        seed=seed,
-        runs=runs,
-        whole_objects=whole_objects,
+        root=Path(output).expanduser(),
+        source=scenes.select(settings.limit, settings.classes),
+        recipe=settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe),
+        settings=settings,
     )
-    if batch_size is not None and batch_size < 1:
-        raise UserError(f"the batch size is {batch_size}", allowed="1 or more")
     with explained(plan.root):
         plan.root.mkdir(parents=True, exist_ok=True)
     with _alone(plan.root):
-        return _build(plan, opened, batch_size, workers, engine, report or (lambda progress: None), watch)
+        return _build(plan, renderer, progress or (lambda progress: None), watch)
 
 
-def _settled(renderer: Renderer, options: Mapping[str, Any]) -> str:
+def _settled(renderer: Renderer, settings: BuildSettings) -> str:
     """The guide of an open renderer, whose other settings are its own as well."""
     described = renderer.describe()
     if described["renderer"] == "paste":
-        raise UserError("an open renderer without a network was given", allowed='renderer="paste", which workers open')
-    given = [name for name, value in options.items() if value is not None]
+        raise UserError("an open renderer without a network was given", allowed='BuildSettings(renderer="paste")')
+    given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
     if given:
         raise UserError(
             f"{', '.join(given)} given with a renderer that is already open", allowed="these to open_renderer"
@@ -148,16 +114,11 @@ def _settled(renderer: Renderer, options: Mapping[str, Any]) -> str:
 def _build(
     plan: Plan,
     opened: Renderer | None,
-    batch_size: int | None,
-    workers: int | None,
-    engine: str,
     report: Callable[[Progress], None],
     watch: Callable[[Rendered | Refused], None] | None,
 ) -> Built:
     started = time.monotonic()
-    if workers is not None and workers < 1:
-        raise UserError(f"{workers} workers", allowed="1 or more")
-    renderer, removal = opened or plan.open_renderer(batch_size), plan.open_removal()
+    renderer, removal = opened or plan.open_renderer(), plan.open_removal()
     settle_card(plan.root, plan.card(renderer, removal))
     sweep(plan.root)
     rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root) if one in plan.source}
@@ -167,9 +128,9 @@ def _build(
     report(Progress(len(done), len(plan.source), dict(totals)))
     stages: Counter[str] = Counter()
     if plan.has_network:
-        summaries = _through_network(plan, renderer, removal, waiting, workers, engine, watch)
+        summaries = _through_network(plan, renderer, removal, waiting, watch)
     else:
-        summaries = _by_source(SourceBuilder(plan, batch_size or 16, removal), waiting, workers or 1, engine)
+        summaries = _by_source(SourceBuilder(plan, removal), waiting)
     with contextlib.closing(summaries):
         for number, summary in enumerate(summaries, start=len(done) + 1):
             totals.update(summary.counts)
@@ -189,9 +150,10 @@ def _build(
     )
 
 
-def _by_source(builder: SourceBuilder, waiting: list[str], workers: int, engine: str) -> Generator[Summary, None, None]:
+def _by_source(builder: SourceBuilder, waiting: list[str]) -> Generator[Summary, None, None]:
     """Whole sources, each by one worker."""
-    for outcome in run_tasks(builder, waiting, workers, engine):
+    settings = builder.plan.settings
+    for outcome in run_tasks(builder, waiting, settings.workers or 1, settings.engine):
         yield outcome.result or _given_up(builder.plan, outcome.task, str(outcome.failure))
 
 
@@ -200,26 +162,25 @@ def _through_network(
     renderer: Renderer,
     removal: Removal,
     waiting: list[str],
-    workers: int | None,
-    engine: str,
     watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Generator[Summary, None, None]:
     """Sources prepared by workers, ahead of a renderer that mixes them in its batches."""
-    described = renderer.describe()
+    described, settings = renderer.describe(), plan.settings
+    workers = settings.workers or _preparers(described)
     at_once = int(described.get("batch_size") or 1)
     group = at_once if at_once == 1 else BATCHES * at_once
     given_up: list[Summary] = []
 
     def prepared() -> Generator[Prepared, None, None]:
-        for outcome in run_tasks(Preparation(plan, removal), waiting, workers or _preparers(described), engine):
+        for outcome in run_tasks(Preparation(plan, removal), waiting, workers, settings.engine):
             if outcome.result is not None:
                 yield outcome.result
             else:
                 given_up.append(_given_up(plan, outcome.task, str(outcome.failure)))
 
     # Where the network has the same cores, or removes the objects itself, working ahead only gets in its way.
-    alone = described.get("device") == "cpu" or plan.removal.startswith("diffusion")
-    count = group // (len(plan.recipe.items) * plan.runs) + 2
+    alone = described.get("device") == "cpu" or settings.removal.startswith("diffusion")
+    count = group // (len(plan.recipe.items) * settings.runs) + 2
     with contextlib.closing(prepared() if alone else ahead(prepared(), count)) as sources:
         for summary in render_stream(plan.root, renderer, group, sources, watch=watch):
             yield summary

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unfazed.choices import stored_frame
 from unfazed.errors import UserError
 from unfazed.files import canonical, read_json, write_json
 
@@ -36,6 +37,8 @@ def read_card(root: Path) -> dict[str, Any]:
     card = read_json(root / CARD)
     if not isinstance(card, dict) or "labels" not in card:
         raise UserError(f"{root / CARD} is no benchmark's card", run="unfazed build SOURCE -o BENCH")
+    if "frame" in card:
+        card["frame"] = stored_frame(card["frame"])
     return card
 
 

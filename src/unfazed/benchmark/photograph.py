@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from unfazed.choices import stored_frame
 from unfazed.edits import make_edit, parse_edit
 from unfazed.edits.composition import Composition, Edit, Impossible, Pool
 from unfazed.edits.expressions import expression
@@ -26,6 +27,7 @@ from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
 from unfazed.rendering.realize import realise
 from unfazed.rendering.removal.methods import lendable
+from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
 from unfazed.sources.pictures import read_mask, read_picture, shrunk
@@ -35,37 +37,26 @@ from .card import differences
 from .commit_files import settle, write_beside
 from .encoding import mask_levels, png, written_rate
 from .plan import Plan
+from .settings import BuildSettings
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(RenderSettings):
     """All that decides about one edited photograph, but for the photograph and its mask.
 
     chain: the edits in order; pool: the source that random backgrounds and occluders come from; label: the class
-    index, for an adversarial background; the rest as in `unfazed.benchmark.plan.Plan`.
+    index, for an adversarial background; `RenderSettings` says the rest.
     """
 
     chain: tuple[Edit, ...]
-    renderer: str = "diffusion"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    removal: str = "opencv"
-    frame: str = "object"
-    size: int = 256
-    seed: int = 0
     pool: str = "sample"
     label: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "chain": [as_json(edit) for edit in self.chain],
-            "renderer": self.renderer,
-            "options": {name: value for name, value in self.options.items() if value is not None},
-            "removal": self.removal,
-            "frame": self.frame,
-            "size": self.size,
-            "seed": self.seed,
-            "pool": self.pool,
-            "label": self.label,
+            "options": {name: value for name in RENDERER_OPTIONS if (value := getattr(self, name)) is not None},
+            **{name: getattr(self, name) for name in _PLAIN},
         }
 
     @staticmethod
@@ -74,11 +65,11 @@ class Request:
         for step in value["chain"]:
             given = dict(step)
             chain.append(make_edit(str(given.pop("edit", "")), **given))
-        others = {name: value[name] for name in _PLAIN}
-        return Request(chain=tuple(chain), **others)
+        others = {**value["options"], **{name: value[name] for name in _PLAIN}}
+        return Request(tuple(chain), **{**others, "frame": stored_frame(value["frame"])})
 
 
-_PLAIN = ("renderer", "options", "removal", "frame", "size", "seed", "pool", "label")
+_PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
 
 
 # The order in which edits given by name are chained: size, direction, position as in the paper; what hides or
@@ -143,12 +134,7 @@ def request_plan(request: Request) -> Plan:
         root=Path(),
         source=open_source(request.pool),
         recipe=Recipe("edit", (ORIGINAL, Item("edit", request.chain))),
-        renderer=request.renderer,
-        options=request.options,
-        removal=request.removal,
-        frame=request.frame,
-        size=request.size,
-        seed=request.seed,
+        settings=BuildSettings(**{field.name: getattr(request, field.name) for field in fields(RenderSettings)}),
     )
 
 

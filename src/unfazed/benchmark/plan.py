@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from unfazed.edits.items import Item, Recipe
 from unfazed.edits.textures import TEXTURES
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError
 from unfazed.labels import imagenet
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
-from unfazed.scene import FRAMES
 from unfazed.sources import Source
 from unfazed.versions import versions
 
 from .card import ids_hash
 from .layout import ORIGINAL_EDIT, SOURCE_EDIT
 from .seeds import picture_seed
+from .settings import BuildSettings
 
 DEFAULT_GUIDE = "lite:2"
 
@@ -38,39 +38,15 @@ class Planned:
 class Plan:
     """What is built.
 
-    root: the benchmark's folder; frame: see `unfazed.scene.frame`; size: of the pictures' side, in pixels;
-    runs: draws of what is drawn; renderer and options: as `unfazed.rendering.open_renderer` takes them, and
-    network_facts, what `load_network` is to be told about the network's file;
-    removal: as `open_removal` takes it; whole_objects: leave out scenes whose object the photograph's border cuts.
+    root: the benchmark's folder; source: the chosen scenes; recipe: what `settings.recipe` names, opened.
     """
 
     root: Path
     source: Source
     recipe: Recipe
-    renderer: str = "diffusion"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    removal: str = "opencv"
-    frame: str = "object"
-    size: int = 256
-    seed: int = 0
-    runs: int = 1
-    whole_objects: bool = False
+    settings: BuildSettings = BuildSettings()
 
     def __post_init__(self) -> None:
-        if self.frame not in FRAMES:
-            raise unknown("framing", self.frame, FRAMES)
-        for name, value, least, most in (("size", self.size, 16, 4096), ("runs", self.runs, 1, 1000)):
-            if not least <= value <= most:
-                raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
-        unused = [name for name, value in self.options.items() if value is not None and not self._uses(name)]
-        if unused:
-            raise UserError(
-                f"the renderer {self.renderer} has no use for {', '.join(unused)}",
-                allowed="feather and device with paste (network and network_facts too where objects are removed by "
-                "diffusion); all but feather with diffusion",
-            )
         if not self.source.has_masks:
             raise UserError(
                 f"'{self.source.spec}' has no masks, so its objects cannot be edited",
@@ -83,14 +59,7 @@ class Plan:
 
     @property
     def has_network(self) -> bool:
-        return self.renderer != "paste"
-
-    def _uses(self, option: str) -> bool:
-        if self.renderer != "paste":
-            return option != "feather"
-        return option in ("feather", "device") or (
-            option in ("network", "network_facts") and self.removal == "diffusion"
-        )
+        return self.settings.renderer != "paste"
 
     def has_draws(self, item: Item) -> bool:
         """Whether anything in an edit is left to chance: the network's noise, a place, an angle, another scene."""
@@ -110,39 +79,19 @@ class Plan:
     def pictures(self, source_id: str) -> Iterator[Planned]:
         """Every picture that is to be made of one source: further runs only where they would be other pictures."""
         for item in self.recipe.items:
-            for run in range(self.runs if self.has_draws(item) else 1):
-                yield Planned(item, run, picture_seed(self.seed, source_id, item.name, item.parameters, run))
+            for run in range(self.settings.runs if self.has_draws(item) else 1):
+                yield Planned(item, run, picture_seed(self.settings.seed, source_id, item.name, item.parameters, run))
 
-    def open_renderer(self, batch_size: int | None = None) -> Renderer:
-        """The renderer, loaded; what is left to its own choice is not named."""
-        if self.renderer == "paste":
-            from unfazed.rendering.paste import Paste
-
-            given = self.options.get("feather")
-            return Paste() if given is None else Paste(feather=given)
+    def open_renderer(self) -> Renderer:
+        """The renderer, loaded."""
         from unfazed.rendering import open_renderer
 
-        others = {name: value for name, value in self.options.items() if name != "network_facts"}
-        settled = {"network": self._network(), "guide": self.guide, "batch_size": batch_size, "size": self.size}
-        return open_renderer(self.renderer, **{**others, **settled})
-
-    @property
-    def network_facts(self) -> dict[str, Any]:
-        return dict(self.options.get("network_facts") or {})
-
-    def _network(self) -> Any:
-        """The network's name; where facts about its file are given, the network itself."""
-        name = self.options.get("network")
-        if not self.network_facts:
-            return name
-        from unfazed.rendering import load_network
-
-        return load_network("compact" if name is None else name, size=self.size, **self.network_facts)
+        return open_renderer(replace(self.settings, guide=self.guide), batch_size=self.settings.batch_size)
 
     @property
     def guide(self) -> str | None:
         """The classifier that adversarial backgrounds work against: the one given, or for ImageNet's classes ours."""
-        given = self.options.get("guide")
+        given = self.settings.guide
         if not self.has_network or given == "none":
             return None
         wanted = any("adversarial" in step.values() for item in self.recipe.items for step in item.parameters["chain"])
@@ -154,30 +103,29 @@ class Plan:
         """What removes objects, loaded; by diffusion it is the renderer's network unless another is named."""
         from unfazed.rendering.removal.methods import open_removal
 
-        if self.removal == "diffusion" and self.network_facts:
+        settings = self.settings
+        if settings.removal == "diffusion" and settings.network_facts:
+            from unfazed.rendering import load_network
             from unfazed.rendering.removal.diffusion import DiffusionRemoval
 
-            return DiffusionRemoval(self._network(), self.options.get("device"))
-        network = self.options.get("network")
-        spec = f"diffusion:{network}" if self.removal == "diffusion" and network else self.removal
-        return open_removal(spec, self.options.get("device"))
+            network = load_network(settings.network or "compact", size=settings.size, **settings.network_facts)
+            return DiffusionRemoval(network, settings.device)
+        own = settings.removal == "diffusion" and settings.network
+        return open_removal(f"diffusion:{settings.network}" if own else settings.removal, settings.device)
 
     def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
         """`benchmark.json`; nothing in it depends on the hour, the batch size or the number of workers."""
         described = renderer.describe()
         # The renderer describes its network with these; a removal does not.
-        told = {"network_facts": self.network_facts} if self.removal == "diffusion" and self.network_facts else {}
+        facts, removal_spec = self.settings.network_facts, self.settings.removal
+        told = {"network_facts": dict(facts)} if removal_spec == "diffusion" and facts else {}
         return {
             "format": 1,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
             "recipe": {"name": self.recipe.name, "edits": [_described(item) for item in self.recipe.items]},
-            "frame": self.frame,
-            "size": self.size,
-            "seed": self.seed,
-            "runs": self.runs,
-            "whole_objects": self.whole_objects,
-            "removal": {"spec": self.removal, "name": getattr(removal, "name", self.removal), **told},
+            **self.settings.on_card(),
+            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **told},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),
             "guide": self.guide,

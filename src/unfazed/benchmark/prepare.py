@@ -63,12 +63,12 @@ class Preparation:
         try:
             with self._timed("decode"):
                 scene = self.plan.source[source_id]
-                framed = self._keep(frame(scene, self.plan.frame))
+                framed = self._keep(frame(scene, self.plan.settings.frame))
         except Exception as error:
             return self._all(source_id, FAILED, reason_of(error))
         # Framing by the object cuts nothing off, so there the photograph's own border is what counts.
-        contact = border_contact(framed.mask if self.plan.frame == "centre" else scene.mask)
-        if self.plan.whole_objects and contact > WHOLE:
+        contact = border_contact(framed.mask if self.plan.settings.frame == "center" else scene.mask)
+        if self.plan.settings.whole_objects and contact > WHOLE:
             return self._all(
                 source_id, SKIPPED, f"the photograph's border cuts the object ({contact:.0%} of its outline)"
             )
@@ -122,7 +122,7 @@ class Preparation:
     def _row(self, source_id: str, planned: Planned | None) -> Row:
         label = self.plan.source.label_of(source_id)
         if planned is None:
-            seed = picture_seed(self.plan.seed, source_id, SOURCE_EDIT, {}, 0)
+            seed = picture_seed(self.plan.settings.seed, source_id, SOURCE_EDIT, {}, 0)
             return Row(source_id, SOURCE_EDIT, label=label, seed=seed)
         item = planned.item
         level = item.level
@@ -148,20 +148,20 @@ class Preparation:
 
     @functools.cached_property
     def pool(self) -> Pool:
-        return Pool(self.plan.source.ids, self._load, self.plan.size)
+        return Pool(self.plan.source.ids, self._load, self.plan.settings.size)
 
     @functools.cached_property
     def backgrounds(self) -> Backgrounds:
         removal = self._removal or self.plan.open_removal()
         cache = self.plan.root / CACHE / "removed" if self.plan.borrows else None
-        return Backgrounds(self.pool, removal, size=self.plan.size, cache=cache)
+        return Backgrounds(self.pool, removal, size=self.plan.settings.size, cache=cache)
 
     def _load(self, scene_id: str) -> Scene:
         """A framed scene to borrow from; a few are kept, because an edit that picks one soon asks for it again."""
         if scene_id not in self._framed:
             with self._timed("decode"), self._timed("pool"):
-                self._keep(frame(self.plan.source[scene_id], self.plan.frame))
-        return lendable(self._framed[scene_id], self.plan.size)
+                self._keep(frame(self.plan.source[scene_id], self.plan.settings.frame))
+        return lendable(self._framed[scene_id], self.plan.settings.size)
 
     def _keep(self, framed: Scene) -> Scene:
         self._framed[framed.id] = framed

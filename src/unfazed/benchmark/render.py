@@ -33,8 +33,8 @@ class Summary:
 class SourceBuilder:
     """A worker for the engine that does the whole of one source: its id in, its files on the disk, a summary out."""
 
-    def __init__(self, plan: Plan, batch_size: int, removal: Removal | None = None) -> None:
-        self.plan, self.batch_size = plan, batch_size
+    def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
+        self.plan, self.batch_size = plan, plan.settings.batch_size or 16
         self.preparation = Preparation(plan, removal)
 
     def __call__(self, source_id: str) -> Summary:
@@ -52,7 +52,7 @@ class SourceBuilder:
 
     @cached_property
     def renderer(self) -> Renderer:
-        return self.plan.open_renderer(self.batch_size)
+        return self.plan.open_renderer()
 
 
 @dataclass

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import TableFormat
+
 
 def analyze(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
@@ -29,7 +31,7 @@ def analyze(
     ] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
     edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
-    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of printing.")] = None,
     benchmark: Annotated[Path | None, typer.Option(help="The benchmark, where it is not where the cards say.")] = None,
     interval: Annotated[str, typer.Option(help="`auto`, `bootstrap` or `score`.")] = "auto",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .devices import Device
+
 
 def app(
     benchmark: Annotated[Path | None, typer.Option(help="The benchmark whose pictures Browse shows.")] = None,
@@ -21,7 +23,7 @@ def app(
     segmenter: Annotated[
         str, typer.Option(help="What finds objects: `grabcut`, or `onnx:FILE`, such as U²-Net.")
     ] = "grabcut",
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda` [default: the best there is].")] = None,
+    device: Device = None,
 ) -> None:
     """Serve the interactive page: edit a photograph, see what classifiers say, browse flips, compare models.
 

@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import EngineName, Frame, Precision, RendererName, SamplerName
+
+from .devices import Device
+
 
 def build(
     source: Annotated[
@@ -17,7 +21,7 @@ def build(
         str, typer.Option(help="A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`), a TOML file.")
     ] = "imagenet-e",
     renderer: Annotated[
-        str, typer.Option(help="`diffusion`, or `paste`: no network, what needs one is skipped.")
+        RendererName, typer.Option(help="`paste` uses no network and skips what needs one.")
     ] = "diffusion",
     network: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
@@ -27,20 +31,21 @@ def build(
         typer.Option(metavar="NAME=VALUE", help="What the network's file does not tell: `num_head_channels=32`."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule (100 in the paper).")] = None,
-    sampler: Annotated[str | None, typer.Option(help="The diffusion sampler.")] = None,
+    sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
     guide: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The classifier that adversarial backgrounds work against.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="Of the network [default: bf16 where the machine has it, else fp32].")
+    ] = None,
+    device: Device = None,
     feather: Annotated[
         float | None, typer.Option(help="Pixels over which `paste` fades the object's rim [default: 1].")
     ] = None,
     removal: Annotated[
         str, typer.Option(help="How objects are removed: `opencv`, `diffusion`, `onnx:FILE`.")
     ] = "opencv",
-    frame: Annotated[
-        str, typer.Option(help="How a photograph becomes a square: `object`, `centre`, `squash`.")
-    ] = "object",
+    frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
     pixels: Annotated[int, typer.Option(help="The side of the pictures.")] = 256,
     seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
     runs: Annotated[int, typer.Option(help="Draws of everything that is drawn.")] = 1,
@@ -53,7 +58,7 @@ def build(
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Pictures rendered at once; does not change them.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; does not change the pictures.")] = None,
-    engine: Annotated[str, typer.Option(help="Where the work is done.")] = "local",
+    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
 ) -> None:
     """Build a benchmark: every edit of a recipe for every scene of a source.
@@ -71,37 +76,42 @@ def build(
     import json
     from dataclasses import asdict
 
+    from unfazed.benchmark import BuildSettings
     from unfazed.benchmark import build as build_benchmark
     from unfazed.benchmark.plan import parse_facts
     from unfazed.cli import EXIT_WITH_FAILURES
 
     from .progress import progress_line, stoppable
 
+    settings = BuildSettings(
+        recipe=recipe,
+        renderer=renderer,
+        network=network,
+        network_facts=parse_facts(network_fact or []),
+        steps=steps,
+        sampler=sampler,
+        guide=guide,
+        precision=precision,
+        device=device,
+        feather=feather,
+        removal=removal,
+        frame=frame,
+        size=pixels,
+        seed=seed,
+        runs=runs,
+        whole_objects=whole_objects,
+        limit=limit,
+        classes=classes,
+        batch_size=batch_size,
+        workers=workers,
+        engine=engine,
+    )
     with progress_line("build", "scenes") as show, stoppable(f"unfazed status {output}"):
         built = build_benchmark(
             source,
             output,
-            recipe,
-            renderer=renderer,
-            network=network,
-            network_facts=parse_facts(network_fact or []),
-            steps=steps,
-            sampler=sampler,
-            guide=guide,
-            device=device,
-            feather=feather,
-            removal=removal,
-            frame=frame,
-            size=pixels,
-            seed=seed,
-            runs=runs,
-            whole_objects=whole_objects,
-            limit=limit,
-            classes=classes,
-            batch_size=batch_size,
-            workers=workers,
-            engine=engine,
-            report=lambda now: show(now.done, now.total, " ".join(f"{n} {s}" for s, n in now.counts.items() if n)),
+            settings,
+            progress=lambda now: show(now.done, now.total, " ".join(f"{n} {s}" for s, n in now.counts.items() if n)),
         )
     if as_json:
         print(json.dumps({**asdict(built), "root": str(built.root)}, ensure_ascii=False))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import TableFormat
+
 
 def check(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
@@ -31,7 +33,7 @@ def check(
     level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 unless told.")] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the checks there as JSON.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write them there as JUnit XML.")] = None,
-    format: Annotated[str, typer.Option(help="`table`, `markdown` or another format.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
 ) -> None:

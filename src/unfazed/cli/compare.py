@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import TableFormat
+
 
 def compare(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
     first: Annotated[str, typer.Argument(metavar="A", help="A model of the folder.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The model it is held against.")],
     other: Annotated[Path | None, typer.Option(help="The folder of B's predictions, if another one.")] = None,
-    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
 ) -> None:

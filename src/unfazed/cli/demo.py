@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .devices import Device
+
 
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where everything goes.")] = Path(
@@ -20,7 +22,7 @@ def demo(
     removal: Annotated[
         str, typer.Option(help="How objects are removed: `opencv`, `diffusion`, `onnx:FILE`.")
     ] = "opencv",
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda` [default: the best there is].")] = None,
+    device: Device = None,
     heat_maps: Annotated[int, typer.Option(help="How many flips get heat maps.")] = 36,
 ) -> None:
     """See it work: six photographs, eleven edits, three real classifiers, a report. No download; a CPU is enough.

@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import Frame, RendererName, SamplerName
+
+from .devices import Device
+
 
 def edit(
     image: Annotated[Path | None, typer.Argument(metavar="IMAGE", help="The photograph.")] = None,
@@ -35,7 +39,9 @@ def edit(
     more: Annotated[
         list[str] | None, typer.Option("--edit", help="Any edit written as in a recipe: `lighting(where=both)=-2`.")
     ] = None,
-    renderer: Annotated[str, typer.Option(help="`diffusion`, or `paste`: no network.")] = "diffusion",
+    renderer: Annotated[
+        RendererName, typer.Option(help="`paste` uses no network and skips what needs one.")
+    ] = "diffusion",
     network: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
     ] = None,
@@ -44,13 +50,13 @@ def edit(
         typer.Option(metavar="NAME=VALUE", help="What the network's file does not tell: `num_head_channels=32`."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule.")] = None,
-    sampler: Annotated[str | None, typer.Option(help="The diffusion sampler.")] = None,
+    sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
     guide: Annotated[str | None, typer.Option(metavar="MODEL", help="For an adversarial background.")] = None,
     label: Annotated[str | None, typer.Option(help="The true class, for an adversarial background.")] = None,
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda` [default: the best there is].")] = None,
+    device: Device = None,
     feather: Annotated[float | None, typer.Option(help="Pixels over which `paste` fades the rim.")] = None,
     removal: Annotated[str, typer.Option(help="`opencv`, `diffusion`, `onnx:FILE`.")] = "opencv",
-    frame: Annotated[str, typer.Option(help="`object`, `centre`, `squash`.")] = "object",
+    frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
     pixels: Annotated[int, typer.Option(help="The side of the picture.")] = 256,
     pool: Annotated[str, typer.Option(help="The source of random backgrounds and occluders.")] = "sample",
     seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
@@ -97,19 +103,16 @@ def edit(
             "blur": blur,
             "colour": colour,
         }
-        options = {
-            "network": network,
-            "network_facts": parse_facts(network_fact or []),
-            "steps": steps,
-            "sampler": sampler,
-            "guide": guide,
-            "device": device,
-            "feather": feather,
-        }
         request = Request(
             chain=chain_of(given, more or []),
             renderer=renderer,
-            options=options,
+            network=network,
+            network_facts=parse_facts(network_fact or []),
+            steps=steps,
+            sampler=sampler,
+            guide=guide,
+            device=device,
+            feather=feather,
             removal=removal,
             frame=frame,
             size=pixels,

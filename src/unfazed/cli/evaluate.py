@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import Precision, TransformName
+
+from .devices import Device
+
 
 def evaluate(
     benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labelled folder.")],
@@ -14,10 +18,12 @@ def evaluate(
         list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `python:FILE.py:function` …; repeatable.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
-    transform: Annotated[str, typer.Option(help="`own`: each model's; `paper`: resize 256, crop 224 for all.")] = "own",
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
+    transform: Annotated[
+        TransformName, typer.Option(help="Each model's own, or for all the paper's: resize to 256, crop 224.")
+    ] = "own",
+    device: Device = None,
     precision: Annotated[
-        str | None, typer.Option(help="`fp32`, `bf16`, `fp16` [default: fp32 on a CPU, bf16 on a GPU].")
+        Precision | None, typer.Option(help="Of the networks [default: fp32 on a CPU, bf16 on a GPU].")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Pictures at once [default: what fits].")] = None,
     workers: Annotated[
@@ -52,23 +58,26 @@ def evaluate(
     import json
 
     from unfazed.cli import EXIT_USAGE, EXIT_WITH_FAILURES
-    from unfazed.predictions import cards, run_evaluation
+    from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 
     from .progress import progress_line
 
+    settings = EvaluateSettings(
+        transform=transform,
+        device=device,
+        precision=precision,
+        batch_size=batch_size,
+        workers=workers,
+        groups=groups,
+        limit=limit,
+        verify=verify,
+    )
     with progress_line("evaluate", "answers") as show:
         done = run_evaluation(
             benchmark,
             model,
             output,
-            transform=transform,
-            device=device,
-            precision=precision,
-            batch_size=batch_size,
-            workers=workers,
-            groups=groups,
-            limit=limit,
-            verify=verify,
+            settings,
             progress=lambda now, total: show(now, total, ""),
         )
     for lines in done.warnings.values():

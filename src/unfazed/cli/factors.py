@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import TableFormat
+
 
 def factors(
     predictions: Annotated[Path, typer.Argument(help="A folder of CSV or Parquet predictions, or one such file.")],
@@ -23,7 +25,7 @@ def factors(
             "`model-types`, `spill-over` or `editing`."
         ),
     ] = "errors",
-    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     figure: Annotated[
         Path | None, typer.Option(help="Also draw it (.png, .svg, .pdf): errors, model-types or spill-over.")
     ] = None,

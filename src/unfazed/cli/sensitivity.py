@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import Frame, TableFormat
+
+from .devices import Device
+
 
 def sensitivity(
     source: Annotated[str, typer.Argument(help="`sample`, `folder:PATH`, `rival10:PATH`, …, or a benchmark's folder.")],
@@ -28,12 +32,12 @@ def sensitivity(
     ] = None,
     attributes: Annotated[bool, typer.Option(help="Noise on each attribute's mask, where there are any.")] = True,
     ablation: Annotated[bool, typer.Option(help="Also each region replaced by grey.")] = True,
-    frame: Annotated[str, typer.Option(help="`object`, `centre` or `squash`, as in `build`.")] = "object",
+    frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
     classes: Annotated[
         str | None, typer.Option(help="Only these classes: names, WNIDs or indices with commas.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
+    device: Device = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Pictures in one pass [default: 4 on a CPU, else 256].")
     ] = None,
@@ -44,7 +48,7 @@ def sensitivity(
             help="What to print: `rfs`, `class`, `group`, `drops`, `saliency`, `answers`, `edits`, `suspects`."
         ),
     ] = None,
-    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
 ) -> None:
     """Does the answer come from the object or from what is around it? RIVAL10's measures for any source with masks.
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .devices import Device
+
 
 def train_network(
     photos: Annotated[list[Path], typer.Argument(help="Folders or tars of photographs.")],
@@ -27,7 +29,7 @@ def train_network(
     seed: Annotated[int, typer.Option(help="Of the weights, the crops and the noise.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="Stop after this long; the same command goes on.")] = None,
     every: Annotated[int, typer.Option(help="Steps between two lines of progress.")] = 1000,
-    device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU where there is one.")] = None,
+    device: Device = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the network first.")] = True,
 ) -> None:
     """Train the compact diffusion network; stopped or killed, the same command goes on.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unfazed.choices import Precision, TransformName, check_choice
 from unfazed.engine.devices import choose_device
 from unfazed.engine.float32 import true_float32
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError
 from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.specs import slug_of
 
@@ -22,8 +23,6 @@ from .weights import weights_hash
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-PRECISIONS = ("fp32", "bf16", "fp16")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +55,7 @@ class Classifier:
         place = choose_device(self.device)
         device, kind = str(place), place.type
         precision = self.precision or ("bf16" if kind == "cuda" else "fp32")
-        if precision not in PRECISIONS:
-            raise unknown("precision", precision, PRECISIONS)
+        check_choice("precision", precision, Precision)
         labels = self.labels if isinstance(self.labels, LabelSpace) else _space(self.labels)
         if not len(labels):
             raise UserError(f"{self.name}: the model has no classes")
@@ -139,10 +137,9 @@ class Classifier:
             )
         return output.float()
 
-    def with_transform(self, kind: str) -> Classifier:
+    def with_transform(self, kind: TransformName) -> Classifier:
         """The same model under its `own` transform, or under the `paper`'s: resize 256, crop 224."""
-        if kind not in ("own", "paper"):
-            raise unknown("transform", kind, ("own", "paper"))
+        check_choice("transform", kind, TransformName)
         if kind == "own":
             return self
         if self.wraps is not None:

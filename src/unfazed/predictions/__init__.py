@@ -12,8 +12,9 @@ _PUBLIC = {
     "cards": "reading",
     "run_evaluation": "evaluation",
     "Evaluation": "evaluation",
+    "EvaluateSettings": "settings",
 }
-__all__ = ["Evaluation", "cards", "evaluate", "read_predictions", "run_evaluation", "scan_predictions"]
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, make_card
 from .inputs import ORIGINAL, Pictures, open_pictures
 from .passes import Job, Pass
+from .settings import EvaluateSettings
 from .storage import FAILED, PARTS, Parts, begun_size, is_finished, write_predictions
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
@@ -54,24 +55,15 @@ def run_evaluation(
     pictures: str | Path | Pictures,
     models: Sequence[str | Classifier],
     output: str | Path,
+    settings: EvaluateSettings | None = None,
     *,
-    transform: str = "own",
-    device: str | None = None,
-    precision: str | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    groups: str | Path | None = None,
-    limit: int | None = None,
-    verify: bool = False,
     save_every: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Classify the pictures with every model; one Parquet and one card a model in `output`.
 
-    pictures: a benchmark's folder or `images:FOLDER`. transform: `own`, or `paper` (resize 256, crop 224). workers:
-    processes that decode; chosen if None. groups: a JSON of the model's classes that stand for one of the
-    benchmark's. verify: do all that `unfazed verify` does first, not only compare the files' hashes. save_every:
-    seconds between part files. progress: called with the number of answers there are and there will be.
+    pictures: a benchmark's folder or `images:FOLDER`. save_every: seconds between part files. progress: called with
+    the number of answers there are and there will be.
 
     A model whose predictions are there already, with the same weights, transform and pictures, is left alone. A model
     that fails is recorded as <model>.failed.json and the others go on; a source that does not exist is refused first.
@@ -79,15 +71,16 @@ def run_evaluation(
     """
     if not models:
         raise UserError("no model is named", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
-    if batch_size is not None and batch_size < 1:
-        raise UserError(f"the batch size is {batch_size}", allowed="1 or more")
+    settings = EvaluateSettings() if settings is None else settings
     models = list(dict.fromkeys(models))
     _check_names(models)
     for model in models:
         if isinstance(model, str):
             opener(model_spec(model).kind)
-    target = pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), limit, verify)
-    grouping = read_groups(groups) if groups is not None else None
+    target = (
+        pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
+    )
+    grouping = read_groups(settings.groups) if settings.groups is not None else None
     folder = make_folder(output)
     scored: list[str] = []
     skipped: list[str] = []
@@ -98,10 +91,10 @@ def run_evaluation(
         name = model if isinstance(model, str) else model.name
         try:
             if isinstance(model, str):
-                model = open_model(model, device=device, precision=precision, labels=target.labels)
-            model = model.with_transform(transform)
+                model = open_model(model, device=settings.device, precision=settings.precision, labels=target.labels)
+            model = model.with_transform(settings.transform)
             mapping = map_labels(model.labels, target.labels, target.needed, grouping)
-            size = None if model.adapt is None else batch_size or ADAPTATION_BATCH
+            size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
             fingerprint = fingerprint_of(model, mapping, target, size)
             _check_place(folder, model)
         except Exception as error:
@@ -129,9 +122,9 @@ def run_evaluation(
     with contextlib.ExitStack() as locks:
         for together in _side_by_side(models, prepare):
             for ready in _passes(together):
-                size = _batch_size(folder, ready, batch_size)
+                size = _batch_size(folder, ready, settings.batch_size)
                 jobs = [_job(folder, one, size, save_every) for one in ready]
-                for count in Pass(target, jobs, size, workers).run():
+                for count in Pass(target, jobs, size, settings.workers).run():
                     done += count
                     if progress:
                         progress(done + len(target) * (len(skipped) + len(failed)), len(target) * len(models))
@@ -139,7 +132,7 @@ def run_evaluation(
                     try:
                         if job.error is not None:
                             raise UserError(job.error)
-                        warnings[job.model.name] = _finish(folder, job, target)
+                        warnings[job.model.name] = _finish(folder, job, target, settings)
                         scored.append(job.model.name)
                     except UserError as error:
                         failed[job.model.name] = record_failure(folder, job.model.name, error)
@@ -219,7 +212,7 @@ def _batch_size(folder: Path, ready: Sequence[_Ready], asked: int | None) -> int
     return next((size for size in begun if size), None) or batch_size_for([one.model for one in ready])
 
 
-def _finish(folder: Path, job: Job, pictures: Pictures) -> list[str]:
+def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettings) -> list[str]:
     """The model's Parquet and card, in this order: a card says that its predictions are whole."""
     table = job.parts.merged()
     unreadable = job.parts.note("unreadable")
@@ -251,6 +244,7 @@ def _finish(folder: Path, job: Job, pictures: Pictures) -> list[str]:
         if edit == ORIGINAL and right is not None
     ]
     results = {
+        "settings": settings.on_card(),
         "rows": table.num_rows,
         "unreadable": unreadable,
         "originals": {"n": len(of_originals), "accuracy": float(np.mean(of_originals)) if of_originals else None},

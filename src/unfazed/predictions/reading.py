@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from unfazed.errors import UserError
 from unfazed.files import read_json
 
 from .evaluation import run_evaluation
+from .settings import EvaluateSettings
 from .storage import FAILED
 
 if TYPE_CHECKING:
@@ -20,15 +21,20 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    benchmark: str | Path, models: str | Classifier | Sequence[str | Classifier], output: str | Path, **options: Any
+    benchmark: str | Path,
+    models: str | Classifier | Sequence[str | Classifier],
+    output: str | Path,
+    settings: EvaluateSettings | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
 ) -> polars.DataFrame:
     """The predictions of every model over a benchmark's folder or `images:FOLDER`, a row a picture and model.
 
-    They are kept in `output`, one Parquet and one card a model, and found there the next time. Options are those of
-    `run_evaluation`: transform, device, precision, batch_size, workers, groups, limit, verify, progress.
+    They are kept in `output`, one Parquet and one card a model, and found there the next time. progress:
+    called with the number of answers there are and there will be.
     """
-    names: list[Any] = list(models) if isinstance(models, list | tuple) else [models]
-    done = run_evaluation(benchmark, names, output, **options)
+    names = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
+    done = run_evaluation(benchmark, names, output, settings, progress=progress)
     for text in [*(line for lines in done.warnings.values() for line in lines), *_failures(done.failed)]:
         python_warnings.warn(text, stacklevel=2)
     good = [*done.scored, *done.skipped]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unfazed.choices import Frame
 from unfazed.errors import BadPicture, UserError, unknown
 from unfazed.files import canonical
 from unfazed.scene import Scene, frame
@@ -39,7 +40,7 @@ class Variant:
     seed: int = 0
 
 
-def at_input(scene: Scene, size: int, how: str = "object") -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def at_input(scene: Scene, size: int, how: Frame = "object") -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The framed scene at the model's input size, (size, size, 3) uint8, and its regions' masks, (size, size) bool.
 
     The picture is resized and not cropped, as RIVAL10's 224×224 pictures go into a model: a centre crop would cut

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from unfazed.choices import Frame, check_choice
 from unfazed.engine.memory import kept_heap
 from unfazed.errors import BadPicture, UserError, unknown
-from unfazed.scene import FRAMES, Scene
+from unfazed.scene import Scene
 
 from .mapped_answers import answers, source_mapping
 from .noise import LEVELS, REGIONS, Variant, at_input, changed, draw_noise, plan_variants
@@ -62,7 +63,7 @@ class NoiseSettings:
     seeds: int = 1
     attributes: bool = True
     ablation: bool = True
-    frame: str = "object"
+    frame: Frame = "object"
 
     def __post_init__(self) -> None:
         for norm, levels in self.levels.items():
@@ -72,8 +73,7 @@ class NoiseSettings:
                 raise UserError(f"the {norm} levels are {levels}", allowed="numbers above 0")
         if self.seeds < 1:
             raise UserError(f"--seeds is {self.seeds}", allowed="1 or more")
-        if self.frame not in FRAMES:
-            raise unknown("framing", self.frame, FRAMES)
+        check_choice("framing", self.frame, Frame)
 
 
 def measure_noise(

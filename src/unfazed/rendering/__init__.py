@@ -1,6 +1,6 @@
 """A batch of layers in, pictures out: `paste` needs no network, `diffusion` blends with one.
 
-    renderer = open_renderer("diffusion", network="compact", steps=20)
+    renderer = open_renderer(RenderSettings(network="compact", steps=20))
     answers = renderer.render(batch)
 
 Heavy imports happen on first use of a name.
@@ -8,10 +8,9 @@ Heavy imports happen on first use of a name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from unfazed.errors import unknown
+from .settings import RenderSettings
 
 if TYPE_CHECKING:
     from unfazed.rendering.networks.loading import load_network
@@ -20,36 +19,31 @@ if TYPE_CHECKING:
 
     from .layers import Renderer
 
-__all__ = ["RENDERERS", "Network", "Schedule", "load_network", "open_renderer"]
+__all__ = ["Network", "RenderSettings", "Schedule", "load_network", "open_renderer"]
 
 _LAZY = {"load_network": "networks.loading", "Network": "networks.network", "Schedule": "sampling.schedule"}
 
 
-def _paste(**options: Any) -> Renderer:
-    from .paste import Paste
+def open_renderer(settings: RenderSettings | None = None, *, batch_size: int | None = None) -> Renderer:
+    """The renderer of these settings, its network loaded; batch_size: pictures at once on a GPU, chosen if None."""
+    settings = RenderSettings() if settings is None else settings
+    if settings.renderer == "paste":
+        from .paste import Paste
 
-    return Paste(**{key: options[key] for key in ("feather",) if key in options})
-
-
-def _diffusion(**options: Any) -> Renderer:
+        return Paste() if settings.feather is None else Paste(settings.feather)
     from .diffusion import open_diffusion
 
-    options.pop("feather", None)
-    return open_diffusion(**options)
-
-
-RENDERERS: dict[str, Callable[..., Renderer]] = {"paste": _paste, "diffusion": _diffusion}
-
-
-def open_renderer(name: str = "diffusion", **options: Any) -> Renderer:
-    """The named renderer; an option that is None takes its default.
-
-    paste: feather. diffusion: network, steps, sampler, guide, device, batch_size, precision, compile,
-    through_network; see rendering.diffusion.
-    """
-    if name not in RENDERERS:
-        raise unknown("renderer", name, RENDERERS)
-    return RENDERERS[name](**{key: value for key, value in options.items() if value is not None})
+    return open_diffusion(
+        settings.network or "compact",
+        settings.steps,
+        settings.sampler,
+        None if settings.guide == "none" else settings.guide,
+        settings.device,
+        batch_size,
+        settings.precision,
+        size=settings.size,
+        network_facts=settings.network_facts,
+    )
 
 
 def __getattr__(name: str) -> Any:

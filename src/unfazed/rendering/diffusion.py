@@ -6,7 +6,7 @@ answers = renderer.render(batch)          # Layers in, Rendered or Refused out, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfazed.choices import Precision, SamplerName
 from unfazed.engine.devices import choose_device
 from unfazed.engine.memory import shrinking
 from unfazed.engine.threads import Threads
@@ -38,6 +39,7 @@ from .paste import composite
 
 # Below this many pictures at once compiling (about a minute) costs more than it saves.
 COMPILE_FROM = 8
+STEPS = 100
 
 
 @dataclass(eq=False)
@@ -173,31 +175,33 @@ class Diffusion:
 
 def open_diffusion(
     network: str | Network = "compact",
-    steps: int = 100,
-    sampler: str = "auto",
+    steps: int | None = None,
+    sampler: SamplerName | None = None,
     guide: Any = None,
     device: str | None = None,
     batch_size: int | None = None,
-    precision: str | None = None,
+    precision: Precision | None = None,
     compile: bool | None = None,
     through_network: bool = False,
     size: int | None = None,
+    network_facts: Mapping[str, str | int | float] | None = None,
 ) -> Diffusion:
     """The diffusion renderer, its network on the device.
 
-    steps: over the whole schedule (a picture takes start · steps of them); sampler: a name in samplers.SAMPLERS, or
-    auto; guide: what adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default
-    on a GPU with 8 or more pictures at once; through_network: guidance as the released code does it.
+    steps: over the whole schedule, 100 if None (a picture takes start · steps of them); sampler: auto if None;
+    guide: what adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default on a
+    GPU with 8 or more pictures at once; through_network: guidance as the released code does it.
     """
-    if not 1 <= int(steps) <= 1000:
+    steps = STEPS if steps is None else steps
+    if not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
-    name = find_sampler(sampler, int(steps)).name
+    name = find_sampler(sampler or "auto", steps).name
     if through_network and name != "ancestral":
         raise UserError(f"through_network is the released code's, which samples ancestrally, not with {name}",
                         allowed="--sampler ancestral")  # fmt: skip
     place = choose_device(device)
     kind = choose_precision(precision, place)
-    loaded = load_network(network, size=size)
+    loaded = load_network(network, size=size, **(network_facts or {}))
     with holding(f"the network {loaded.name}", place):
         exact = loaded.on(place, PRECISIONS[kind])
     pictures = choose_batch_size(exact, exact.size, batch_size)
@@ -206,7 +210,7 @@ def open_diffusion(
     running = replace(exact, module=module)
     with holding("the guide", place):
         opened = None if guide is None else open_guide(guide, place, exact.size)
-    return Diffusion(running, exact, int(steps), name, opened, pictures, kind, through_network)
+    return Diffusion(running, exact, steps, name, opened, pictures, kind, through_network)
 
 
 def _fetched(picture: Tensor) -> tuple[Tensor, Any]:

@@ -1,0 +1,48 @@
+"""`BuildSettings`: everything about a benchmark besides its source and its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unfazed.choices import EngineName, check_choice
+from unfazed.edits.items import Recipe
+from unfazed.errors import UserError
+from unfazed.rendering.settings import RenderSettings, check_range
+
+# The settings that `benchmark.json` holds under their own names.
+ON_CARD = ("frame", "size", "seed", "runs", "whole_objects")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings(RenderSettings):
+    """What is built and how; `RenderSettings` says the rest.
+
+    recipe: a name, edits, a sweep, a grid, a TOML file, or a `Recipe`. runs: how often an edit that draws at random is
+    made. whole_objects: leave out scenes whose object the photograph's border cuts. limit, classes: which scenes of the
+    source. batch_size: pictures rendered at once; workers: processes; engine: where they run; none of these three
+    changes the pictures.
+    """
+
+    recipe: str | Recipe = "imagenet-e"
+    runs: int = 1
+    whole_objects: bool = False
+    limit: int | None = None
+    classes: str | Sequence[int | str] | None = None
+    batch_size: int | None = None
+    workers: int | None = None
+    engine: EngineName = "local"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("runs", self.runs, 1, 1000)
+        check_choice("engine", self.engine, EngineName)
+        if self.batch_size is not None and self.batch_size < 1:
+            raise UserError(f"the batch size is {self.batch_size}", allowed="1 or more")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"{self.workers} workers", allowed="1 or more")
+
+    def on_card(self) -> dict[str, Any]:
+        """The part of `benchmark.json` that holds these settings."""
+        return {name: getattr(self, name) for name in ON_CARD}
