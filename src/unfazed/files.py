@@ -92,6 +92,21 @@ def read_json(path: str | Path) -> Any:
         raise UserError(f"{path} is not readable JSON: {error}") from None
 
 
+def read_lines(path: str | Path, what: str) -> list[str]:
+    """The lines of a text file, without a byte-order mark; `what` is what an error calls the file."""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"the {what} {path} is not there") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the {what} {path} cannot be read as text ({error})") from None
+
+
+def read_names(path: str | Path, what: str) -> list[str]:
+    """The names in a text file, one on each line; empty lines are left out."""
+    return [line.strip() for line in read_lines(path, what) if line.strip()]
+
+
 def cache_folder() -> Path:
     """$UNFAZED_CACHE, else `unfazed` in the user's cache folder."""
     if "UNFAZED_CACHE" in os.environ:

@@ -10,7 +10,8 @@ from sklearn.metrics import average_precision_score
 
 from unfazed.analyses.sensitivity.alignment import by_correctness, by_edit, summary
 from unfazed.errors import BadPicture, UserError
-from unfazed.measures.alignment import MEASURES, alignment, average_precision
+from unfazed.measures.alignment import MEASURES, alignment
+from unfazed.measures.channels import channel_localisation
 
 DATA = Path(__file__).parent.parent / "data"
 PUBLISHED = json.loads((DATA / "rival10_measures.json").read_text())["saliency"]
@@ -47,12 +48,13 @@ def test_measures_stay_in_their_ranges_and_ignore_the_scale(seed, side, steps):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40))
-def test_average_precision_is_the_one_of_scikit_learn(pairs):
+def test_average_precision_of_many_channels_is_the_one_of_scikit_learn(pairs):
     scores, positive = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
     if positive.any():
-        assert average_precision(scores, positive) == pytest.approx(
-            average_precision_score(positive, scores), abs=1e-12
-        )
+        maps = np.stack([scores, -scores]).reshape(2, 1, -1).astype(float)
+        _, measured = channel_localisation(maps, positive.reshape(1, -1))
+        expected = [average_precision_score(positive, one) for one in (scores, -scores)]
+        assert measured == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_map_that_is_the_mask_is_perfect():

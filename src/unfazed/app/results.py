@@ -16,7 +16,6 @@ from unfazed.errors import UserError
 from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import model_names, prediction_files
 from unfazed.report.drop_tables import comparison_text
-from unfazed.report.findings import benchmark_root
 from unfazed.report.flips import Flip, Flips, find_flips
 from unfazed.report.gallery_pictures import Album
 
@@ -40,7 +39,7 @@ class Results:
     def __init__(self, predictions: str | Path, benchmark: str | Path | None = None) -> None:
         self.predictions = Path(predictions)
         self.facts: Facts = read_facts(self.predictions, benchmark)
-        self.root = benchmark_root(self.facts, benchmark)
+        self.root = self.facts.root
         self.album = Album(self.root, self.facts.manifest)
         self.models = model_names(self.predictions)
         self.flips = functools.lru_cache(maxsize=32)(self._flips)

@@ -13,7 +13,7 @@ from typing import Any
 
 from unfazed.edits.recipes import named_items
 from unfazed.errors import BadPicture, UserError
-from unfazed.files import explained, write_bytes
+from unfazed.files import explained, read_names, write_bytes
 from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.sources.slugs import unique_slugs
 from unfazed.versions import versions
@@ -54,7 +54,7 @@ def import_benchmark(
     """
     root = Path(out).expanduser()
     release = open_release(Path(path).expanduser())
-    space = imagenet() if classes is None else own(_lines(Path(classes)), name=Path(classes).stem)
+    space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
     by_name = _labels(release, labels, space)
     edits = _edits(release, original)
     stems = sorted({piece.stem for piece in release.pieces})
@@ -221,10 +221,3 @@ def _card(
         "labels": space.to_json(),
         "versions": versions(),
     }
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the classes file {path} cannot be read: {error}") from None

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
+from unfazed.sources.labelled import label_lines
 from unfazed.sources.pictures import SUFFIXES
 
 OFFICIAL = {
@@ -90,17 +91,8 @@ def open_release(path: Path) -> Release:
 
 def read_labels(path: Path, space: LabelSpace) -> dict[str, int]:
     """Class indices by stem and by name, from lines `name<TAB or comma>class` (index, WNID or class name)."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the labels file {path} cannot be read: {error}") from None
     labels: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        name, label = _fields(path, number, line)
-        if number == 1 and name.lower() in ("file", "filename", "file_name", "image", "name", "path", "id"):
-            continue
+    for number, name, label in label_lines(path):
         try:
             index = space.index(label)
         except UserError as error:
@@ -116,14 +108,6 @@ def read_labels(path: Path, space: LabelSpace) -> dict[str, int]:
 def without_suffix(name: str) -> str:
     """A picture's name without `.JPEG` and the like; other dots belong to the name."""
     return name[: -len(PurePosixPath(name).suffix)] if PurePosixPath(name).suffix.lower() in SUFFIXES else name
-
-
-def _fields(path: Path, number: int, line: str) -> tuple[str, str]:
-    for separator in ("\t", ",", " "):
-        name, found, label = line.strip().rpartition(separator)
-        if found and name.strip():
-            return name.strip().strip('"'), label.strip().strip('"')
-    raise UserError(f"{path}, line {number}: '{line[:60]}'", allowed="a file's name, a tab, its class")
 
 
 def _from_folders(root: Path) -> Iterator[Piece]:
@@ -170,10 +154,8 @@ def _take(
         return
     if name.name in LABEL_FILES:
         lines = content.read().decode("utf-8", "replace").splitlines()
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                given, label = _fields(Path(member.name), number, line)
-                labels[PurePosixPath(without_suffix(given)).name] = label
+        for _, given, label in label_lines(Path(member.name), lines):
+            labels[PurePosixPath(without_suffix(given)).name] = label
     elif extension.lower() in _LABEL_MEMBERS:
         found = _member_label(extension.lower(), content.read())
         if found is not None:

@@ -31,6 +31,8 @@ def alignment(heat: np.ndarray, mask: np.ndarray) -> dict[str, float | None]:
     >>> alignment(corner, np.array([[1, 0], [0, 0]]))["iou"]
     1.0
     """
+    from sklearn.metrics import average_precision_score
+
     heat, inside = np.asarray(heat), np.asarray(mask) > 0.5
     if heat.shape != inside.shape:
         raise UserError(f"the heat map is {heat.shape}, the mask {inside.shape}", allowed="equal shapes")
@@ -50,21 +52,8 @@ def alignment(heat: np.ndarray, mask: np.ndarray) -> dict[str, float | None]:
         "precision": float(values[inside].sum() / mass) if mass > 0 else None,
         **{f"recall_{share}": _recall(values, inside, share / 100) for share in MASSES},
         "density_difference": float(values[inside].mean() - values[~inside].mean()),
-        "average_precision": average_precision(values, inside),
+        "average_precision": float(average_precision_score(inside.ravel(), values.ravel())),
     }
-
-
-def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Σ (R_k - R_{k-1}) P_k over the distinct scores from the highest down: equal scores are one step.
-
-    >>> average_precision(np.array([0.9, 0.8, 0.1]), np.array([True, False, True])).__round__(6)
-    0.833333
-    """
-    scores, positive = np.ravel(scores), np.ravel(positive)
-    order = np.argsort(-scores, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
-    found = np.cumsum(positive[order])[ends]
-    return float((np.diff(found, prepend=0) * (found / (ends + 1))).sum() / found[-1])
 
 
 def _recall(values: np.ndarray, inside: np.ndarray, share: float) -> float:

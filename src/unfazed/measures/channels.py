@@ -6,8 +6,6 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-_TINY = 1e-12
-
 
 def channel_localisation(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """IoU and average precision of every channel's map with one mask: (C, h, w) and (h, w) bool -> two (C,).
@@ -21,6 +19,7 @@ def channel_localisation(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray
     flat, inside = maps.reshape(len(maps), -1), mask.reshape(-1)
     hot = (flat >= flat.max(1, keepdims=True) / 2) & (flat > 0)
     iou = (hot & inside).sum(1) / (hot | inside).sum(1)
+    # scikit-learn's average precision ranks one channel at a time: here it is computed for thousands at once.
     order = np.argsort(-flat, axis=1, kind="stable")
     ranked = np.take_along_axis(flat, order, 1)
     # Equal values are one step of the ranking: each place counts with the precision at the end of its run.
@@ -44,6 +43,7 @@ def auroc(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
     negative = len(present) - positive
     if not positive or not negative:
         return np.full(scores.shape[1], np.nan)
+    # As the Mann-Whitney statistic, for all channels at once; scikit-learn takes one at a time.
     ranks = stats.rankdata(scores, axis=0)
     return (ranks[present].sum(0) - positive * (positive + 1) / 2) / (positive * negative)
 

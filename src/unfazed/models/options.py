@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.errors import UserError
-from unfazed.files import read_json
+from unfazed.files import read_json, read_names
 from unfazed.labels import LabelSpace, imagenet, own
 
 from .transforms import Transform
@@ -53,7 +53,7 @@ def read_labels(value: Any) -> LabelSpace:
         raise UserError(f"there is no file of labels {value}", allowed="imagenet-1k, a .json list, or a name a line")
     if path.suffix == ".json":
         return read_labels(read_json(path))
-    return own(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    return own(read_names(path, "file of labels"))
 
 
 def _value(name: str, text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from unfazed.errors import UserError
+from unfazed.files import read_names
 
 if TYPE_CHECKING:
     from unfazed.specs import Spec
@@ -82,10 +82,7 @@ def templates_of(spec: Spec) -> tuple[str, ...]:
     if "prompt" in spec.options:
         found: tuple[str, ...] = (spec.options["prompt"],)
     elif "templates" in spec.options:
-        path = Path(spec.options["templates"])
-        if not path.is_file():
-            raise UserError(f"there is no file of templates {path}")
-        found = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+        found = tuple(read_names(spec.options["templates"], "file of templates"))
     else:
         found = TEMPLATES
     bad = [template for template in found if "{}" not in template]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+
+from unfazed.benchmark.layout import CARD, MANIFEST
+from unfazed.files import read_json
 
 from .frames import Predictions, read_cards
 
@@ -38,7 +41,7 @@ class Facts:
     order: edits as the benchmark lists them; controls: edit -> the edit that shows what the rendering alone costs;
     guided: edits made against a classifier; white_box: models that are that classifier or share its weights;
     official: the benchmark is the published ImageNet-E; classes: class names by label; manifest: a row a picture, or
-    None where the benchmark is not at hand; cards: by model.
+    None where the benchmark is not at hand; cards: by model; root: the benchmark's folder; benchmark: its card.
     """
 
     order: tuple[str, ...] = ()
@@ -49,6 +52,8 @@ class Facts:
     classes: tuple[str, ...] = ()
     manifest: pl.DataFrame | None = None
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    root: Path | None = None
+    benchmark: Mapping[str, Any] = field(default_factory=dict)
 
     def control(self, edit: str) -> str | None:
         """The edit's control, by the benchmark or, where that is silent, by the edit's name."""
@@ -103,7 +108,7 @@ def read_facts(predictions: Predictions, benchmark: str | Path | None = None) ->
     for root in _benchmarks(cards, benchmark):
         manifest, card = _read_benchmark(root)
         if manifest is not None:
-            return _with_manifest(manifest, card, white_box, cards)
+            return replace(_with_manifest(manifest, card, white_box, cards), root=root, benchmark=card)
     return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards))
 
 
@@ -124,12 +129,9 @@ def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None
 
 
 def _read_benchmark(root: Path) -> tuple[pl.DataFrame | None, Mapping[str, Any]]:
-    from unfazed.files import read_json
-
-    if not (root / "manifest.parquet").is_file():
+    if not (root / MANIFEST).is_file():
         return None, {}
-    card = read_json(root / "benchmark.json") if (root / "benchmark.json").is_file() else {}
-    return pl.read_parquet(root / "manifest.parquet"), card
+    return pl.read_parquet(root / MANIFEST), read_json(root / CARD) if (root / CARD).is_file() else {}
 
 
 def _with_manifest(

@@ -34,7 +34,7 @@ def prediction_files(folder: str | Path) -> list[Path]:
 
 
 def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
-    """The models' cards by model; a folder without cards, or a frame, has none."""
+    """The models' cards by model, `file` being the file's name without suffix; a frame has none."""
     if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
         return {}
     found = {}
@@ -43,7 +43,7 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
         if card.is_file():
             content = read_json(card)
             if isinstance(content, dict) and "model" in content:
-                found[str(content["model"])] = content
+                found[str(content["model"])] = {**content, "file": path.stem}
     return found
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
-from unfazed.files import read_json
 
 from .evaluation import run_evaluation
 from .settings import EvaluateSettings
-from .storage import FAILED
 
 if TYPE_CHECKING:
     import polars
@@ -64,7 +62,8 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
             from unfazed.errors import unknown
 
             raise unknown(f"model in {folder}", name, found)
-    files = [Path(folder) / f"{found[name]['file']}.parquet" for name in wanted]
+    root = Path(folder) if Path(folder).is_dir() else Path(folder).parent
+    files = [root / f"{found[name]['file']}.parquet" for name in wanted]
     facts = read_facts(folder) if any(card.get("white_box") for card in found.values()) else Facts()
     rows = polars.scan_parquet(files).with_columns(polars.col("model", "edit").cast(polars.String))
     return rows.with_columns(facts.white_box_rows())
@@ -72,19 +71,11 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
 
 def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
     """Every finished model's card by the model's name; `file` is its file name without suffix."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no folder of predictions {folder}", run=f"unfazed evaluate BENCH -m MODEL -o {folder}"
-        )
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        if path.name.endswith(FAILED) or not path.with_suffix("").with_name(f"{path.stem}.parquet").is_file():
-            continue
-        card = read_json(path)
-        found[card["model"]] = {**card, "file": path.stem}
+    from .frames import read_cards
+
+    found = read_cards(folder)
     if not found:
-        raise UserError(f"{folder} holds no predictions", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
+        raise UserError(f"{folder} holds no cards of models", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
     return found
 
 

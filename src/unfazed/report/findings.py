@@ -14,9 +14,8 @@ from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.published import with_published
 from unfazed.analyses.drops.thresholds import thresholds
-from unfazed.benchmark.layout import CARD, MANIFEST
+from unfazed.benchmark.layout import MANIFEST
 from unfazed.errors import UserError
-from unfazed.files import read_json
 from unfazed.predictions.facts import AVERAGE, Facts, read_facts
 from unfazed.predictions.frames import in_memory
 
@@ -77,12 +76,11 @@ def find(
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
     answers = in_memory(predictions, FLIP_COLUMNS)
     drops = dropped_accuracy(answers, **settings)
-    root = benchmark_root(facts, benchmark)
     order = ranked(drops)
     return Findings(
         predictions=predictions,
-        benchmark=root,
-        card=read_json(root / CARD) if root is not None and (root / CARD).is_file() else {},
+        benchmark=facts.root,
+        card=facts.benchmark,
         facts=facts,
         drops=with_published(drops) if facts.official else drops,
         comparison=compare_models(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
@@ -127,15 +125,6 @@ def _worst_classes(predictions: pl.DataFrame, settings: dict[str, Any]) -> pl.Da
         .sort("shrunk", "class", descending=[True, False], nulls_last=True)
         .cast(_CLASSES)  # type: ignore[arg-type]
     )
-
-
-def benchmark_root(facts: Facts, given: str | Path | None) -> Path | None:
-    """The folder of the benchmark that was evaluated: the one given, or the first of the cards that is still there."""
-    paths = [card["benchmark"].get("path") for card in facts.cards.values() if isinstance(card.get("benchmark"), dict)]
-    for path in [given] if given is not None else paths:
-        if path and (Path(path) / MANIFEST).is_file():
-            return Path(path)
-    return None
 
 
 _CLASSES = {

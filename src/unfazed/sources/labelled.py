@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from unfazed.errors import UserError
+from unfazed.files import read_lines
 from unfazed.labels import LabelSpace, imagenet, own
 
 from .pictures import SUFFIXES
@@ -17,6 +18,7 @@ from .source import NO_LABELS
 
 SPACES = ("auto", "imagenet-1k", "own")
 _WNID = re.compile(r"n\d{8}")
+_HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,10 @@ def read_table(path: Path) -> list[Row]:
     A CSV file with a header: columns `file` and, each optional, `label` and `mask`. Any other file: lines of a
     picture's name and its label, apart by a tab, a comma or the last space.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"the labels file {path} is not there") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the labels file {path} cannot be read as text ({error})") from None
-    rows = list(_with_header(path, text) if path.suffix.lower() == ".csv" else _lines(path, text))
+    if path.suffix.lower() == ".csv":
+        rows = list(_with_header(path))
+    else:
+        rows = [Row(_posix(file), label) for _, file, label in label_lines(path)]
     twice = _first_repeated(row.file for row in rows)
     if twice is not None:
         raise UserError(f"{path} names {twice} more than once", allowed="one row a picture")
@@ -89,8 +88,27 @@ def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace
     return own(names)
 
 
-def _with_header(path: Path, text: str) -> Iterator[Row]:
-    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+def label_lines(path: Path, lines: Iterable[str] | None = None) -> Iterator[tuple[int, str, str]]:
+    """The number of each line, the picture's name and its label, apart by a tab, a comma or the last space.
+
+    lines: those of the file, if they are not to be read from `path`. Empty lines, comments that begin with `#` and a
+    first line of column names are left out.
+    """
+    for number, line in enumerate(read_lines(path, "labels file") if lines is None else lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        separator = next((one for one in ("\t", ",", " ") if one in line.strip()), " ")
+        name, _, label = (part.strip().strip('"') for part in line.strip().rpartition(separator))
+        if not name:
+            raise UserError(
+                f"line {number} of {path} is '{line.strip()[:60]}'", allowed="a picture's name, then its label"
+            )
+        if number > 1 or name.lower() not in _HEADINGS:
+            yield number, name, label
+
+
+def _with_header(path: Path) -> Iterator[Row]:
+    reader = csv.DictReader(read_lines(path, "labels file"), skipinitialspace=True)
     columns = [name.strip() for name in reader.fieldnames or ()]
     if "file" not in columns:
         raise UserError(f"{path} has the columns {', '.join(columns) or 'none'}", allowed="file, label, mask")
@@ -99,18 +117,6 @@ def _with_header(path: Path, text: str) -> Iterator[Row]:
         values = {name: (row.get(name) or "").strip() or None for name in ("file", "label", "mask")}
         if values["file"] is not None:
             yield Row(_posix(values["file"]), values["label"], values["mask"] and _posix(values["mask"]))
-
-
-def _lines(path: Path, text: str) -> Iterator[Row]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        file, _, label = re.sub(r"[\t,]+", "\t", line.strip()).rpartition("\t" if re.search(r"[\t,]", line) else " ")
-        if not file:
-            raise UserError(
-                f"line {number} of {path} is '{line.strip()[:60]}'", allowed="a picture's name, then its label"
-            )
-        yield Row(_posix(file.strip()), label.strip())
 
 
 def _posix(name: str) -> str:

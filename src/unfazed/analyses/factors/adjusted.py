@@ -71,22 +71,20 @@ def adjusted_error_ratios(
 
 
 def fit_logistic(design: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(coefficients (k,), covariance (k, k)) of a binomial logistic regression, by Newton's method.
+    """(coefficients (k,), covariance (k, k)) of a binomial logistic regression.
 
     `design` is (rows, k) with the intercept first; `successes` and `trials` are (rows,).
     """
-    shrink = np.diag([0.0] + [_RIDGE] * (design.shape[1] - 1))
-    coefficients = np.zeros(design.shape[1])
-    coefficients[0] = np.log(successes.sum() / (trials.sum() - successes.sum()))
-    for _ in range(_STEPS):
-        chance = expit(design @ coefficients)
-        information = design.T @ (design * (trials * chance * (1 - chance))[:, None]) + shrink
-        step = np.linalg.solve(information, design.T @ (successes - trials * chance) - shrink @ coefficients)
-        # a full step may overshoot where the data separate; two on the logit scale is never needed at once
-        coefficients = coefficients + np.clip(step, -2, 2)
-        if np.abs(step).max() < 1e-10:
-            break
-    return coefficients, np.linalg.inv(information)
+    from sklearn.linear_model import LogisticRegression
+
+    # Two weighted rows for each pattern, its successes and its failures.
+    model = LogisticRegression(C=1 / _RIDGE, solver="newton-cholesky", tol=1e-10, max_iter=_STEPS)
+    outcome = np.repeat([True, False], len(design))
+    model.fit(np.vstack([design[:, 1:]] * 2), outcome, np.concatenate([successes, trials - successes]))
+    coefficients = np.concatenate([model.intercept_, model.coef_[0]])
+    chance = expit(design @ coefficients)
+    information = design.T @ (design * (trials * chance * (1 - chance))[:, None])
+    return coefficients, np.linalg.inv(information + np.diag([0.0] + [_RIDGE] * (design.shape[1] - 1)))
 
 
 def _standardised(
