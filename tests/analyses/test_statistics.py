@@ -16,7 +16,6 @@ from unfazed.analyses.statistics.paired import (
     bootstrap_means,
     holm,
     mcnemar,
-    newcombe_interval,
     resample_weights,
     score_interval,
     shrink,
@@ -124,16 +123,6 @@ def test_tango_inverts_the_score_test_under_its_constrained_fit(losses, gains, r
         q = grid[fits.argmax()]
         score = (losses - gains - n * limit) / np.sqrt(n * (2 * q + limit - limit**2))
         assert abs(abs(score) - z) < 0.02
-
-
-def test_newcombe_reproduces_its_published_example():
-    """Newcombe 1998, table II, method 10: pairs 36, 12, 2, 0 give 0.0569 to 0.3404."""
-    low, high = newcombe_interval(36, 12, 2, 0)
-    np.testing.assert_allclose([low, high], [0.0569, 0.3404], atol=2e-4)
-
-
-def test_newcombe_and_tango_agree_where_there_is_much_data():
-    np.testing.assert_allclose(newcombe_interval(2500, 700, 200, 600), tango_interval(700, 200, 4000), atol=2e-3)
 
 
 @given(st.integers(0, 50), st.integers(1, 50))

@@ -26,7 +26,6 @@ FIRST_SAMPLE = "koala"
 # Visitors wait in line where work is heavy: one renders or opens a photograph at a time.
 LIGHT, HEAVY = 4, 1
 UNKNOWN = -1
-REPLAY = "The record makes the same bytes again: <code>unfazed edit PHOTO --replay RECORD.json</code>"
 
 
 def edit_tab(page: Any, studio: Studio) -> None:

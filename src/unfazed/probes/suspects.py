@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-REASONS = {
-    "saliency": "share of the heat map that lies on the object",
-    "noise": "true-class probability under background noise less that under foreground noise",
-}
-
 
 def suspects(noise: pl.DataFrame | None, saliency: pl.DataFrame | None, per_class: int = 3) -> pl.DataFrame:
     """The `per_class` pictures of each class that look most spurious, by each of two reasons, worst first.

@@ -35,8 +35,6 @@ from .svg import drawing
 from .verdict import verdict
 from .words import plural
 
-# What was computed beside the drops is found in folders of these names beside the predictions.
-BESIDE = ("factors", "sensitivity", "distribution")
 _SCENES = 6
 
 

@@ -81,31 +81,6 @@ def score_interval(
     return tango_interval(losses * scale, gains * scale, n * scale, level, quantile)
 
 
-def newcombe_interval(
-    both: np.ndarray, losses: np.ndarray, gains: np.ndarray, neither: np.ndarray, level: float = 0.95
-) -> tuple[np.ndarray, np.ndarray]:
-    """The interval (low, high) for (losses - gains) / n from two Wilson intervals and their correlation.
-
-    Newcombe 1998, method 10. both, neither: pairs right twice, wrong twice.
-    """
-    a, b, c, d = (np.asarray(one, dtype=float) for one in (both, losses, gains, neither))
-    n = a + b + c + d
-    before, after = (a + b) / n, (a + c) / n
-    low_before, high_before = wilson_interval(a + b, n, level)
-    low_after, high_after = wilson_interval(a + c, n, level)
-    margins = (a + b) * (c + d) * (a + c) * (b + d)
-    product = a * d - b * c
-    numerator = np.where(product > n / 2, product - n / 2, np.where(product >= 0, 0.0, product))
-    correlation = np.divide(numerator, np.sqrt(margins), out=np.zeros_like(n), where=margins > 0)
-
-    def reach(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return np.sqrt(np.maximum(one**2 - 2 * correlation * one * other + other**2, 0))
-
-    down = reach(before - low_before, high_after - after)
-    up = reach(high_before - before, after - low_after)
-    return before - after - down, before - after + up
-
-
 def wilson_interval(right: np.ndarray, n: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval (low, high) in [0, 1] for a share right / n; counts may be fractional."""
     right, n = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
