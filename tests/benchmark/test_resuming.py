@@ -124,3 +124,12 @@ def test_a_full_disk_ends_the_run_with_words_and_loses_nothing(tmp_path, sample_
         assert tree(disk / "bench") == tree(sample_benchmark)
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_a_benchmark_that_spells_center_as_centre_is_resumed(tmp_path):
+    settings = BuildSettings(recipe="original", renderer="paste", frame="center", limit=2, size=64)
+    build("sample", tmp_path / "b", settings)
+    card = tmp_path / "b/benchmark.json"
+    card.write_text(card.read_text().replace('"center"', '"centre"'))
+    assert '"centre"' in card.read_text()
+    assert build("sample", tmp_path / "b", settings).made == 0

@@ -75,7 +75,6 @@ def test_metaclasses_figures_and_other_tables(factors, tmp_path):
         (["--partition", "test"], "no partition 'test'"),
         (["--right", "top5"], "no notion of right 'top5'"),
         (["--by", "class"], "no grouping 'class'"),
-        (["--format", "xml"], "no format 'xml'"),
         (["--table", "adjusted"], "--which multi"),
         (["--partition", "train"], "none of the 397 file names"),
     ],

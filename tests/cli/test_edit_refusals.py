@@ -28,7 +28,7 @@ def run(*arguments):
         (("-o", "/proc/x/out.png"), "cannot write /proc/x/out.png"),
         (("-o", "folder.png"), "is a folder"),
         (("--box", "1,2,30,40"), "both the mask"),
-        (("--renderer", "paste", "--steps", "5000", "--sampler", "foo"), "no use for steps, sampler"),
+        (("--renderer", "paste", "--steps", "5000", "--sampler", "ddim"), "no use for steps, sampler"),
         (("--network-fact", "image_size"), "NAME=VALUE"),
         (("--device", "meta"), "device is 'meta'"),
     ],

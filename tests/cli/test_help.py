@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from typer.testing import CliRunner
 
 from unfazed.cli import COMMANDS, build_app
@@ -23,3 +24,27 @@ def test_completion_offers_the_commands():
     environment = {"_UNFAZED_COMPLETE": "complete_bash", "COMP_WORDS": "unfazed ver", "COMP_CWORD": "1"}
     done = CliRunner().invoke(build_app(), [], prog_name="unfazed", env=environment)
     assert done.stdout.split() == ["verify"]
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "choices"),
+    [
+        ("build", "--frame", "object|center|squash"),
+        ("build", "--renderer", "diffusion|paste"),
+        ("edit", "--sampler", "auto|ancestral|ddim|dpm|dpm-sde"),
+        ("evaluate", "--precision", "fp32|bf16|fp16"),
+        ("analyze", "--format", "table|csv|json|markdown|latex"),
+    ],
+)
+def test_help_lists_the_choices_and_a_wrong_one_exits_with_two(command, option, choices):
+    shown = CliRunner().invoke(build_app(), [command, "--help"], env={"COLUMNS": "200"})
+    assert f"<{choices}>" in shown.output
+    wrong = CliRunner().invoke(build_app(), [command, "x", option, "wrong"], env={"COLUMNS": "200"})
+    assert wrong.exit_code == 2
+    assert all(f"'{choice}'" in wrong.output for choice in choices.split("|"))
+
+
+def test_completion_offers_the_choices():
+    environment = {"_UNFAZED_COMPLETE": "complete_bash", "COMP_WORDS": "unfazed build --frame ", "COMP_CWORD": "3"}
+    done = CliRunner().invoke(build_app(), [], prog_name="unfazed", env=environment)
+    assert done.output.split() == ["object", "center", "squash"]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import TableFormat
+
 
 def plan(
     pilot: Annotated[
@@ -46,7 +48,7 @@ def plan(
     tests: Annotated[
         int, typer.Option(help="Tests in the table that you will read: each gets its share of the error rate.")
     ] = 1,
-    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     seed: Annotated[int, typer.Option(help="Seed of the simulations.")] = 0,
 ) -> None:
     """How many photographs do I need? The power of the paired tests, in closed form and by simulation.

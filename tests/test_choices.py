@@ -1,0 +1,47 @@
+"""The lists of names for type checkers and `--help` are those of the registries behind them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from unfazed.benchmark import BuildSettings
+from unfazed.choices import EngineName, Precision, SamplerName, TableFormat
+from unfazed.engine import ENGINES
+from unfazed.errors import UserError
+from unfazed.predictions import EvaluateSettings
+from unfazed.rendering.networks.devices import PRECISIONS
+from unfazed.rendering.sampling.samplers import SAMPLERS
+from unfazed.report.formats import FORMATS
+
+
+@pytest.mark.parametrize(
+    ("choices", "registry"),
+    [
+        (SamplerName, ["auto", *SAMPLERS]),
+        (Precision, [*PRECISIONS]),
+        (EngineName, [*ENGINES]),
+        (TableFormat, [*FORMATS]),
+    ],
+)
+def test_every_registered_name_is_a_choice(choices, registry):
+    assert list(get_args(choices)) == registry
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong", "words"),
+    [
+        (BuildSettings, {"sampler": "dppm"}, "no sampler 'dppm'; did you mean 'dpm'"),
+        (BuildSettings, {"precision": "fp8"}, "no precision 'fp8'"),
+        (BuildSettings, {"steps": 0}, "steps is 0\nallowed: 1 to 1000"),
+        (BuildSettings, {"frame": "centre"}, "did you mean 'center'"),
+        (EvaluateSettings, {"transform": "papre"}, "no transform 'papre'; did you mean 'paper'"),
+        (EvaluateSettings, {"precision": "fp8"}, "no precision 'fp8'"),
+        (EvaluateSettings, {"batch_size": 0}, "the batch size is 0"),
+        (EvaluateSettings, {"limit": 0}, "the limit is 0"),
+    ],
+)
+def test_a_wrong_setting_is_refused_when_it_is_made(settings, wrong, words):
+    with pytest.raises(UserError, match=words):
+        settings(**wrong)
