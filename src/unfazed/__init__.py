@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+import sys
+from types import ModuleType
+
+import lazy_loader
 
 __version__ = "0.1.0"
 
-# Public names load their module on first use, so that `import unfazed` and `unfazed --help` stay quick.
-_PUBLIC = {
-    "Scene": "unfazed.scene",
-    "frame": "unfazed.scene",
-    "LabelSpace": "unfazed.labels",
-    "UserError": "unfazed.errors",
-    "open_source": "unfazed.sources",
-    "open_model": "unfazed.models",
-    "evaluate": "unfazed.predictions",
-    "dropped_accuracy": "unfazed.analyses.drops.drop",
-}
-__all__ = ["__version__", *_PUBLIC]
+# The public names are listed in __init__.pyi, which type checkers read; each loads its module on first use, so that
+# `import unfazed` and `unfazed --help` stay quick.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'unfazed' has no attribute '{name}'")
-    return getattr(import_module(_PUBLIC[name]), name)
+class _Package(ModuleType):
+    """A package whose function `report` is not replaced by the folder `report` when that folder is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+sys.modules[__name__].__class__ = _Package

@@ -6,7 +6,7 @@ import pytest
 from prediction_worlds import folder, frame, random_answers
 from scipy import stats
 
-from unfazed.analyses.drops.compare import compare_models
+from unfazed.analyses.drops.compare import compare
 from unfazed.errors import UserError
 
 
@@ -17,7 +17,7 @@ def pair(first, second):
 def test_a_comparison_by_hand():
     one = {"original": [1, 1, 1, 1, 0], "size-0.1": [1, 1, 1, 0, 0]}
     two = {"original": [1, 1, 1, 1, 1], "size-0.1": [1, 0, 0, 0, 1]}
-    table = compare_models(pair(one, two), "one", "two")
+    table = compare(pair(one, two), "one", "two")
     assert table["edit"].to_list() == ["original", "size-0.1", "average"]
     original, size, _ = table.iter_rows(named=True)
     assert original["accuracy_difference"] == pytest.approx(-20)
@@ -38,14 +38,14 @@ def test_a_real_difference_is_seen_and_named():
     strong = {"original": base, "size-0.05": base * (rng.random(400) < 0.9), "size-0.1": base * (rng.random(400) < 0.9)}
     weak = {"original": base, "size-0.05": base * (rng.random(400) < 0.6), "size-0.1": base * (rng.random(400) < 0.9)}
     predictions = pair(strong, weak)
-    table = {row["edit"]: row for row in compare_models(predictions, "one", "two").iter_rows(named=True)}
+    table = {row["edit"]: row for row in compare(predictions, "one", "two").iter_rows(named=True)}
     found = table["size-0.05"]
     assert found["verdict"] == "first drops less"
     assert found["high"] < -15
     assert table["size-0.1"]["verdict"] == "no difference shown"
     assert table["original"]["accuracy_difference"] == 0
     assert table["original"]["p_value"] == 1
-    other_way = {row["edit"]: row for row in compare_models(predictions, "two", "one").iter_rows(named=True)}
+    other_way = {row["edit"]: row for row in compare(predictions, "two", "one").iter_rows(named=True)}
     assert other_way["size-0.05"]["drop_difference"] == pytest.approx(-found["drop_difference"])
     assert other_way["size-0.05"]["verdict"] == "second drops less"
     assert other_way["size-0.05"]["p_value"] == pytest.approx(found["p_value"])
@@ -53,7 +53,7 @@ def test_a_real_difference_is_seen_and_named():
 
 def test_accuracy_differences_use_the_paired_interval():
     one, two = ({"original": column, "size-0.1": column} for column in ([1] * 12 + [0] * 18, [1] * 10 + [0] * 20))
-    original = compare_models(pair(one, two), "one", "two").row(0, named=True)
+    original = compare(pair(one, two), "one", "two").row(0, named=True)
     unpaired = 1.96 * np.sqrt(0.4 * 0.6 / 30 + 1 / 3 * 2 / 3 / 30) * 100
     assert original["accuracy_low"] < 100 * 2 / 30 < original["accuracy_high"]
     assert original["accuracy_high"] - original["accuracy_low"] < 1.3 * unpaired
@@ -64,7 +64,7 @@ def test_only_shared_photographs_and_edits_count():
     shares = {"original": 0.9, "size-0.1": 0.7}
     one = frame(random_answers(0, 50, shares | {"position": 0.5}), model="one")
     two = frame(random_answers(1, 80, shares), model="two").filter(pl.col("source_id") >= "image-0020")
-    table = compare_models(pl.concat([one, two]), "one", "two")
+    table = compare(pl.concat([one, two]), "one", "two")
     assert table["edit"].to_list() == ["original", "size-0.1", "average"]
     assert table["n"].unique().to_list() == [30]
 
@@ -73,7 +73,7 @@ def test_models_of_two_folders(tmp_path):
     shares = {"original": 0.9, "size-0.1": 0.7}
     new = folder(tmp_path / "new", {"m": frame(random_answers(0, 60, shares))})
     old = folder(tmp_path / "old", {"m": frame(random_answers(1, 60, shares))})
-    table = compare_models(new, "m", "m", other=old)
+    table = compare(new, "m", "m", other=old)
     assert table["n"].to_list() == [60, 60, 60]
 
 
@@ -81,7 +81,7 @@ def test_several_runs_and_gaps():
     shares = {"original": 0.9, "background-simple": (0.7, 4), "size-0.1": 0.6}
     one, two = (frame(random_answers(seed, 90, shares), model=name) for seed, name in ((0, "one"), (1, "two")))
     gaps = two.filter(~((pl.col("edit") == "size-0.1") & (pl.col("source_id") < "image-0010")))
-    table = compare_models(pl.concat([one, gaps]), "one", "two")
+    table = compare(pl.concat([one, gaps]), "one", "two")
     counts = dict(table.select("edit", "n").rows())
     assert counts == {"original": 90, "background-simple": 90, "size-0.1": 80, "average": 90}
     assert table["p_value"].is_between(0, 1).all()
@@ -92,11 +92,11 @@ def test_several_runs_and_gaps():
 def test_wrong_comparisons_are_refused():
     predictions = pair({"original": [1, 1]}, {"original": [1, 0]})
     with pytest.raises(UserError, match="no model 'tow'; did you mean 'two'"):
-        compare_models(predictions, "one", "tow")
+        compare(predictions, "one", "tow")
     with pytest.raises(UserError, match="compared with itself"):
-        compare_models(predictions, "one", "one")
+        compare(predictions, "one", "one")
     apart = predictions.with_columns(source_id=pl.col("model") + pl.col("source_id"))
     with pytest.raises(UserError, match="no photographs in common"):
-        compare_models(apart, "one", "two")
+        compare(apart, "one", "two")
     with pytest.raises(UserError, match="no edit 'original'"):
-        compare_models(pair({"size-0.1": [1]}, {"size-0.1": [1]}), "one", "two")
+        compare(pair({"size-0.1": [1]}, {"size-0.1": [1]}), "one", "two")

@@ -10,7 +10,7 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 
 import unfazed
-from unfazed.analyses.drops.compare import compare_models
+from unfazed.analyses.drops.compare import compare
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.predictions import read_predictions, scan_predictions
@@ -157,11 +157,11 @@ def test_a_frame_of_a_folder_gives_the_folders_table(tmp_path):
     predictions = folder(tmp_path / "p", models, {"guide": {"white_box": True}})
     expected = dropped_accuracy(predictions)
     assert row(expected, model="guide", edit="average")["edits"] == 1
-    compared = compare_models(predictions, "a", "guide")
+    compared = compare(predictions, "a", "guide")
     for given in (read_predictions(predictions), scan_predictions(predictions)):
         assert_frame_equal(dropped_accuracy(given), expected)
         assert_frame_equal(dropped_accuracy_of_groups(given), dropped_accuracy_of_groups(predictions))
-        assert_frame_equal(compare_models(given, "a", "guide"), compared)
+        assert_frame_equal(compare(given, "a", "guide"), compared)
         only = dropped_accuracy(given, models=["guide"]).drop("p_holm")
         assert_frame_equal(only, expected.filter(model="guide").drop("p_holm"))
     unmarked = dropped_accuracy(read_predictions(predictions).drop("white_box"))

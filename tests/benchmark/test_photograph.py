@@ -61,7 +61,7 @@ def test_a_record_replays_to_the_same_bytes(tmp_path, edits):
 
 def test_a_mask_from_a_box_and_one_from_the_middle_are_replayed_too(tmp_path):
     for name, box in (("box", (60, 40, 300, 300)), ("middle", None)):
-        scene = read_scene(DOG, None, box)
+        scene = read_scene(DOG, box)
         assert "mask made by grabcut" in scene.notes[0]
         first = write_edited(edit_photograph(pasted(size="0.1"), scene, DOG), tmp_path / f"{name}.png")
         assert sha256(write_edited(replay(first[2]), tmp_path / f"{name}-again.png")[0]) == sha256(first[0])

@@ -59,7 +59,7 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     if not pasted:
         return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
-    return Shown(before, edited.image, None if left_out else edited, waiting, exact=not left_out)
+    return Shown(before, np.asarray(edited.image), None if left_out else edited, waiting, exact=not left_out)
 
 
 def render(
@@ -77,7 +77,7 @@ def render(
     edited = studio.edit(request, photograph, progress)
     passes = edited.record["measures"].get("passes")
     note = "This change needs no diffusion: pasted exactly." if not passes else f"Rendered in {passes} diffusion steps."
-    return Shown(framed(photograph), edited.image, edited, note)
+    return Shown(framed(photograph), np.asarray(edited.image), edited, note)
 
 
 def needs_network(edit: Edit) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.drops.compare import compare_models
+from unfazed.analyses.drops.compare import compare
 from unfazed.errors import UserError
 from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import model_names, prediction_files
@@ -103,5 +103,5 @@ class Results:
 
     def _comparison(self, first: str, second: str) -> str:
         """The paired comparison of two models as a Markdown table."""
-        table = compare_models(self.predictions, first, second, facts=self.facts)
+        table = compare(self.predictions, first, second, facts=self.facts)
         return comparison_text(table, first, second, "markdown")

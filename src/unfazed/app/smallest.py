@@ -140,7 +140,7 @@ def find_smallest(
 
     def ask(edit: Edit) -> tuple[int, str, np.ndarray]:
         request = request_of(in_order((*others, edit)), photograph, seed, steps)
-        image = studio.edit(request, photograph).image
+        image = np.asarray(studio.edit(request, photograph).image)
         [answer] = studio.answers(model, [image])
         asked.append((answer.best, answer.names[0], image))
         if progress is not None:

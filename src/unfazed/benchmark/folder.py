@@ -1,30 +1,50 @@
-"""A benchmark that lies on the disk, opened."""
+"""A benchmark on disk, opened: its card, its manifest, and its pictures as a dataset in the manner of torch."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
-from unfazed.errors import UserError
+from typing_extensions import TypeVar
+
+from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace
 
 from .card import read_card
 from .layout import MANIFEST
+from .rows import OK, Row, row_of
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
     import pyarrow
+    import torch
+    from PIL import Image
+
+# What `transform` makes of a picture; a Pillow image where there is none.
+Picture = TypeVar("Picture", default="Image.Image")
 
 
-class Benchmark:
-    """The folder of a built or imported benchmark: its card, its label space, its manifest.
+class Benchmark(Generic[Picture]):
+    """The folder of a built or imported benchmark.
 
-    Paths in the manifest are relative to `root`.
+    `len(benchmark)` counts its finished pictures and `benchmark[i]` is one of them: the picture, its label (an index
+    into `labels`, or None) and its row of the manifest. transform: applied to every picture, a Pillow image in RGB,
+    such as torchvision's `v2.Compose`. It can be handed to a torch
+    `DataLoader` with `collate_fn=Benchmark.collate`. Paths in the manifest are relative to `root`.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    @overload
+    def __init__(self: Benchmark[Image.Image], path: str | Path, transform: None = None) -> None: ...
+    @overload
+    def __init__(self, path: str | Path, transform: Callable[[Image.Image], Picture]) -> None: ...
+    def __init__(self, path: str | Path, transform: Callable[[Image.Image], Any] | None = None) -> None:
         self.root = Path(path).expanduser()
         self.card: dict[str, Any] = read_card(self.root)
+        self.transform = transform
 
     def __repr__(self) -> str:
         return f"Benchmark('{self.root}')"
@@ -35,7 +55,7 @@ class Benchmark:
 
     @cached_property
     def manifest(self) -> pyarrow.Table:
-        """A row a picture (columns: `unfazed.benchmark.rows.schema`)."""
+        """One row per picture, made or not (columns: `unfazed.benchmark.rows.schema`)."""
         import pyarrow.parquet as parquet
 
         path = self.root / MANIFEST
@@ -49,3 +69,62 @@ class Benchmark:
             raise UserError(
                 f"{path} cannot be read: {error}", run="the same `unfazed build` command again, which writes it anew"
             ) from None
+
+    @cached_property
+    def edits(self) -> tuple[str, ...]:
+        """The names of the edits, in the order of the recipe."""
+        return tuple(dict.fromkeys(self.manifest.column("edit").to_pylist()))
+
+    def edit(self, name: str) -> Benchmark[Picture]:
+        """The pictures of one edit only, such as `original` or `size-0.05`."""
+        import pyarrow.compute as compute
+
+        if name not in self.edits:
+            raise unknown(f"edit in {self.root}", name, self.edits)
+        part = copy.copy(self)
+        for cached in ("edits", "_finished"):
+            part.__dict__.pop(cached, None)
+        part.__dict__["manifest"] = self.manifest.filter(compute.equal(self.manifest.column("edit"), name))
+        return part
+
+    @cached_property
+    def _finished(self) -> list[int]:
+        return [at for at, status in enumerate(self.manifest.column("status").to_pylist()) if status == OK]
+
+    def __len__(self) -> int:
+        return len(self._finished)
+
+    def __getitem__(self, index: int) -> tuple[Picture, int | None, Row]:
+        from PIL import Image
+
+        from unfazed.sources.pictures import read_picture
+
+        [record] = self.manifest.slice(self._finished[index], 1).to_pylist()
+        row = row_of(record)
+        assert row.path is not None
+        image: Any = Image.fromarray(read_picture(self.root / row.path))
+        return image if self.transform is None else self.transform(image), row.label, row
+
+    @staticmethod
+    def collate(
+        samples: Sequence[tuple[torch.Tensor, int | None, Row]],
+    ) -> tuple[torch.Tensor, torch.Tensor, list[Row]]:
+        """A batch for a torch `DataLoader`: pictures (N, …), labels (N,) int64 with -1 for None, and rows."""
+        import torch
+
+        pictures, labels, rows = zip(*samples, strict=True)
+        indices = torch.tensor([-1 if label is None else label for label in labels])
+        return torch.stack(pictures), indices, list(rows)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The manifest as a polars frame."""
+        import polars
+
+        return polars.DataFrame(self.manifest)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The manifest as a pandas frame; needs pandas."""
+        try:
+            return self.manifest.to_pandas()
+        except ImportError:
+            raise UserError("pandas is not installed", run="pip install pandas") from None

@@ -1,7 +1,8 @@
 """One photograph under a chain of edits, with a record beside it that replays to the same bytes.
 
 The record holds the mask itself, because a mask drawn by hand or found by a segmenter is not to be had again; the
-photograph and the pictures that it borrows are named by path and SHA-256.
+photograph and the pictures that it borrows are named by path and SHA-256. A photograph that came from memory is saved
+beside the edited picture.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from unfazed.choices import stored_frame
 from unfazed.edits import make_edit, parse_edit
@@ -30,7 +32,9 @@ from unfazed.rendering.removal.methods import lendable
 from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
-from unfazed.sources.pictures import read_mask, read_picture, shrunk
+from unfazed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
+from unfazed.sources.segment import Box, segmented
+from unfazed.sources.slugs import slug
 from unfazed.versions import versions
 
 from .card import differences
@@ -77,13 +81,18 @@ _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
 ORDER = ("background", "size", "direction", "position", "occlusion", "lighting", "blur", "colour")
 
 
-def chain_of(given: Mapping[str, str | None], more: Sequence[str] = ()) -> tuple[Edit, ...]:
+# What an edit may be given as: the value of its main parameter, several numbers (a position), or all by name.
+EditValue = float | str | Path | Sequence[float] | Mapping[str, float | str]
+
+
+def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) -> tuple[Edit, ...]:
     """The chain of edits given by name and value, then those written as in a recipe.
 
     >>> [type(edit).__name__ for edit in chain_of({"position": "0,1", "size": "0.05"}, ["lighting(where=both)=-2"])]
     ['Size', 'Position', 'Lighting']
     """
-    chain: list[Edit] = [parse_edit(name, str(given[name])) for name in ORDER if given.get(name) is not None]
+    names = [*(name for name in ORDER if name in given), *(name for name in given if name not in ORDER)]
+    chain: list[Edit] = [_edit_of(name, value) for name in names if (value := given[name]) is not None]
     for text in more:
         items = expression(text)
         if len(items) != 1:
@@ -94,13 +103,50 @@ def chain_of(given: Mapping[str, str | None], more: Sequence[str] = ()) -> tuple
     return tuple(chain)
 
 
-@dataclass(frozen=True)
-class Edited:
-    """The edited picture (S, S, 3) uint8, the mask of its visible object (S, S) uint8, and the record."""
+def _edit_of(name: str, value: EditValue) -> Edit:
+    if isinstance(value, Mapping):
+        made: Edit = make_edit(name, **value)
+        return made
+    parts = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    parsed: Edit = parse_edit(name, ",".join(map(str, parts)))
+    return parsed
 
-    image: np.ndarray
-    mask: np.ndarray
+
+@dataclass(frozen=True, eq=False)
+class Edited:
+    """An edited photograph; a notebook shows it.
+
+    image: the edited picture, RGB, `pixels` on a side; mask: of its visible object, mode L, white is the object;
+    record: all that it was made of; photograph: as it was given, where no file holds it.
+    """
+
+    image: Image.Image
+    mask: Image.Image
     record: dict[str, Any]
+    photograph: Image.Image | None = None
+
+    @property
+    def parameters(self) -> dict[str, dict[str, float | str]]:
+        """The parameters of every edit by the edit's name: {"size": {"rate": 0.05, "start": 0.25}}."""
+        steps = [dict(step) for step in self.record["request"]["chain"]]
+        return {str(step.pop("edit")): step for step in steps}
+
+    @property
+    def values(self) -> dict[str, float | str]:
+        """What was asked for or drawn at random, by name: a place, an angle, the scene that a background is from."""
+        return dict(self.record["values"])
+
+    @property
+    def seed(self) -> int:
+        """The seed from which every random draw follows."""
+        return int(self.record["request"]["seed"])
+
+    def save(self, path: str | Path) -> tuple[Path, Path, Path]:
+        """Write PATH (a PNG file), its mask and its record, which `unfazed edit --replay` makes again; their paths."""
+        return write_edited(self, Path(path))
+
+    def _repr_png_(self) -> bytes:
+        return png(np.asarray(self.image))
 
 
 def exact_mask(mask: np.ndarray) -> np.ndarray:
@@ -138,8 +184,10 @@ def request_plan(request: Request) -> Plan:
     )
 
 
-def edit_photograph(request: Request, scene: Scene, image: Path, renderer: Renderer | None = None) -> Edited:
-    """The scene, read from the file `image`, under the request; `renderer` spares opening the one it names."""
+def edit_photograph(
+    request: Request, scene: Scene, image: Path | None = None, renderer: Renderer | None = None
+) -> Edited:
+    """The scene, read from the file `image` or from memory, under the request; `renderer` spares opening one."""
     mask = exact_mask(scene.mask)
     exact = Scene(scene.id, scene.image, mask, request.label, scene.notes)
     composition, layers = compose(request, exact)
@@ -154,7 +202,7 @@ def edit_photograph(request: Request, scene: Scene, image: Path, renderer: Rende
     record = {
         "request": request.to_json(),
         "id": scene.id,
-        "image": {"path": str(image.resolve()), "sha256": sha256(image)},
+        "image": None if image is None else _named(image),
         "mask_png": base64.b64encode(png(mask_levels(mask))).decode(),
         "files": {path: sha256(path) for path in _borrowed(request.chain)},
         "rendered_by": {name: value for name, value in renderer.describe().items() if name != "batch_size"},
@@ -167,20 +215,17 @@ def edit_photograph(request: Request, scene: Scene, image: Path, renderer: Rende
         "picture_sha256": hashlib.sha256(png(answer.image)).hexdigest(),
         "mask_sha256": hashlib.sha256(png(levels)).hexdigest(),
     }
-    return Edited(answer.image, levels, record)
+    photograph = Image.fromarray(scene.image) if image is None else None
+    return Edited(Image.fromarray(answer.image), Image.fromarray(levels), record, photograph)
 
 
-def read_scene(image: Path, mask: Path | None = None, box: tuple[int, int, int, int] | None = None) -> Scene:
-    """The photograph in a file with the mask of a file, or one made from a box or the centre prior."""
-    if mask is not None and box is not None:
-        raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")
-    from unfazed.sources.segment import segmented
-    from unfazed.sources.slugs import slug
-
-    picture = read_picture(image)
-    if mask is not None:
-        return shrunk(Scene(slug(image.name), picture, read_mask(mask)))
-    return shrunk(segmented(slug(image.name), picture, None, "grabcut", box))
+def read_scene(image: PictureLike, mask: PictureLike | Box | None = None) -> Scene:
+    """The photograph with its mask, or with a mask made from a box or, if None, for an object in the middle."""
+    scene_id = slug(Path(image).name) if isinstance(image, str | Path) else "photograph"
+    picture = picture_of(image)
+    if mask is None or isinstance(mask, tuple):
+        return shrunk(segmented(scene_id, picture, None, "grabcut", mask))
+    return shrunk(Scene(scene_id, picture, mask_of(mask)))
 
 
 def replay(record_path: Path, image: Path | None = None, renderer: Renderer | None = None) -> Edited:
@@ -223,12 +268,21 @@ def check_output(out: Path) -> None:
 
 
 def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
-    """OUT.png, OUT.mask.png and OUT.json, the record."""
+    """OUT.png, OUT.mask.png and OUT.json, the record; also OUT.photograph.png where no file holds the photograph."""
     check_output(out)
-    mask, record = out.with_suffix(".mask.png"), out.with_suffix(".json")
-    settle([write_beside(out, png(edited.image)), write_beside(mask, png(edited.mask))])
-    write_json(record, edited.record)
-    return out, mask, record
+    mask, path = out.with_suffix(".mask.png"), out.with_suffix(".json")
+    pictures = {out: edited.image, mask: edited.mask}
+    photograph = out.with_suffix(".photograph.png")
+    if edited.photograph is not None:
+        pictures[photograph] = edited.photograph
+    settle([write_beside(place, png(np.asarray(picture))) for place, picture in pictures.items()])
+    named = {} if edited.photograph is None else {"image": _named(photograph)}
+    write_json(path, {**edited.record, **named})
+    return out, mask, path
+
+
+def _named(image: Path) -> dict[str, str]:
+    return {"path": str(image.resolve()), "sha256": sha256(image)}
 
 
 def _borrowed(chain: Sequence[Edit]) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,3 +139,12 @@ def record(row: Row) -> dict[str, Any]:
         name: canonical(everything[name]) if isinstance(everything[name], dict | list) else everything[name]
         for name in schema().names
     }
+
+
+def row_of(record: Mapping[str, Any]) -> Row:
+    """The row that a record of the manifest holds; `record` the other way round."""
+    given = {one.name: record[one.name] for one in fields(Row) if record.get(one.name) is not None}
+    return Row(**{name: json.loads(value) if name in _JSON else value for name, value in given.items()})
+
+
+_JSON = frozenset(("parameters", "values", "measures", "notes"))

@@ -52,27 +52,29 @@ def check(
 
     `unfazed check predictions/ --config gate.toml --json check.json`
     """
-    from unfazed.analyses.drops.gate import EXITS, check_predictions, junit_xml, verdict
-    from unfazed.analyses.drops.rules import parse_limits, parse_threshold, read_rules
+    from unfazed.analyses.drops.gate import EXITS, junit_xml
+    from unfazed.analyses.drops.gate import check as gate
+    from unfazed.analyses.drops.rules import parse_limits, parse_threshold
     from unfazed.files import write_bytes, write_json
     from unfazed.report.drop_tables import checks_text
 
-    rules = read_rules(
-        config,
+    found = gate(
+        predictions,
         max_drop=parse_limits(max_drop or [], "--max-drop"),
         min_accuracy=parse_limits(min_accuracy or [], "--min-accuracy", bare="original"),
         min_threshold={text.partition("=")[0]: parse_threshold(text) for text in min_threshold or []},
         baseline=baseline,
         margin=margin,
-        measure=measure,
-        level=level,
+        measure=measure,  # type: ignore[arg-type]
+        config=config,
         models=tuple(model or ()),
+        level=level,
+        resamples=resamples,
+        seed=seed,
     )
-    checks = check_predictions(predictions, rules, resamples=resamples, seed=seed)
-    overall = verdict(checks)
     if json is not None:
-        write_json(json, {"verdict": overall, "checks": checks.to_dicts()})
+        write_json(json, {"verdict": found.verdict, "checks": found.checks.to_dicts()})
     if junit is not None:
-        write_bytes(junit, junit_xml(checks))
-    typer.echo(checks_text(checks, overall, format), nl=False)
-    raise typer.Exit(EXITS[overall])
+        write_bytes(junit, junit_xml(found.checks))
+    typer.echo(checks_text(found.checks, found.verdict, format), nl=False)
+    raise typer.Exit(EXITS[found.verdict])

@@ -28,7 +28,7 @@ def compare(
 
     `unfazed compare predictions/ lite:0 lite:2`
     """
-    from unfazed.analyses.drops.compare import compare_models
+    from unfazed.analyses.drops.compare import compare as compare_models
     from unfazed.report.drop_tables import comparison_text
 
     table = compare_models(predictions, first, second, other=other, resamples=resamples, seed=seed)

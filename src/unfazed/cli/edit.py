@@ -120,7 +120,9 @@ def edit(
             pool=pool,
             label=None if label is None else imagenet().index(label),
         )
-        edited = edit_photograph(request, read_scene(image, mask, None if box is None else parse_box(box)), image)
+        if mask is not None and box is not None:
+            raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")
+        edited = edit_photograph(request, read_scene(image, mask if box is None else parse_box(box)), image)
     files = write_edited(edited, output)
     if as_json:
         print(json.dumps({**edited.record, "output": str(files[0])}, ensure_ascii=False))

@@ -43,8 +43,7 @@ def report(
     """
     import json
 
-    from unfazed.probes.flip_heat import explain_pairs
-    from unfazed.report.page import write_report
+    from unfazed.api import report as write_report
 
     from .progress import progress_line
 
@@ -60,7 +59,6 @@ def report(
             title=title,
             flips=flips,
             heat_maps=heat_maps,
-            explain=explain_pairs,
             resamples=resamples,
             seed=seed,
             progress=show,

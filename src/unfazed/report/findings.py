@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.drops.compare import compare_models
+from unfazed.analyses.drops.compare import compare
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.published import with_published
@@ -83,7 +83,7 @@ def find(
         card=facts.benchmark,
         facts=facts,
         drops=with_published(drops) if facts.official else drops,
-        comparison=compare_models(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
+        comparison=compare(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
         curves=accuracy_curves(answers, facts=facts, level=level),
         fits=curve_fits(answers, **settings),
         thresholds=thresholds(answers, **settings),

@@ -42,6 +42,8 @@ _OTHER_KINDS = (
 )
 
 File = str | Path | bytes | IO[bytes]
+PictureLike = str | Path | Image.Image | np.ndarray
+"""A file, a Pillow image, or an array: (H, W, 3) or (H, W) uint8 for a picture, see `mask_of` for a mask."""
 
 
 def read_picture(file: File) -> np.ndarray:
@@ -64,6 +66,36 @@ def read_mask(file: File) -> np.ndarray:
     data, name = _bytes(file)
     with _opened(data, name) as picture:
         return _upright(_coverage(picture), picture)
+
+
+def picture_of(given: PictureLike) -> np.ndarray:
+    """The picture in a file, a Pillow image or an array: (H, W, 3) uint8 RGB, upright."""
+    if isinstance(given, Image.Image):
+        return _upright(_rgb(given), given)
+    if not isinstance(given, np.ndarray):
+        return read_picture(given)
+    if given.dtype != np.uint8 or given.ndim not in (2, 3) or given.shape[2:] not in ((), (3,)):
+        raise BadPicture(f"the picture is {given.shape} {given.dtype}", allowed="(H, W, 3) or (H, W), uint8, RGB")
+    return given if given.ndim == 3 else np.repeat(given[..., None], 3, axis=2)
+
+
+def mask_of(given: PictureLike) -> np.ndarray:
+    """The mask in a file, a Pillow image or an array: (H, W) float32 in [0, 1], 1 = object.
+
+    An array is (H, W): bool, uint8 (0 and 255, or 0 and 1), or floating point in [0, 1].
+    """
+    if isinstance(given, Image.Image):
+        return _upright(_coverage(given), given)
+    if not isinstance(given, np.ndarray):
+        return read_mask(given)
+    allowed = "(H, W): bool, uint8, or floating point in [0, 1]"
+    if given.ndim != 2 or not (given.dtype in (bool, np.uint8) or np.issubdtype(given.dtype, np.floating)):
+        raise BadPicture(f"the mask is {given.shape} {given.dtype}", allowed=allowed)
+    if np.issubdtype(given.dtype, np.floating):
+        if given.size and not (given.min() >= 0 and given.max() <= 1):
+            raise BadPicture(f"the mask has values from {given.min():g} to {given.max():g}", allowed=allowed)
+        return given.astype(np.float32)
+    return _shares(given.astype(np.uint8), 255)
 
 
 def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from .drop_rows import POINTS, corrected, lattice_of, need_original, with_averag
 from .outcomes import Outcomes, outcomes
 
 
-def compare_models(
+def compare(
     predictions: Predictions,
     first: str,
     second: str,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import polars as pl
@@ -22,11 +24,64 @@ from .compare import compared, read_model
 from .curves import sweeps
 from .drop import dropped_accuracy
 from .outcomes import Outcomes
-from .rules import Rules
+from .rules import Rules, read_rules
 from .thresholds import threshold_bounds
 
-PASS, FAIL, CANNOT_TELL = "pass", "fail", "cannot tell"
+Verdict = Literal["pass", "fail", "cannot tell"]
+PASS: Verdict = "pass"
+FAIL: Verdict = "fail"
+CANNOT_TELL: Verdict = "cannot tell"
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What a gate found: the verdict over all checks, and one row per check (columns: `check_predictions`)."""
+
+    verdict: Verdict
+    checks: pl.DataFrame
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passes; a check that cannot tell does not."""
+        return self.verdict == PASS
+
+
+def check(
+    predictions: Predictions,
+    *,
+    max_drop: Mapping[str, float] | None = None,
+    min_accuracy: Mapping[str, float] | None = None,
+    min_threshold: Mapping[str, tuple[float, float]] | None = None,
+    baseline: str | Path | pl.DataFrame | None = None,
+    margin: float | None = None,
+    measure: Literal["accuracy", "drop"] | None = None,
+    config: str | Path | None = None,
+    models: Sequence[str] = (),
+    level: float | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Checked:
+    """Whether the models may be released: `unfazed check` in Python.
+
+    max_drop: edit or pattern -> points at most; min_accuracy: edit or pattern -> percent at least; min_threshold:
+    attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept; baseline: earlier
+    predictions, and margin: points by which `measure` (accuracy) may be worse; config: a TOML file with the same, what
+    is given here wins; models: only these; level: of the intervals (0.95).
+    """
+    rules = read_rules(
+        config,
+        max_drop=dict(max_drop or {}),
+        min_accuracy=dict(min_accuracy or {}),
+        min_threshold=dict(min_threshold or {}),
+        baseline=baseline,
+        margin=margin,
+        measure=measure,
+        level=level,
+        models=tuple(models),
+    )
+    checks = check_predictions(predictions, rules, resamples=resamples, seed=seed)
+    return Checked(verdict(checks), checks)
 
 
 def check_predictions(
@@ -62,7 +117,7 @@ def check_predictions(
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 
 
-def verdict(checks: pl.DataFrame) -> str:
+def verdict(checks: pl.DataFrame) -> Verdict:
     """The verdict over all checks: fail if one fails, cannot tell if one cannot, else pass."""
     found = set(checks["verdict"])
     return FAIL if FAIL in found else CANNOT_TELL if CANNOT_TELL in found else PASS
@@ -90,7 +145,7 @@ def junit_xml(checks: pl.DataFrame, name: str = "unfazed check") -> bytes:
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def judge(low: float, high: float, at_most: float) -> str:
+def judge(low: float, high: float, at_most: float) -> Verdict:
     """The verdict on a value that must be at most `at_most`, known to lie between low and high.
 
     >>> judge(1, 3, at_most=4), judge(5, 7, at_most=4), judge(3, 5, at_most=4)
@@ -173,7 +228,7 @@ def _row(
     low: float,
     high: float,
     limit: float,
-    verdict: str,
+    verdict: Verdict,
     must: str,
 ) -> dict[str, Any]:
     unit = "%" if measure == "accuracy" else "" if measure.startswith("level") else "points"

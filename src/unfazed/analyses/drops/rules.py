@@ -84,7 +84,7 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
         **({"models": tuple(content["models"])} if "models" in content else {}),
     }
     for name, value in given.items():
-        if value not in (None, (), {}):
+        if not (value is None or (isinstance(value, tuple | dict) and not value)):
             values[name] = {**values[name], **value} if isinstance(value, dict) else value
     return Rules(**values)
 

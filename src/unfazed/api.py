@@ -1,0 +1,135 @@
+"""What `import unfazed` offers beyond functions of single rooms: an edited photograph, a report with heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from PIL import Image
+
+from unfazed.benchmark.photograph import Edited, EditValue, Request, chain_of, edit_photograph, read_scene
+from unfazed.edits.composition import Impossible
+from unfazed.edits.geometry import resized
+from unfazed.errors import UserError
+from unfazed.labels import imagenet
+from unfazed.probes.flip_heat import explain_pairs
+from unfazed.rendering.removal.methods import open_removal
+from unfazed.report.page import Written, write_report
+from unfazed.scene import frame as framed
+from unfazed.sources.pictures import PictureLike
+from unfazed.sources.segment import Box
+
+
+def edit(
+    image: PictureLike,
+    mask: PictureLike | Box | None = None,
+    *,
+    seed: int = 0,
+    renderer: Literal["diffusion", "paste"] = "diffusion",
+    pixels: int = 256,
+    pool: str = Request.pool,
+    frame: str = Request.frame,
+    removal: str = Request.removal,
+    label: int | str | None = None,
+    network: str | None = None,
+    steps: int | None = None,
+    sampler: str | None = None,
+    guide: str | None = None,
+    device: str | None = None,
+    feather: float | None = None,
+    **edits: EditValue,
+) -> Edited:
+    """One photograph under the edits given by name: its `image`, its `mask` and a record that replays it.
+
+    image: a file, a Pillow image, or an array (H, W, 3) uint8. mask: the same kinds, white is the object; or a box
+    (x, y, width, height) around the object, from which a mask is made; None takes the object to be in the middle.
+    edits: any edit of `unfazed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
+    file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are chained in the edits' own order.
+
+    seed: every random draw follows from it. renderer: `paste` needs no network. pixels: the side of the result.
+    pool: the source that random backgrounds and occluders come from. frame, removal, network, steps, sampler, guide,
+    device and feather are those of `unfazed edit`; label: the true class, for an adversarial background.
+
+    >>> from unfazed.sources import open_source
+    >>> scene = open_source("sample")["dog"]
+    >>> small = edit(scene.image, scene.mask, size=0.05, background="random", seed=3, renderer="paste")
+    >>> small.image.size, small.parameters["size"]["rate"]
+    ((256, 256), 0.05)
+    """
+    options = {"network": network, "steps": steps, "sampler": sampler, "guide": guide}
+    request = Request(
+        chain=chain_of(edits),
+        renderer=renderer,
+        options={**options, "device": device, "feather": feather},
+        removal=removal,
+        frame=frame,
+        size=pixels,
+        seed=seed,
+        pool=pool,
+        label=imagenet().index(label) if isinstance(label, str) else label,
+    )
+    file = Path(image) if isinstance(image, str | Path) else None
+    return edit_photograph(request, read_scene(image, mask), file)
+
+
+def remove_object(
+    image: PictureLike,
+    mask: PictureLike | Box | None = None,
+    *,
+    method: str = Request.removal,
+    seed: int = 0,
+    pixels: int = 256,
+    frame: str = Request.frame,
+    device: str | None = None,
+) -> Image.Image:
+    """The photograph without its object, framed to a square of `pixels` on a side, RGB.
+
+    image, mask, frame and pixels: as for `edit`. method: as `--removal` of `unfazed build`. device: for the methods
+    that run a network.
+    """
+    scene = framed(read_scene(image, mask), frame)
+    try:
+        picture, hole = resized(scene.image, pixels), resized(scene.mask, pixels)
+        return Image.fromarray(open_removal(method, device)(picture, hole, seed, scene.label))
+    except Impossible as impossible:
+        raise UserError(f"the object cannot be removed from {scene.id}: {impossible}") from None
+
+
+def report(
+    predictions: str | Path,
+    output: str | Path,
+    *,
+    benchmark: str | Path | None = None,
+    assets: str | Path | None = None,
+    factors: str | Path | None = None,
+    sensitivity: str | Path | None = None,
+    distribution: str | Path | None = None,
+    title: str = "How far do the answers move?",
+    flips: int = 36,
+    heat_maps: int = 36,
+    resamples: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Written:
+    """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
+
+    The result holds the report's `path`, the `verdict` in sentences and the table of `drops`. heat_maps: how many
+    flips get heat maps; 0 opens no model. The other settings are those of `unfazed report`.
+    """
+    return write_report(
+        predictions,
+        output,
+        benchmark=benchmark,
+        assets=assets,
+        factors=factors,
+        sensitivity=sensitivity,
+        distribution=distribution,
+        title=title,
+        flips=flips,
+        heat_maps=heat_maps,
+        explain=explain_pairs,
+        resamples=resamples,
+        seed=seed,
+        progress=progress,
+    )

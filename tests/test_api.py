@@ -1,0 +1,186 @@
+"""`import unfazed`: one line edits a photograph, a benchmark is a dataset, and the gate and report are functions."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+import unfazed
+from unfazed.benchmark.photograph import replay
+from unfazed.files import sha256
+
+
+def shape_of(image: Image.Image) -> tuple[int, int]:
+    return image.size
+
+
+def to_tensor(image: Image.Image):
+    import torch
+
+    return torch.from_numpy(np.array(image))
+
+
+@pytest.fixture(scope="module")
+def dog() -> unfazed.Scene:
+    return unfazed.open_source("sample")["dog"]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("api") / "bench"
+    recipe = root.parent / "small.toml"
+    recipe.write_text('name = "small"\nedits = ["size=0.05,0.1"]\n')
+    unfazed.build("sample", root, str(recipe), renderer="paste", limit=2)
+    return root
+
+
+def test_a_file_a_pillow_image_and_an_array_give_the_same_edit(dog, tmp_path):
+    Image.fromarray(dog.image).save(tmp_path / "dog.png")
+    mask = Image.fromarray(np.rint(dog.mask * 255).astype(np.uint8))
+    mask.save(tmp_path / "mask.png")
+    options = {"size": 0.05, "background": "checker", "seed": 3, "renderer": "paste"}
+    made = [
+        unfazed.edit(tmp_path / "dog.png", str(tmp_path / "mask.png"), **options),
+        unfazed.edit(Image.fromarray(dog.image), mask, **options),
+        unfazed.edit(dog.image, dog.mask, **options),
+    ]
+    assert len({sha256_of(one.image) for one in made}) == 1
+    assert made[0].image.size == made[0].mask.size == (256, 256)
+    assert (np.asarray(made[0].mask) > 127).mean() == pytest.approx(0.05, abs=0.002)
+
+
+def sha256_of(image: Image.Image) -> int:
+    return hash(image.tobytes())
+
+
+def test_the_result_says_what_was_drawn_and_shows_itself(dog):
+    made = unfazed.edit(dog.image, dog.mask, size=0.05, background="random", position=(1, 1), seed=3, renderer="paste")
+    assert list(made.parameters) == ["background", "size", "position"]
+    assert made.parameters["size"]["rate"] == 0.05
+    assert made.values["from"] in unfazed.open_source("sample")
+    assert made.seed == 3
+    shown = Image.open(io.BytesIO(made._repr_png_()))
+    assert np.array_equal(np.asarray(shown), np.asarray(made.image))
+    assert np.nonzero(np.asarray(made.mask) > 127)[1].max() >= 252
+
+
+def test_a_photograph_from_memory_is_saved_with_a_record_that_replays_it(dog, tmp_path):
+    made = unfazed.edit(dog.image, dog.mask > 0.5, lighting={"stops": -2, "where": "both"}, renderer="paste")
+    paths = made.save(tmp_path / "dark.png")
+    again = replay(paths[2]).save(tmp_path / "again.png")
+    assert [sha256(path) for path in paths[:2]] == [sha256(path) for path in again[:2]]
+    assert (tmp_path / "dark.photograph.png").is_file()
+
+
+def test_the_embedded_network_is_the_default(dog):
+    made = unfazed.edit(dog.image, dog.mask, background="inversion", steps=2, device="cpu")
+    assert made.record["rendered_by"]["network"]["name"] == "compact"
+    assert made.image.size == (256, 256)
+
+
+def test_a_box_stands_for_a_mask_and_an_object_is_removed(dog):
+    made = unfazed.edit(dog.image, (60, 40, 300, 300), size=0.1, renderer="paste")
+    assert "from the box 60,40,300,300" in made.record["notes"][0]
+    empty = unfazed.remove_object(dog.image, dog.mask, pixels=128)
+    before = Image.fromarray(unfazed.frame(dog).image).resize((128, 128))
+    inside = np.asarray(Image.fromarray(unfazed.frame(dog).mask).resize((128, 128))) > 0.5
+    change = np.abs(np.asarray(empty, int) - np.asarray(before, int)).mean(axis=2)
+    assert change[inside].mean() > 5 * change[~inside].mean()
+
+
+@pytest.mark.parametrize(
+    ("image", "mask", "edits", "says"),
+    [
+        (np.zeros((8, 8, 3)), None, {"size": 0.1}, "uint8"),
+        (None, np.full((8, 8), 3.0), {"size": 0.1}, "floating point"),
+        (None, None, {}, "no edit"),
+        (None, None, {"sise": 0.1}, "did you mean 'size'"),
+        (None, None, {"size": 7}, "0.001 to 1"),
+        ("nowhere.jpg", None, {"size": 0.1}, "not there"),
+    ],
+)
+def test_mistakes_say_what_is_allowed(dog, image, mask, edits, says):
+    with pytest.raises(unfazed.UserError, match=says):
+        unfazed.edit(dog.image if image is None else image, dog.mask if mask is None else mask, **edits)
+
+
+def test_an_edit_of_another_package_is_given_by_its_name(dog, monkeypatch):
+    from unfazed.edits import EDITS
+
+    monkeypatch.setitem(EDITS, "fog", EDITS["blur"])
+    made = unfazed.edit(dog.image, dog.mask, fog=4, size=0.05, renderer="paste")
+    assert [step["edit"] for step in made.record["request"]["chain"]] == ["size", "blur"]
+
+
+def test_a_benchmark_is_a_dataset(bench):
+    pictures = unfazed.Benchmark(bench)
+    assert len(pictures) == len(pictures.to_polars().filter(status="ok")) == 10
+    image, label, row = pictures[0]
+    assert isinstance(image, Image.Image)
+    assert pictures.labels.classes[label] == "bison"
+    assert (row.source_id, row.edit) == ("bison", pictures.edits[0])
+    small = pictures.edit("size-0.05")
+    assert {small[at][2].edit for at in range(len(small))} == {"size-0.05"}
+    assert len(small) == small.to_polars().height == 2
+    assert small[-1][2].requested == 0.05
+    assert small[0][2].parameters["chain"][0]["rate"] == 0.05
+    assert len(pictures) == 10
+    with pytest.raises(IndexError):
+        pictures[10]
+    with pytest.raises(unfazed.UserError, match=r"did you mean 'size-0\.05'"):
+        pictures.edit("size-0.06")
+
+
+def test_a_benchmark_goes_to_the_workers_of_a_data_loader(bench):
+    from torch.utils.data import DataLoader
+
+    pictures = unfazed.Benchmark(bench, transform=to_tensor).edit("original")
+    batches = list(DataLoader(pictures, batch_size=2, num_workers=1, collate_fn=unfazed.Benchmark.collate))
+    images, labels, rows = batches[0]
+    assert len(batches) == 1
+    assert images.shape == (2, 256, 256, 3)
+    assert [row.label for row in rows] == labels.tolist()
+    again = pickle.loads(pickle.dumps(unfazed.Benchmark(bench, transform=shape_of).edit("original")))
+    assert again[0][0] == (256, 256)
+
+
+def test_manifest_and_predictions_as_pandas(bench, tmp_path):
+    pytest.importorskip("pandas")
+    assert len(unfazed.Benchmark(bench).edit("size-0.1").to_pandas()) == 2
+    predictions = unfazed.evaluate(bench, "lite:0", tmp_path, device="cpu", workers=0, limit=1)
+    assert predictions.to_pandas()["correct"].sum() == predictions["correct"].sum()
+
+
+def answers() -> pl.DataFrame:
+    rows = [
+        {"model": model, "source_id": str(at), "edit": edit, "run": 0, "correct": edit == "original" or at >= lost}
+        for model, lost in (("good", 2), ("bad", 60))
+        for edit in ("original", "size-0.05")
+        for at in range(100)
+    ]
+    return pl.DataFrame(rows)
+
+
+def test_the_gate_and_the_comparison_are_functions():
+    frame = answers()
+    passed = unfazed.check(frame, max_drop={"size-0.05": 20}, models=["good"])
+    assert (passed.verdict, passed.passed) == ("pass", True)
+    failed = unfazed.check(frame, max_drop={"size-0.05": 20})
+    assert (failed.verdict, failed.passed) == ("fail", False)
+    assert failed.checks.height == 2
+    assert unfazed.check(frame.filter(model="good"), baseline=frame.filter(model="good"), margin=5).passed
+    compared = unfazed.compare(frame, "good", "bad").filter(edit="size-0.05")
+    assert compared["drop_difference"].item() == pytest.approx(-58)
+
+
+def test_report_stays_a_function_when_its_folder_is_imported():
+    code = "import unfazed, unfazed.report.page; assert unfazed.report.__name__ == 'report', unfazed.report"
+    subprocess.run([sys.executable, "-c", f"{code}; assert callable(unfazed.report)"], check=True)

@@ -1,0 +1,68 @@
+"""What a user may write with every public name; `test_typing.py` checks its types, nothing runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars
+import torch
+from PIL import Image
+
+import unfazed
+
+
+def to_tensor(image: Image.Image) -> torch.Tensor:
+    return torch.zeros(3, image.height, image.width)
+
+
+def edit_one(photograph: Image.Image, mask: Path) -> tuple[float | str, Image.Image, int]:
+    small = unfazed.edit(photograph, mask, size=0.05, background="random", position=(0, 1), fog=0.5, seed=3)
+    unfazed.edit("dog.jpg", (10, 20, 300, 280), lighting={"stops": -2, "where": "both"}, renderer="paste")
+    paths: tuple[Path, Path, Path] = small.save("small.png")
+    empty: Image.Image = unfazed.remove_object(photograph, mask)
+    empty.save(paths[0])
+    small.mask.save("mask.png")
+    drawn: dict[str, float | str] = small.values
+    return small.parameters["size"]["rate"] or drawn["from"], small.image, small.seed
+
+
+def scenes() -> list[float]:
+    source = unfazed.open_source("sample", limit=2)
+    scene: unfazed.Scene = unfazed.frame(source["dog"])
+    space: unfazed.LabelSpace = source.labels
+    name: str = space.classes[scene.label or 0]
+    return [scene.pixel_rate, float(len(name))]
+
+
+def dataset(folder: Path) -> None:
+    pictures: unfazed.Benchmark = unfazed.Benchmark(folder)
+    image, label, row = pictures.edit("size-0.05")[0]
+    size: tuple[int, int] = image.size
+    known: int | None = label
+    edit: str = row.edit
+    rows: polars.DataFrame = pictures.to_polars()
+    names: tuple[str, ...] = pictures.edits
+    print(size, known, edit, rows.height, names, len(pictures))
+    tensors = unfazed.Benchmark(folder, transform=to_tensor)
+    tensor: torch.Tensor = tensors[0][0]
+    batch, labels, others = unfazed.Benchmark.collate([tensors[0]])
+    print(tensor.ndim, batch.ndim, labels.ndim, others[0].source_id)
+
+
+def measure(model: torch.nn.Module, folder: Path) -> str:
+    own = unfazed.Classifier(model, unfazed.Transform(resize=256, crop=224), unfazed.LabelSpace("two", ("cat", "dog")))
+    lite: unfazed.Classifier = unfazed.open_model("lite:0", device="cpu")
+    logits: torch.Tensor = lite.logits(torch.zeros(1, 3, lite.transform.crop, lite.transform.crop))
+    built: Path = unfazed.build("sample", folder, "imagenet-e", renderer="paste", seed=1).root
+    predictions: polars.DataFrame = unfazed.evaluate(built, [own, "lite:2"], "predictions")
+    again: polars.DataFrame = unfazed.read_predictions("predictions", ["lite:2"])
+    drops: polars.DataFrame = unfazed.dropped_accuracy(predictions, by="class")
+    compared: polars.DataFrame = unfazed.compare("predictions", "own", "lite:2")
+    found = unfazed.check(predictions, max_drop={"size-0.05": 20}, min_accuracy={"original": 75})
+    if not found.passed:
+        print(found.checks.height, drops.height, compared.height, again.height, logits.ndim)
+    try:
+        written = unfazed.report("predictions", Path("report.html"), heat_maps=4)
+    except unfazed.UserError as error:
+        return error.given
+    return f"{unfazed.__version__} {found.verdict} {written.path} {written.verdict[0]} {written.drops.height}"
