@@ -38,7 +38,7 @@ def bench(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("api") / "bench"
     recipe = root.parent / "small.toml"
     recipe.write_text('name = "small"\nedits = ["size=0.05,0.1"]\n')
-    unfazed.build("sample", root, str(recipe), renderer="paste", limit=2)
+    unfazed.build("sample", root, unfazed.BuildSettings(recipe=str(recipe), renderer="paste", limit=2))
     return root
 
 
@@ -155,7 +155,8 @@ def test_a_benchmark_goes_to_the_workers_of_a_data_loader(bench):
 def test_manifest_and_predictions_as_pandas(bench, tmp_path):
     pytest.importorskip("pandas")
     assert len(unfazed.Benchmark(bench).edit("size-0.1").to_pandas()) == 2
-    predictions = unfazed.evaluate(bench, "lite:0", tmp_path, device="cpu", workers=0, limit=1)
+    settings = unfazed.EvaluateSettings(device="cpu", workers=0, limit=1)
+    predictions = unfazed.evaluate(bench, "lite:0", tmp_path, settings)
     assert predictions.to_pandas()["correct"].sum() == predictions["correct"].sum()
 
 

@@ -53,8 +53,10 @@ def measure(model: torch.nn.Module, folder: Path) -> str:
     own = unfazed.Classifier(model, unfazed.Transform(resize=256, crop=224), unfazed.LabelSpace("two", ("cat", "dog")))
     lite: unfazed.Classifier = unfazed.open_model("lite:0", device="cpu")
     logits: torch.Tensor = lite.logits(torch.zeros(1, 3, lite.transform.crop, lite.transform.crop))
-    built: Path = unfazed.build("sample", folder, "imagenet-e", renderer="paste", seed=1).root
-    predictions: polars.DataFrame = unfazed.evaluate(built, [own, "lite:2"], "predictions")
+    settings = unfazed.BuildSettings(recipe="imagenet-e", renderer="paste", seed=1)
+    built: Path = unfazed.build("sample", folder, settings).root
+    own_crop = unfazed.EvaluateSettings(transform="own", batch_size=64)
+    predictions: polars.DataFrame = unfazed.evaluate(built, [own, "lite:2"], "predictions", own_crop)
     again: polars.DataFrame = unfazed.read_predictions("predictions", ["lite:2"])
     drops: polars.DataFrame = unfazed.dropped_accuracy(predictions, by="class")
     compared: polars.DataFrame = unfazed.compare("predictions", "own", "lite:2")

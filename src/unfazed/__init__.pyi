@@ -1,3 +1,4 @@
+from . import transforms as transforms
 from .analyses.drops.compare import compare as compare
 from .analyses.drops.drop import dropped_accuracy as dropped_accuracy
 from .analyses.drops.gate import check as check
@@ -6,6 +7,7 @@ from .api import remove_object as remove_object
 from .api import report as report
 from .benchmark.building import build as build
 from .benchmark.folder import Benchmark as Benchmark
+from .benchmark.settings import BuildSettings as BuildSettings
 from .errors import UserError as UserError
 from .labels import LabelSpace as LabelSpace
 from .models.classifier import Classifier as Classifier
@@ -13,6 +15,7 @@ from .models.registry import open_model as open_model
 from .models.transforms import Transform as Transform
 from .predictions.reading import evaluate as evaluate
 from .predictions.reading import read_predictions as read_predictions
+from .predictions.settings import EvaluateSettings as EvaluateSettings
 from .scene import Scene as Scene
 from .scene import frame as frame
 from .sources import open_source as open_source

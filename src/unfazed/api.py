@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from PIL import Image
 
 from unfazed.benchmark.photograph import Edited, EditValue, Request, chain_of, edit_photograph, read_scene
+from unfazed.choices import Frame, RendererName, SamplerName
 from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
 from unfazed.errors import UserError
@@ -26,15 +26,15 @@ def edit(
     mask: PictureLike | Box | None = None,
     *,
     seed: int = 0,
-    renderer: Literal["diffusion", "paste"] = "diffusion",
+    renderer: RendererName = "diffusion",
     pixels: int = 256,
     pool: str = Request.pool,
-    frame: str = Request.frame,
+    frame: Frame = "object",
     removal: str = Request.removal,
     label: int | str | None = None,
     network: str | None = None,
     steps: int | None = None,
-    sampler: str | None = None,
+    sampler: SamplerName | None = None,
     guide: str | None = None,
     device: str | None = None,
     feather: float | None = None,
@@ -57,11 +57,15 @@ def edit(
     >>> small.image.size, small.parameters["size"]["rate"]
     ((256, 256), 0.05)
     """
-    options = {"network": network, "steps": steps, "sampler": sampler, "guide": guide}
     request = Request(
         chain=chain_of(edits),
         renderer=renderer,
-        options={**options, "device": device, "feather": feather},
+        network=network,
+        steps=steps,
+        sampler=sampler,
+        guide=guide,
+        device=device,
+        feather=feather,
         removal=removal,
         frame=frame,
         size=pixels,
@@ -80,7 +84,7 @@ def remove_object(
     method: str = Request.removal,
     seed: int = 0,
     pixels: int = 256,
-    frame: str = Request.frame,
+    frame: Frame = "object",
     device: str | None = None,
 ) -> Image.Image:
     """The photograph without its object, framed to a square of `pixels` on a side, RGB.
