@@ -55,7 +55,7 @@ def run_demo(
     steps: int = 20,
     seed: int = 0,
     models: Sequence[str] = MODELS,
-    removal: str = "opencv",
+    removal: str = "patches",
     device: str | None = None,
     heat_maps: int = _HEAT_MAPS,
     progress: Show | None = None,
@@ -158,9 +158,9 @@ class _Whole:
 
 def _work(recipe: Recipe, number: int, steps: int) -> float:
     """The passes that one edit takes, as the fast sampler counts them; guided ones cost more each."""
-    chain = recipe.items[number].parameters["chain"]
-    start = max((float(step.get("start", 0)) for step in chain), default=0.0)
-    guided = any("adversarial" in step.values() for step in chain)
+    item = recipe.items[number]
+    start = max((edit.blends_from for edit in item.chain), default=0.0)
+    guided = "guide" in item.needs
     return max(1, round(start * steps)) * (_GUIDED_PASS if guided else 1.0) if start > 0 else 0.0
 
 

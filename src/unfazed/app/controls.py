@@ -1,29 +1,13 @@
-"""The page's sliders and lists, made from what the edits declare of themselves; and the chain that they stand for."""
+"""The page's sliders and lists, made from what the edits declare; and the chain that they stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import Field, dataclass
 from typing import Any
 
-from unfazed.benchmark.photograph import ORDER
-from unfazed.edits import make_edit
-from unfazed.edits.background import STRENGTHS
-from unfazed.edits.catalogue import catalogue
-from unfazed.edits.composition import Edit
-
-# How far blending goes back is chosen by each edit itself; a picture file is uploaded, not typed.
-HIDDEN = {"start", "picture"}
-# Where a control that moves nothing by default, or has a word for one, stands when the page opens.
-FIRST: dict[tuple[str, str], Any] = {
-    ("background", "strength"): 20.0,
-    ("position", "x"): 0.5,
-    ("position", "y"): 0.5,
-    ("direction", "degrees"): 30.0,
-    ("colour", "hue"): 90.0,
-    ("lighting", "stops"): -2.0,
-}
-STEPS = {"size": 0.001, "position": 0.01, "occlusion": 0.01, "lighting": 0.1, "blur": 0.5, "saturation": 0.05}
+from unfazed.edits import Edit, all_edits, find_edit, in_order
+from unfazed.edits.parameters import Choice, Range, Text, file_parameters, parameters
 
 
 @dataclass(frozen=True)
@@ -51,68 +35,59 @@ class Control:
 
 @dataclass(frozen=True)
 class Group:
-    """An edit: its name, what it does in one sentence, and its controls."""
+    """An edit: its name, what it changes, its controls, and its parameter that is an uploaded picture file, or None."""
 
     edit: str
     explains: str
     controls: tuple[Control, ...]
+    file: str | None = None
 
 
 def groups() -> tuple[Group, ...]:
-    """Every edit there is, those of other packages too, in the order in which they are chained."""
-    edits = catalogue()["edits"]
-    names = [*ORDER, *(name for name in edits if name not in ORDER)]
-    return tuple(_group(name, edits[name]) for name in names)
+    """Every edit there is, including those of other packages, in the order in which they are chained."""
+    return tuple(_group(edit) for edit in all_edits().values())
 
 
-def _group(name: str, record: Mapping[str, Any]) -> Group:
+def _group(edit: type[Edit]) -> Group:
     shown = [
-        _control(name, parameter, told)
-        for parameter, told in record["parameters"].items()
-        if parameter not in HIDDEN and ("low" in told or "choices" in told)
+        _control(edit, name, field)
+        for name, field in parameters(edit).items()
+        if not field.metadata["hidden"] and not isinstance(field.metadata["allowed"], Text)
     ]
-    return Group(name, record["explains"], tuple(shown))
+    return Group(edit.name, edit.description, tuple(shown), next(iter(file_parameters(edit)), None))
 
 
-def _control(edit: str, parameter: str, told: Mapping[str, Any]) -> Control:
-    explains = f"{told['explains']} ({told['allowed'].replace(' (sweeps are log-spaced)', '')})"
-    first = FIRST.get((edit, parameter), told["default"])
-    if "choices" in told:
-        return Control(edit, parameter, told["explains"], first, choices=tuple(told["choices"]))
-    low, high = float(told["low"]), float(told["high"])
+def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
+    explains, declared = field.metadata["explains"], field.metadata["allowed"]
+    if isinstance(declared, Choice):
+        return Control(edit.name, name, explains, field.default, choices=declared.names)
+    shown: Range = field.metadata["shown"] or declared
+    first = field.default if field.metadata["first"] is None else field.metadata["first"]
     if not isinstance(first, int | float):
-        first = (low + high) / 2
-    step = STEPS.get(parameter, STEPS.get(edit, 1.0))
-    control = Control(edit, parameter, explains, first, low, high, step, word=next(iter(told["words"]), None))
-    if (edit, parameter) == ("background", "strength"):
-        # The kind says the sign already: simple is below 0, complex and adversarial above.
-        return replace(control, low=1.0, explains="of the guidance; for simple, complex and adversarial (1 to 200)")
-    return control
+        first = (shown.low + shown.high) / 2
+    return Control(
+        edit.name,
+        name,
+        f"{explains} ({shown.describe().replace(' (sweeps are log-spaced)', '')})",
+        first,
+        shown.low,
+        shown.high,
+        shown.step or (shown.high - shown.low) / 100,
+        word=next(iter(shown.words), None),
+    )
 
 
 def chain_from(values: Mapping[str, Mapping[str, Any]], picture: str | None = None) -> tuple[Edit, ...]:
-    """The chain of the edits in `values` ({edit: {parameter: value}}), in their order; picture: of that background.
+    """The edits in `values` ({edit: {parameter: value}}), in their order; picture: the uploaded file, or None.
 
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
     (Size(rate=0.05, start=0.25), Position(x=0.0, y=1.0, start=0.25))
     """
-    names = [*(name for name in ORDER if name in values), *(name for name in values if name not in ORDER)]
-    return tuple(_edit(name, dict(values[name]), picture) for name in names)
+    return in_order(_edit(find_edit(name), given, picture) for name, given in values.items())
 
 
-def _edit(name: str, given: dict[str, Any], picture: str | None) -> Edit:
-    if name == "background":
-        kind = given.get("kind")
-        if kind in STRENGTHS:
-            sign = 1 if STRENGTHS[kind] > 0 else -1
-            given["strength"] = sign * abs(float(given.get("strength") or STRENGTHS[kind]))
-        else:
-            given.pop("strength", None)
-            given.pop("band", None)
-        if kind == "picture":
-            given["picture"] = picture
-    edit: Edit = make_edit(name, **given)
-    return edit
+def _edit(edit: type[Edit], given: Mapping[str, Any], picture: str | None) -> Edit:
+    return edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)})
 
 
 def values_from(shown: Sequence[Group], flat: Sequence[Any]) -> dict[str, dict[str, Any]]:

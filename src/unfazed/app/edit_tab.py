@@ -19,7 +19,7 @@ from .controls import Control, Group, chain_from, groups, values_from
 from .downloads import Files, write_files
 from .photographs import Photograph, found_by, marked, open_sample, open_upload, own_mask, sample_names
 from .preview import Shown, preview, render
-from .smallest import DIRECTIONS, find_smallest
+from .smallest import directions, find_smallest
 from .studio import Studio
 
 FIRST_SAMPLE = "koala"
@@ -80,7 +80,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
             answers = gr.HTML(elem_id="answers")
             gr.HTML("<h2>5 · The smallest change that turns the answer</h2>")
             with gr.Row():
-                direction = gr.Dropdown(list(DIRECTIONS), value=next(iter(DIRECTIONS)), label="change tried")
+                direction = gr.Dropdown(list(directions()), value=next(iter(directions())), label="change tried")
                 means = gr.Radio(["paste preview", "diffusion"], value="paste preview", label="pictures made by")
             searching = gr.Button("Find the smallest change", elem_id="search")
             found = gr.HTML(elem_id="found")
@@ -168,8 +168,8 @@ def _change_controls(shown: Sequence[Group]) -> _Changes:
                 components.append(_component(control))
                 if control.word is not None:
                     components.append(gr.Checkbox(False, label=f"{control.edit} {control.parameter}: {control.word}"))
-            if group.edit == "background":
-                picture = gr.File(label="the file of the kind 'picture'", height=150, elem_id="background")
+            if group.file is not None and changes.picture is None:
+                picture = gr.File(label=f"the file of '{group.file}'", height=150, elem_id=group.edit)
                 changes = replace(changes, picture=picture)
         changes.switches.append(switch)
         changes.moved.extend((one, switch) for one in components)
@@ -235,10 +235,7 @@ def _label(photograph: Photograph) -> int:
 
 
 def _chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Any]) -> tuple[Any, ...]:
-    values = values_from(shown, flat)
-    if values.get("background", {}).get("kind") == "picture" and picture is None:
-        raise UserError("the background 'picture' has no file yet", allowed="drop one below the changes")
-    return chain_from(values, picture)
+    return chain_from(values_from(shown, flat), picture)
 
 
 def _previewed(
@@ -324,7 +321,7 @@ def _searched(
             studio,
             models[0],
             photograph,
-            DIRECTIONS[direction],
+            directions()[direction],
             _chain(shown, picture, flat),
             seed=int(seed or 0),
             steps=int(steps) if means == "diffusion" else None,

@@ -11,7 +11,7 @@ from unfazed.report.figures_sensitivity import outlined
 from unfazed.report.flips import Flip, Flips
 from unfazed.report.gallery_pictures import data_address
 from unfazed.report.markup import joined, tag
-from unfazed.report.words import explained, percent, plural
+from unfazed.report.words import percent, plural
 from unfazed.sources.pictures import shrunk
 
 from .classification import Answer
@@ -163,7 +163,7 @@ def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: 
     """One flip at large: both pictures, both answers, both heat maps or why there are none."""
     truth, answer = results.class_name(flip.label), results.class_name(flip.after)
     before, after = results.pair(flip)
-    meaning = explained(flip.edit)
+    meaning = results.facts.describe(flip.edit)
     what = f"{flip.edit} ({meaning})" if meaning else flip.edit
     shown: list[object] = []
     if before is not None and after is not None:

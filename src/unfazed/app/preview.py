@@ -12,9 +12,7 @@ import numpy as np
 
 from unfazed.benchmark.photograph import Edited, Request, compose
 from unfazed.choices import RendererName
-from unfazed.edits import make_edit
-from unfazed.edits.background import GENERATED
-from unfazed.edits.composition import Edit
+from unfazed.edits import Edit
 from unfazed.errors import UserError
 
 from .photographs import Photograph
@@ -45,8 +43,7 @@ def request_of(chain: tuple[Edit, ...], photograph: Photograph, seed: int = 0, s
 def framed(photograph: Photograph) -> np.ndarray:
     """The photograph before any edit: the square that everything is measured against, (S, S, 3) uint8; not to be
     written to."""
-    # Lighting by nothing changes nothing, and goes the way that every edit goes.
-    _, layers = compose(request_of((make_edit("lighting", stops=0.0),), photograph), photograph.scene)
+    _, layers = compose(request_of((), photograph), photograph.scene)
     return layers.background
 
 
@@ -54,8 +51,10 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     """The paste preview of a chain; a background that only a network makes is left out of it, and the note says so."""
     before = framed(photograph)
     pasted = tuple(edit for edit in chain if not needs_network(edit))
-    left_out = [getattr(edit, "kind", "") for edit in chain if needs_network(edit)]
-    waiting = f"The background '{left_out[0]}' is made by the diffusion network: press Render." if left_out else ""
+    left_out = [edit for edit in chain if needs_network(edit)]
+    waiting = "".join(
+        f"The {edit.name} '{edit.level_name}' is made by the diffusion network: press Render." for edit in left_out[:1]
+    )
     if not pasted:
         return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
@@ -81,7 +80,7 @@ def render(
 
 
 def needs_network(edit: Edit) -> bool:
-    return getattr(edit, "name", "") == "background" and getattr(edit, "kind", "") in GENERATED
+    return "network" in edit.needs
 
 
 def portable(record: Mapping[str, Any], photograph: Photograph, picture: str | None = None) -> dict[str, Any]:
@@ -97,7 +96,8 @@ def portable(record: Mapping[str, Any], photograph: Photograph, picture: str | N
         name = Path(picture).name
         changed["files"] = {name if path == picture else path: digest for path, digest in record["files"].items()}
         chain = [
-            {**step, "picture": name} if step.get("picture") == picture else step for step in record["request"]["chain"]
+            {key: name if value == picture else value for key, value in step.items()}
+            for step in record["request"]["chain"]
         ]
         changed["request"] = {**record["request"], "chain": chain}
     return changed

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from unfazed.benchmark.photograph import ORDER
-from unfazed.edits import find_edit, make_edit
-from unfazed.edits.items import GEOMETRIC
+from unfazed.edits import Edit, all_edits, in_order
+from unfazed.edits.edit import Change
+from unfazed.edits.items import CONTROLS
 from unfazed.edits.parameters import Range, allowed
 from unfazed.errors import UserError
 from unfazed.report.words import plural
@@ -23,49 +23,28 @@ from .studio import Studio
 SCANNED, HALVED = 8, 5
 # All that are tried at most: the control, the scan with two nearer first steps, the halvings.
 MOST = 1 + SCANNED + 2 + HALVED
-# Edits of any kind: what is asked of one here (its name, its parameters) the protocol does not say.
-Edit = Any
 
 
 @dataclass(frozen=True)
 class Direction:
-    """One way in which one parameter can be moved: from what changes nothing to the end of its range.
+    """One way in which one parameter of an edit can be moved: from what changes nothing to the end of its range."""
 
-    neutral: None where it depends on the photograph (its object's own share of the picture).
-    """
-
-    name: str
-    edit: str
-    parameter: str
-    neutral: float | None
-    extreme: float
-    unit: str
-    others: tuple[tuple[str, Any], ...] = ()
+    edit: type[Edit]
+    change: Change
 
     @property
     def range(self) -> Range:
-        found = allowed(find_edit(self.edit), self.parameter)
+        found = allowed(self.edit, self.change.parameter)
         assert isinstance(found, Range)
         return found
 
+    def at(self, level: float) -> Edit:
+        return self.edit(**{self.change.parameter: level}, **dict(self.change.others))
 
-DIRECTIONS: dict[str, Direction] = {
-    one.name: one
-    for one in (
-        Direction("object smaller", "size", "rate", None, 0.01, "of the picture"),
-        Direction("object larger", "size", "rate", None, 1.0, "of the picture"),
-        Direction("object turned counter-clockwise", "direction", "degrees", 0.0, 180.0, "degrees"),
-        Direction("object turned clockwise", "direction", "degrees", 0.0, -180.0, "degrees"),
-        Direction("object darker", "lighting", "stops", 0.0, -5.0, "stops"),
-        Direction("object brighter", "lighting", "stops", 0.0, 5.0, "stops"),
-        Direction("background darker", "lighting", "stops", 0.0, -5.0, "stops", (("where", "background"),)),
-        Direction("background blurred", "blur", "pixels", 0.0, 32.0, "pixels"),
-        Direction("object blurred", "blur", "pixels", 0.0, 32.0, "pixels", (("where", "object"),)),
-        Direction("object hidden", "occlusion", "share", 0.0, 0.95, "of the object"),
-        Direction("object's hue turned", "colour", "hue", 0.0, 180.0, "degrees"),
-        Direction("object losing its colour", "colour", "saturation", 1.0, 0.0, "of its saturation"),
-    )
-}
+
+def directions() -> dict[str, Direction]:
+    """Every direction that an edit declares, by name, in the order in which edits are chained."""
+    return {change.name: Direction(edit, change) for edit in all_edits().values() for change in edit.changes}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +70,7 @@ class Found:
     @property
     def sentence(self) -> str:
         """The finding in words that claim no more than was seen."""
-        unit, tried = self.direction.unit, len(self.tried)
+        unit, tried = self.direction.range.unit, len(self.tried)
         if not tried:
             return f"No level could be made: {self.impossible}."
         if self.level is None:
@@ -131,11 +110,11 @@ def find_smallest(
 
     steps: None for the paste preview, else diffusion in so many steps.
     """
-    others = tuple(edit for edit in chain if edit.name != direction.edit)
+    others = tuple(edit for edit in chain if edit.name != direction.edit.name)
     if steps is None and any(map(needs_network, others)):
         raise UserError("a background that the network makes cannot be pasted", allowed="search with diffusion")
     [before] = studio.answers(model, [framed(photograph)])
-    neutral = frame(photograph.scene).pixel_rate if direction.neutral is None else direction.neutral
+    neutral = frame(photograph.scene).pixel_rate if direction.change.neutral is None else direction.change.neutral
     asked: list[tuple[int, str, np.ndarray]] = []
 
     def ask(edit: Edit) -> tuple[int, str, np.ndarray]:
@@ -148,14 +127,13 @@ def find_smallest(
         return asked[-1]
 
     search = _Search(neutral)
-    control = ask(make_edit("reinsertion")) if direction.edit in GEOMETRIC else None
+    name = direction.edit.control
+    control = None if name is None or needs_network(CONTROLS[name].chain[0]) else ask(CONTROLS[name].chain[0])
 
     def turned(level: float) -> bool | None:
         """Whether the answer turns there; None where it cannot be made."""
         try:
-            search.seen[level] = ask(
-                make_edit(direction.edit, **{direction.parameter: level}, **dict(direction.others))
-            )
+            search.seen[level] = ask(direction.at(level))
         except UserError as error:
             search.impossible = error.given
             return None
@@ -220,11 +198,6 @@ def scan_levels(direction: Direction, neutral: float) -> tuple[float, ...]:
     """The levels of the scan, from the first that changes something to the end of the range."""
     declared = direction.range
     if declared.spacing == "log":
-        return declared.levels(neutral, direction.extreme, SCANNED + 1)[1:]
-    levels = (neutral + (direction.extreme - neutral) * step / SCANNED for step in range(1, SCANNED + 1))
+        return declared.levels(neutral, direction.change.extreme, SCANNED + 1)[1:]
+    levels = (neutral + (direction.change.extreme - neutral) * step / SCANNED for step in range(1, SCANNED + 1))
     return tuple(float(f"{min(max(level, declared.low), declared.high):.4g}") for level in levels)
-
-
-def in_order(chain: Sequence[Edit]) -> tuple[Edit, ...]:
-    """The chain in the order in which edits are chained, whichever of them is moved."""
-    return tuple(sorted(chain, key=lambda edit: ORDER.index(edit.name) if edit.name in ORDER else len(ORDER)))

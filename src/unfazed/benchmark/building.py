@@ -21,6 +21,7 @@ from unfazed.files import explained
 from unfazed.locks import Lock
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Refused, Rendered, Renderer
+from unfazed.rendering.removal.methods import find_removal
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
 
@@ -179,7 +180,7 @@ def _through_network(
                 given_up.append(_given_up(plan, outcome.task, str(outcome.failure)))
 
     # Where the network has the same cores, or removes the objects itself, working ahead only gets in its way.
-    alone = described.get("device") == "cpu" or settings.removal.startswith("diffusion")
+    alone = described.get("device") == "cpu" or find_removal(settings.removal)[0].takes_network
     count = group // (len(plan.recipe.items) * settings.runs) + 2
     with contextlib.closing(prepared() if alone else ahead(prepared(), count)) as sources:
         for summary in render_stream(plan.root, renderer, group, sources, watch=watch):

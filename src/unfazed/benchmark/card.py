@@ -10,6 +10,7 @@ from typing import Any
 from unfazed.choices import stored_frame
 from unfazed.errors import UserError
 from unfazed.files import canonical, read_json, write_json
+from unfazed.rendering.removal.methods import current_removal
 
 from .layout import CARD
 
@@ -37,9 +38,23 @@ def read_card(root: Path) -> dict[str, Any]:
     card = read_json(root / CARD)
     if not isinstance(card, dict) or "labels" not in card:
         raise UserError(f"{root / CARD} is no benchmark's card", run="unfazed build SOURCE -o BENCH")
+    return with_current_names(card)
+
+
+def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
+    """The card with the names that are used now, where it was written with former ones.
+
+    >>> with_current_names({"removal": {"spec": "opencv", "name": "opencv-patches-1"}})
+    {'removal': {'spec': 'patches', 'name': 'patches-1'}}
+    """
+    current = dict(card)
     if "frame" in card:
-        card["frame"] = stored_frame(card["frame"])
-    return card
+        current["frame"] = stored_frame(card["frame"])
+    removal = card.get("removal")
+    if isinstance(removal, dict):
+        name = str(removal.get("name", "")).removeprefix("opencv-")
+        current["removal"] = {**removal, "spec": current_removal(str(removal.get("spec", ""))), "name": name}
+    return current
 
 
 def settle_card(root: Path, card: Mapping[str, Any]) -> None:

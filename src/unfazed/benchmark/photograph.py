@@ -18,11 +18,11 @@ import numpy as np
 from PIL import Image
 
 from unfazed.choices import stored_frame
-from unfazed.edits import make_edit, parse_edit
-from unfazed.edits.composition import Composition, Edit, Impossible, Pool
+from unfazed.edits import Edit, all_edits, in_order, make_edit, parse_edit
+from unfazed.edits.composition import Composition, Impossible, Pool
 from unfazed.edits.expressions import expression
 from unfazed.edits.items import ORIGINAL, Item, Recipe
-from unfazed.edits.parameters import as_json
+from unfazed.edits.parameters import as_json, file_parameters
 from unfazed.errors import UserError
 from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.rendering.backgrounds import Backgrounds
@@ -76,30 +76,24 @@ class Request(RenderSettings):
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
 
 
-# The order in which edits given by name are chained: size, direction, position as in the paper; what hides or
-# recolours the object comes once it is in its place.
-ORDER = ("background", "size", "direction", "position", "occlusion", "lighting", "blur", "colour")
-
-
 # What an edit may be given as: the value of its main parameter, several numbers (a position), or all by name.
 EditValue = float | str | Path | Sequence[float] | Mapping[str, float | str]
 
 
 def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) -> tuple[Edit, ...]:
-    """The chain of edits given by name and value, then those written as in a recipe.
+    """The edits given by name and value, in the order that they declare, then those written as in a recipe.
 
     >>> [type(edit).__name__ for edit in chain_of({"position": "0,1", "size": "0.05"}, ["lighting(where=both)=-2"])]
     ['Size', 'Position', 'Lighting']
     """
-    names = [*(name for name in ORDER if name in given), *(name for name in given if name not in ORDER)]
-    chain: list[Edit] = [_edit_of(name, value) for name in names if (value := given[name]) is not None]
+    chain = list(in_order(_edit_of(name, value) for name, value in given.items() if value is not None))
     for text in more:
         items = expression(text)
         if len(items) != 1:
             raise UserError(f"'{text}' is {len(items)} edits", allowed="one, such as lighting(where=both)=-2")
         chain += items[0].chain
     if not chain:
-        raise UserError("no edit is given", allowed=", ".join(f"--{name}" for name in ORDER), run="unfazed edits")
+        raise UserError("no edit is given", allowed=", ".join(f"--{name}" for name in all_edits()), run="unfazed edits")
     return tuple(chain)
 
 
@@ -286,5 +280,6 @@ def _named(image: Path) -> dict[str, str]:
 
 
 def _borrowed(chain: Sequence[Edit]) -> list[str]:
-    """The picture files that a chain uses as backgrounds."""
-    return [str(step["picture"]) for step in map(as_json, chain) if step.get("picture")]
+    """The picture files that a chain uses."""
+    given = [getattr(edit, name) for edit in chain for name in file_parameters(edit)]
+    return [str(path) for path in given if path is not None]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.edits.items import Item, Recipe
-from unfazed.edits.textures import TEXTURES
 from unfazed.errors import UserError
 from unfazed.labels import imagenet
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
+from unfazed.rendering.removal.methods import current_removal, open_removal
 from unfazed.sources import Source
 from unfazed.versions import versions
 
@@ -63,24 +63,18 @@ class Plan:
 
     def has_draws(self, item: Item) -> bool:
         """Whether anything in an edit is left to chance: the network's noise, a place, an angle, another scene."""
-        steps = item.parameters["chain"]
-        if self.has_network and any(step.get("start", 0) > 0 for step in steps):
-            return True
-        return any(
-            "random" in step.values() or step["edit"] == "occlusion" or step.get("kind") in TEXTURES for step in steps
-        )
+        return any(edit.random or (self.has_network and edit.blends_from > 0) for edit in item.chain)
 
     @property
     def borrows(self) -> bool:
         """Whether an edit uses other scenes' backgrounds, so that a removal is asked for by more than its own scene."""
-        steps = [step for item in self.recipe.items for step in item.parameters["chain"]]
-        return any(step.get("kind") == "random" or step["edit"] == "occlusion" for step in steps)
+        return any(edit.borrows for item in self.recipe.items for edit in item.chain)
 
     def pictures(self, source_id: str) -> Iterator[Planned]:
         """Every picture that is to be made of one source: further runs only where they would be other pictures."""
         for item in self.recipe.items:
             for run in range(self.settings.runs if self.has_draws(item) else 1):
-                yield Planned(item, run, picture_seed(self.settings.seed, source_id, item.name, item.parameters, run))
+                yield Planned(item, run, picture_seed(self.settings.seed, source_id, *item.seeded_by, run))
 
     def open_renderer(self) -> Renderer:
         """The renderer, loaded."""
@@ -94,31 +88,27 @@ class Plan:
         given = self.settings.guide
         if not self.has_network or given == "none":
             return None
-        wanted = any("adversarial" in step.values() for item in self.recipe.items for step in item.parameters["chain"])
+        wanted = any("guide" in item.needs for item in self.recipe.items)
         if given is None and wanted and self.source.labels == imagenet():
             return DEFAULT_GUIDE
         return given
 
     def open_removal(self) -> Removal:
-        """What removes objects, loaded; by diffusion it is the renderer's network unless another is named."""
-        from unfazed.rendering.removal.methods import open_removal
-
+        """What removes objects, loaded; with the renderer's network where the method takes one and names no other."""
         settings = self.settings
-        if settings.removal == "diffusion" and settings.network_facts:
+        network: Any = settings.network if settings.shares_network else None
+        if settings.shares_network and settings.network_facts:
             from unfazed.rendering import load_network
-            from unfazed.rendering.removal.diffusion import DiffusionRemoval
 
             network = load_network(settings.network or "compact", size=settings.size, **settings.network_facts)
-            return DiffusionRemoval(network, settings.device)
-        own = settings.removal == "diffusion" and settings.network
-        return open_removal(f"diffusion:{settings.network}" if own else settings.removal, settings.device)
+        return open_removal(settings.removal, settings.device, network)
 
     def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
         """`benchmark.json`; nothing in it depends on the hour, the batch size or the number of workers."""
         described = renderer.describe()
         # The renderer describes its network with these; a removal does not.
-        facts, removal_spec = self.settings.network_facts, self.settings.removal
-        told = {"network_facts": dict(facts)} if removal_spec == "diffusion" and facts else {}
+        facts, removal_spec = self.settings.network_facts, current_removal(self.settings.removal)
+        told = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
         return {
             "format": 1,
             "kind": "build",

@@ -99,13 +99,12 @@ class Preparation:
             return replace(row, status=SKIPPED, reason=str(impossible)), None
         except Exception as error:
             return replace(row, status=FAILED, reason=reason_of(error)), None
-        adversarial = composition.guidance is not None and composition.guidance.kind == "adversarial"
         rate = composition.requested.get("pixel_rate")
         return replace(
             row,
             requested=None if rate is None else float(rate),
             values=dict(composition.requested),
-            guide=self.plan.guide if adversarial else None,
+            guide=self.plan.guide if "guide" in planned.item.needs else None,
         ), made
 
     def _as_found(self, scene: Scene) -> tuple[Row, bytes]:

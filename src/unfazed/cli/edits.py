@@ -28,9 +28,9 @@ def edits(
     """
     import json
 
-    from unfazed.edits.catalogue import catalogue
+    from unfazed.edits.catalog import catalog
 
-    content = catalogue()
+    content = catalog()
     if as_json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return

@@ -1,7 +1,10 @@
-"""Edits: one file an attribute, each a frozen dataclass with its parameters declared on it; they compose."""
+"""Edits: one file per attribute, each a frozen dataclass that declares its parameters and how it is used."""
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -9,8 +12,9 @@ from unfazed.errors import UserError, unknown
 
 from .background import Background
 from .blur import Blur
-from .color import Colour
+from .color import Color
 from .direction import Direction
+from .edit import Edit
 from .lighting import Lighting
 from .occlusion import Occlusion
 from .parameters import allowed
@@ -18,30 +22,51 @@ from .position import Position
 from .reinsertion import Reinsertion
 from .size import Size
 
-EDITS: dict[str, Any] = {
-    edit.name: edit for edit in (Background, Size, Position, Direction, Occlusion, Lighting, Blur, Colour, Reinsertion)
+ENTRY_POINTS = "unfazed.edits"
+EDITS: dict[str, type[Edit]] = {
+    edit.name: edit for edit in (Background, Size, Direction, Position, Occlusion, Lighting, Blur, Color, Reinsertion)
 }
 
 
-def find_edit(name: str) -> Any:
+def find_edit(name: str) -> type[Edit]:
     """The class of that name: of this package, or of any installed one that declares it as an entry point.
 
     A package adds its own edits in its pyproject.toml: [project.entry-points."unfazed.edits"] fog = "my_edits:Fog".
     """
-    if name not in EDITS:
-        add_installed()
-    if name not in EDITS:
-        raise unknown("edit", name, EDITS, run="unfazed edits")
-    return EDITS[name]
+    known = EDITS if name in EDITS else all_edits()
+    former = {edit.former_name: edit for edit in known.values()}
+    if name not in known and name not in former:
+        raise unknown("edit", name, known, run="unfazed edits")
+    return known.get(name) or former[name]
 
 
-def add_installed() -> None:
-    """The edits of other installed packages, added to EDITS."""
-    for point in entry_points(group="unfazed.edits"):
-        EDITS.setdefault(point.name, point.load())
+@functools.cache
+def all_edits() -> dict[str, type[Edit]]:
+    """The edits of this package and of other installed packages by name, in the order in which they are chained."""
+    found = dict(EDITS)
+    for point in entry_points(group=ENTRY_POINTS):
+        edit = point.load()
+        if not (isinstance(edit, type) and issubclass(edit, Edit) and edit.name == point.name):
+            raise UserError(
+                f"the entry point {point.name} = {point.value} is not an edit",
+                allowed=f"a subclass of unfazed.edits.Edit whose name is '{point.name}'",
+            )
+        found.setdefault(point.name, edit)
+    return dict(sorted(found.items(), key=lambda item: item[1].order))
 
 
-def make_edit(name: str, **parameters: Any) -> Any:
+def edit_named_in(text: str) -> type[Edit] | None:
+    """The edit with which the name of a recipe's item or of an attribute begins; None where there is none.
+
+    >>> edit_named_in("lighting-object+1.5").name, edit_named_in("made-up")
+    ('lighting', None)
+    """
+    names = {name: edit for edit in all_edits().values() for name in (edit.name, edit.former_name) if name}
+    found = [name for name in names if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
+    return names[max(found, key=len)] if found else None
+
+
+def make_edit(name: str, **parameters: Any) -> Edit:
     """The edit of that name with these parameters; raises UserError with what is allowed.
 
     >>> make_edit("size", rate=0.05)
@@ -53,7 +78,7 @@ def make_edit(name: str, **parameters: Any) -> Any:
     return edit(**parameters)
 
 
-def parse_edit(name: str, text: str, **others: Any) -> Any:
+def parse_edit(name: str, text: str, **others: Any) -> Edit:
     """The edit written `name=text`, as on the command line: its main parameter, or `X,Y` (`X/Y`) for position.
 
     >>> parse_edit("position", "0.2,0.8"), parse_edit("size", "full").rate
@@ -65,6 +90,9 @@ def parse_edit(name: str, text: str, **others: Any) -> Any:
     text = text.strip()
     if not text:
         raise UserError(f"{name} has no value", allowed=allowed(edit, edit.axis).describe(), run="unfazed edits")
-    if hasattr(edit, "parse"):
-        return edit.parse(text, **others)
-    return edit(**{edit.axis: text, **others})
+    return edit.parse(text, **others)
+
+
+def in_order(chain: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits in the order in which they are chained."""
+    return tuple(sorted(chain, key=lambda edit: edit.order))

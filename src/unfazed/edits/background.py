@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from unfazed.errors import UserError
 
-from .composition import Composition, Guidance, Impossible, Picture, Pool, Removed, Texture
+from .composition import Composition, Drawn, Guidance, Impossible, Picture, Pool, Removed
+from .edit import Control, Edit, Level, Need, blend_start
 from .parameters import Choice, Range, Text, check, parameter
 from .textures import TEXTURES
 
-GENERATED = ("inversion", "simple", "complex", "adversarial")
-KINDS = (*GENERATED, "random", "picture", *TEXTURES)
+GENERATED = {
+    "inversion": "control: background noised and denoised without guidance",
+    "simple": "background made smoother",
+    "complex": "background made busier",
+    "adversarial": "background pushed against one classifier, the guide",
+}
+KINDS = {
+    **GENERATED,
+    "random": "object on the background of another photograph",
+    "picture": "object on the central square of a picture file",
+    **{name: f"object on a pattern drawn by code, {name}" for name in TEXTURES},
+}
 STRENGTHS = {"simple": -20.0, "complex": 20.0, "adversarial": 20.0}
 
 
 @dataclass(frozen=True)
-class Background:
+class Background(Edit):
     """The object as it is, before another background.
 
     inversion regenerates the photograph's own background (the control); simple and complex push it to a smoother or
@@ -30,18 +42,23 @@ class Background:
 
     name: ClassVar[str] = "background"
     axis: ClassVar[str] = "strength"
+    axis_label: ClassVar[str] = "guidance strength λ, no unit"
+    description: ClassVar[str] = "what lies behind the object"
+    control: ClassVar[Control | None] = "inversion"
+    order: ClassVar[int] = 10
+    factor: ClassVar[str | None] = "background"
 
-    kind: str = parameter("random", Choice(KINDS), "which background")
+    kind: str = parameter("random", Choice(tuple(KINDS), KINDS), "which background")
     strength: float | None = parameter(
-        None, Range(-200.0, 200.0), "λ of the guidance: below 0 simple (-20), above 0 complex (20) or adversarial (20)"
-    )
-    picture: str | None = parameter(None, Text("the path of a picture file"), "the file of kind picture")
-    band: str = parameter("all", Choice(("all", "high")), "frequencies that simple and complex act on")
-    start: float | None = parameter(
         None,
-        Range(0.0, 1.0),
-        "share of the noise schedule at which blending starts (0.5; 0.25 for pictures and patterns)",
+        Range(-200.0, 200.0, step=1.0),
+        "λ of the guidance: below 0 simple (-20), above 0 complex (20) or adversarial (20)",
+        first=20.0,
+        shown=Range(1.0, 200.0, step=1.0),
     )
+    picture: str | None = parameter(None, Text("the path of a picture file", file=True), "the file of kind picture")
+    band: str = parameter("all", Choice(("all", "high")), "frequencies that simple and complex act on")
+    start: float | None = blend_start(None, " (0.5; 0.25 for pictures and patterns)")
 
     def __post_init__(self) -> None:
         if self.kind == "inversion" and self.strength:
@@ -67,20 +84,61 @@ class Background:
             )
 
     @classmethod
-    def parse(cls, text: str, **others: object) -> Background:
+    def parse(cls, text: str, **others: Any) -> Self:
         """A kind, a strength (its sign says simple or complex, 0 is inversion), or a picture file."""
         if text in KINDS:
-            return cls(kind=text, **others)  # type: ignore[arg-type]
+            return cls(kind=text, **others)
         try:
             strength = float(text)
         except ValueError:
             pass
         else:
-            return cls(**{"kind": "inversion", "strength": strength, **others})  # type: ignore[arg-type]
+            return cls(**{"kind": "inversion", "strength": strength, **others})
         if not Path(text).is_file():
             allowed = f"{', '.join(KINDS)}, a strength, or a picture file that is there"
             raise UserError(f"there is no background '{text}'", allowed=allowed, run="unfazed edits")
-        return cls(kind="picture", picture=text, **others)  # type: ignore[arg-type]
+        return cls(kind="picture", picture=text, **others)
+
+    @classmethod
+    def from_controls(cls, values: Mapping[str, Any]) -> Self:
+        """The kind gives the sign of the strength; a strength and a file count only for the kinds that have one."""
+        given = dict(values)
+        kind = str(given.get("kind", "random"))
+        if kind in STRENGTHS:
+            strength = abs(float(given.get("strength") or STRENGTHS[kind]))
+            given["strength"] = strength if STRENGTHS[kind] > 0 else -strength
+        else:
+            given = {name: value for name, value in given.items() if name not in ("strength", "band")}
+        if kind != "picture":
+            given.pop("picture", None)
+        elif given.get("picture") is None:
+            raise UserError("the background 'picture' has no file yet", allowed="drop one below the changes")
+        return cls(**given)
+
+    @property
+    def random(self) -> bool:
+        return self.kind == "random" or self.kind in TEXTURES
+
+    @property
+    def borrows(self) -> bool:
+        return self.kind == "random"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        if self.kind == "adversarial":
+            return ("network", "guide")
+        if self.kind in GENERATED:
+            return ("network",)
+        return ("removal",) if self.kind == "random" else ()
+
+    @property
+    def level(self) -> Level:
+        """The strength of kinds on one scale, the kind of the others."""
+        return float(self.strength or 0.0) if self.kind in ("inversion", "simple", "complex") else self.kind
+
+    def describe(self) -> str:
+        strength = f" (λ = {self.strength:+g})".replace("-", "−") if self.kind in STRENGTHS else ""
+        return f"{KINDS[self.kind]}{strength}"
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         changed = replace(
@@ -99,7 +157,7 @@ class Background:
             return replace(changed, background=Removed(other), requested={**changed.requested, "from": other})
         if self.kind == "picture":
             return replace(changed, background=Picture(str(self.picture)))
-        return replace(changed, background=Texture(self.kind, int(rng.integers(2**31))))
+        return replace(changed, background=Drawn(TEXTURES[self.kind], int(rng.integers(2**31))))
 
     def _guidance(self) -> Guidance | None:
         if self.kind == "inversion":

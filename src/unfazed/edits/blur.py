@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import cv2
 import numpy as np
 
-from .composition import Adjustment, Composition, Pool
-from .parameters import Choice, Range, check, parameter
+from .composition import Adjustment, Composition, Layer, Pool
+from .edit import Change, Edit, where
+from .parameters import Range, parameter
 
 
 @dataclass(frozen=True)
-class Blur:
-    """The background defocused, the object blurred, or both; a pixel edit, no diffusion."""
+class Blur(Edit):
+    """The background defocused, the object blurred, or both; a pixel edit without diffusion."""
 
     name: ClassVar[str] = "blur"
     axis: ClassVar[str] = "pixels"
+    axis_label: ClassVar[str] = "blur radius, pixels of 256"
+    description: ClassVar[str] = "the focus of the object, the background or both"
+    order: ClassVar[int] = 70
+    changes: ClassVar[tuple[Change, ...]] = (
+        Change("background blurred", "pixels", 0.0, 32.0),
+        Change("object blurred", "pixels", 0.0, 32.0, (("where", "object"),)),
+    )
 
     pixels: float = parameter(
-        4.0, Range(0.0, 32.0, unit="pixels of a 256-pixel picture"), "radius of the disc that a point becomes"
+        4.0,
+        Range(0.0, 32.0, unit="pixels of a 256-pixel picture", step=0.5),
+        "radius of the disc that a point becomes",
     )
-    where: str = parameter("background", Choice(("object", "background", "both")), "what is blurred")
-
-    def __post_init__(self) -> None:
-        check(self)
+    where: str = where("background", "what is blurred")
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
-        change = Adjustment("blur", (("pixels", self.pixels * pool.size / 256),))
-        if self.where != "background":
-            composition = replace(composition, object_adjustments=(*composition.object_adjustments, change))
-        if self.where != "object":
-            composition = replace(composition, adjustments=(*composition.adjustments, change))
-        return replace(composition, requested={**composition.requested, "blur": self.pixels})
+        changed = composition.adjust(Adjustment(blurred, (("pixels", self.pixels * pool.size / 256),)), self.where)
+        return replace(changed, requested={**composition.requested, "blur": self.pixels})
+
+    def describe(self) -> str:
+        subject = "object and background" if self.where == "both" else self.where
+        return f"{subject} blurred over {self.pixels:g} pixels"
+
+
+def blurred(image: np.ndarray, weight: np.ndarray, pixels: float) -> Layer:
+    """The layer out of focus by a disc of `pixels` radius; only its own pixels (by weight) mix, the rim softens."""
+    if pixels < 0.1:
+        return image, weight
+    kernel = _disc(pixels)
+    premultiplied = np.dstack([image * weight[..., None], weight]).astype(np.float32)
+    soft = cv2.filter2D(premultiplied, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+    mixed = soft[..., :3] / np.maximum(soft[..., 3:], 1e-4)
+    own = np.where(soft[..., 3:] > 1e-4, mixed, image)
+    return np.clip(np.round(own), 0, 255).astype(np.uint8), np.clip(soft[..., 3], 0, 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _disc(radius: float) -> np.ndarray:
+    """A disc of real-valued radius as a kernel that sums to one, its rim anti-aliased."""
+    reach = int(np.ceil(radius))
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
+    kernel = np.clip(radius + 0.5 - np.hypot(x, y), 0, 1)
+    return (kernel / kernel.sum()).astype(np.float32)

@@ -7,8 +7,8 @@ resolution and a placement (an affine map of the unit square), so a chain of edi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,22 +37,33 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Texture:
-    """A pattern drawn by code (edits/textures.py): name and seed."""
+class Drawn:
+    """A picture drawn by code: draw(size, rng) -> (size, size, 3) uint8, with a generator of this seed."""
 
-    name: str
+    draw: Callable[[int, np.random.Generator], np.ndarray]
     seed: int
 
 
-Background = Original | Removed | Picture | Texture
+# What a renderer resolves to a picture of the output size.
+PictureReference = Original | Removed | Picture | Drawn
+
+# (pixels (S, S, 3) uint8, weight (S, S) float32: 1 where a pixel belongs to the layer) -> both after a change
+Layer = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change of a layer's pixels at the output size: name (edits/adjustments.py) and parameters."""
+    """A change of a layer's pixels at the output size: operation(pixels, weight, **parameters) -> Layer."""
 
-    name: str
+    operation: Callable[..., Layer]
     parameters: tuple[tuple[str, float], ...]
+
+
+def adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:
+    """A layer after all its changes, in order."""
+    for change in changes:
+        pixels, weight = change.operation(pixels, weight, **dict(change.parameters))
+    return pixels, weight
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Cover:
     """What hides a part of the object: `alpha` (S, S) float32 over the canvas, filled from the picture `fill`."""
 
     alpha: np.ndarray
-    fill: Background
+    fill: PictureReference
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +101,7 @@ class Composition:
     mask: np.ndarray
     label: int | None = None
     placement: np.ndarray = field(default_factory=IDENTITY.copy)
-    background: Background = field(default_factory=Original)
+    background: PictureReference = field(default_factory=Original)
     adjustments: tuple[Adjustment, ...] = ()
     object_adjustments: tuple[Adjustment, ...] = ()
     covers: tuple[Cover, ...] = ()
@@ -98,6 +109,15 @@ class Composition:
     guidance: Guidance | None = None
     requested: Mapping[str, Any] = field(default_factory=dict)
     needs_network: str | None = None
+
+    def adjust(self, change: Adjustment, where: str) -> Composition:
+        """The composition with a change of the pixels of `object`, `background` or `both`."""
+        changed = self
+        if where != "background":
+            changed = replace(changed, object_adjustments=(*self.object_adjustments, change))
+        if where != "object":
+            changed = replace(changed, adjustments=(*self.adjustments, change))
+        return changed
 
     @staticmethod
     def of(framed: Scene) -> Composition:
@@ -125,12 +145,6 @@ class Pool:
                 continue
             return candidates[position]
         return None
-
-
-class Edit(Protocol):
-    """One attribute's change: a frozen dataclass whose fields are its parameters."""
-
-    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition: ...
 
 
 class Impossible(Exception):

@@ -8,25 +8,39 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Pool
+from .edit import Change, Control, Edit, Need, blend_start
 from .geometry import after, centre, kept_inside, moved, outline, relocated, rotation
-from .parameters import Range, check, parameter
+from .parameters import Range, parameter
 from .size import with_rate
 
 
 @dataclass(frozen=True)
-class Direction:
+class Direction(Edit):
     """The object turned counter-clockwise about its own centre, shifted where that keeps it whole in the frame."""
 
     name: ClassVar[str] = "direction"
     axis: ClassVar[str] = "degrees"
+    axis_label: ClassVar[str] = "rotation, degrees"
+    description: ClassVar[str] = "how the object is turned"
+    control: ClassVar[Control | None] = "reinsertion"
+    order: ClassVar[int] = 30
+    changes: ClassVar[tuple[Change, ...]] = (
+        Change("object turned counter-clockwise", "degrees", 0.0, 180.0),
+        Change("object turned clockwise", "degrees", 0.0, -180.0),
+    )
+    factor: ClassVar[str | None] = "pose"
 
     degrees: float | str = parameter(
-        "random", Range(-180.0, 180.0, unit="degrees", words=("random",)), "angle; random: uniform from -45 to 45"
+        "random",
+        Range(-180.0, 180.0, unit="degrees", words=("random",), step=1.0),
+        "angle; random: uniform from -45 to 45",
+        first=30.0,
     )
-    start: float = parameter(0.25, Range(0.0, 1.0), "share of the noise schedule at which blending starts")
+    start: float = blend_start(0.25)
 
-    def __post_init__(self) -> None:
-        check(self)
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         drawn = float(rng.uniform(-45.0, 45.0))
@@ -41,3 +55,8 @@ class Direction:
             # Turning re-samples the rim; a rate that an earlier edit promised is solved for again.
             placement = with_rate(composition, placement, rate, pool.size)
         return relocated(composition, placement, self.start, direction=round(degrees, 4))
+
+    def describe(self) -> str:
+        if isinstance(self.degrees, str):
+            return "object turned by a random angle, −45° to 45°"
+        return f"object turned by {self.degrees:g}°".replace("-", "−")

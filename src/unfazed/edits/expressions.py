@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from typing import Any
 
 from unfazed.edits import find_edit, parse_edit
 from unfazed.errors import UserError
 
-from .background import Background
-from .items import Item, Level
+from .items import Item
 from .parameters import Allowed, Range, allowed
 
 
@@ -27,14 +25,6 @@ def _fixed(inside: str) -> dict[str, str]:
     if not all(equals for _, equals, _ in pairs):
         raise UserError(f"'({inside})' is not a list of parameters", allowed="(parameter=value, …)")
     return {key.strip(): given.strip() for key, _, given in pairs}
-
-
-def level_of(edit: Any) -> Level:
-    """The level of an edit: the value of its axis; for a background its strength or kind."""
-    if isinstance(edit, Background):
-        return float(edit.strength or 0.0) if edit.kind in ("inversion", "simple", "complex") else edit.kind
-    level: Level = getattr(edit, edit.axis)
-    return level
 
 
 def expression(text: str) -> tuple[Item, ...]:
@@ -65,7 +55,7 @@ def _axis(text: str) -> list[Item]:
         edit = parse_edit(name, value, **fixed)
         numeric = _is_number(value) and isinstance(space, Range)
         label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
-        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else level_of(edit)),)))
+        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else edit.level),)))
     return items
 
 

@@ -11,12 +11,9 @@ from unfazed.edits import make_edit
 from unfazed.errors import UserError
 from unfazed.scene import Scene
 
-from .background import Background
-from .composition import Composition, Edit, Pool
+from .composition import Composition, Pool
+from .edit import Edit, Level, Need
 from .parameters import as_json
-
-Level = float | str
-GEOMETRIC = {"size", "position", "direction", "reinsertion"}
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,14 @@ class Item:
 
     @property
     def control(self) -> str | None:
-        """The item whose drop is not this attribute's doing, to be measured against; None for the controls."""
+        """The item that makes the same picture without changing the attribute; None for the controls themselves.
+
+        A chain has the first control in the order of CONTROLS that one of its edits declares.
+        """
         if any(self.chain == control.chain for control in CONTROLS.values()):
             return None
-        names = {step["edit"] for step in self.parameters["chain"]}
-        if "background" in names:
-            return "inversion"
-        return "reinsertion" if names & GEOMETRIC else None
+        declared = {edit.control for edit in self.chain}
+        return next((name for name in CONTROLS if name in declared), None)
 
     @property
     def attribute(self) -> str | None:
@@ -56,6 +54,24 @@ class Item:
     def parameters(self) -> dict[str, Any]:
         """All that the edit depends on, as JSON: part of every picture's seed."""
         return {"chain": [as_json(edit) for edit in self.chain]}
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What has to be there to make the pictures of this item."""
+        return frozenset(need for edit in self.chain for need in edit.needs)
+
+    @property
+    def seeded_by(self) -> tuple[str, dict[str, Any]]:
+        """The name and the parameters that enter the seed: an edit that was renamed keeps the seeds it had."""
+        name, chain = self.name, self.parameters["chain"]
+        for edit, step in zip(self.chain, chain, strict=True):
+            if edit.former_name is not None:
+                name, step["edit"] = name.replace(edit.name, edit.former_name), edit.former_name
+        return name, {"chain": chain}
+
+    def describe(self) -> str:
+        """What the chain does, in a few words."""
+        return "; ".join(edit.describe() for edit in self.chain)
 
     def compose(self, framed: Scene, rng: np.random.Generator, pool: Pool) -> Composition:
         """The framed scene under the whole chain; raises Impossible with the reason where it cannot be made."""
@@ -82,6 +98,6 @@ class Recipe:
 
 ORIGINAL = Item("original")
 CONTROLS = {
-    "inversion": Item("inversion", (Background("inversion"),), (("background", 0.0),)),
+    "inversion": Item("inversion", (make_edit("background", kind="inversion"),), (("background", 0.0),)),
     "reinsertion": Item("reinsertion", (make_edit("reinsertion"),), (("reinsertion", "reinsertion"),)),
 }

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import cv2
 import numpy as np
 
-from .composition import Adjustment, Composition, Pool
-from .parameters import Choice, Range, check, parameter
+from .composition import Adjustment, Composition, Layer, Pool
+from .edit import Change, Edit, where
+from .parameters import Range, parameter
 
 
 @dataclass(frozen=True)
-class Lighting:
-    """More or less light (one stop doubles or halves it, in linear light); a pixel edit, no diffusion."""
+class Lighting(Edit):
+    """More or less light (one stop doubles or halves it, in linear light); a pixel edit without diffusion."""
 
     name: ClassVar[str] = "lighting"
     axis: ClassVar[str] = "stops"
+    axis_label: ClassVar[str] = "change of light, stops"
+    description: ClassVar[str] = "the light on the object, the background or both"
+    order: ClassVar[int] = 60
+    changes: ClassVar[tuple[Change, ...]] = (
+        Change("object darker", "stops", 0.0, -5.0),
+        Change("object brighter", "stops", 0.0, 5.0),
+        Change("background darker", "stops", 0.0, -5.0, (("where", "background"),)),
+    )
 
-    stops: float = parameter(1.0, Range(-5.0, 5.0, unit="stops"), "how much more light; below 0 is less")
-    where: str = parameter("object", Choice(("object", "background", "both")), "what is lit")
-
-    def __post_init__(self) -> None:
-        check(self)
+    stops: float = parameter(
+        1.0, Range(-5.0, 5.0, unit="stops", step=0.1), "how much more light; below 0 is less", first=-2.0
+    )
+    where: str = where("object", "what is lit")
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
-        change = Adjustment("lighting", (("stops", self.stops),))
-        if self.where != "background":
-            composition = replace(composition, object_adjustments=(*composition.object_adjustments, change))
-        if self.where != "object":
-            composition = replace(composition, adjustments=(*composition.adjustments, change))
-        return replace(composition, requested={**composition.requested, "lighting": self.stops})
+        changed = composition.adjust(Adjustment(lit, (("stops", self.stops),)), self.where)
+        return replace(changed, requested={**composition.requested, "lighting": self.stops})
+
+    def describe(self) -> str:
+        subject = "object and background" if self.where == "both" else self.where
+        return f"{subject} lit by {self.stops:+g} stops"
+
+
+def lit(image: np.ndarray, weight: np.ndarray, stops: float) -> Layer:
+    """The pixels under 2**stops times the light: multiplied in linear light, clipped, sRGB again."""
+    return cv2.LUT(image, _exposure(stops)), weight
+
+
+@functools.lru_cache(maxsize=64)
+def _exposure(stops: float) -> np.ndarray:
+    values = np.arange(256) / 255
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    exposed = np.minimum(linear * 2.0**stops, 1.0)
+    encoded = np.where(exposed <= 0.0031308, exposed * 12.92, 1.055 * exposed ** (1 / 2.4) - 0.055)
+    return np.round(encoded * 255).astype(np.uint8)

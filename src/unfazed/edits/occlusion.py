@@ -8,23 +8,37 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Cover, Impossible, Pool, Removed
+from .edit import Change, Edit, Need
 from .geometry import placed_mask
-from .parameters import Range, check, parameter
+from .parameters import Range, parameter
 
 PLACES = 6
 
 
 @dataclass(frozen=True)
-class Occlusion:
-    """A share of the object hidden by a patch of another scene's object-free background; a paste, no diffusion."""
+class Occlusion(Edit):
+    """A share of the object hidden by a patch of another scene's object-free background; pasted without diffusion."""
 
     name: ClassVar[str] = "occlusion"
     axis: ClassVar[str] = "share"
+    axis_label: ClassVar[str] = "share of the object that is hidden"
+    description: ClassVar[str] = "how much of the object is hidden"
+    order: ClassVar[int] = 50
+    changes: ClassVar[tuple[Change, ...]] = (Change("object hidden", "share", 0.0, 0.95),)
 
-    share: float = parameter(0.3, Range(0.01, 0.95, unit="of the object"), "how much of the object is hidden")
+    share: float = parameter(0.3, Range(0.01, 0.95, unit="of the object", step=0.01), "how much of the object is hidden")
 
-    def __post_init__(self) -> None:
-        check(self)
+    @property
+    def random(self) -> bool:
+        return True
+
+    @property
+    def borrows(self) -> bool:
+        return True
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         other = pool.other(composition.scene_id, rng)
@@ -41,6 +55,9 @@ class Occlusion:
             # Hiding changes what is visible, so the rate that an earlier edit promised becomes this one.
             requested={**composition.requested, "occlusion": self.share, "pixel_rate": visible, "from": other},
         )
+
+    def describe(self) -> str:
+        return f"{100 * self.share:g} % of the object hidden"
 
 
 def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

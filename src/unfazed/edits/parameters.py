@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ from unfazed.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`; `words` are allowed beside them; `spacing` is how a sweep divides the range.
+    """Numbers from `low` to `high`; `words` are allowed as well.
+
+    spacing: how a sweep divides the range; step: of the app's slider, by default a hundredth of the range.
 
     >>> Range(0.01, 1.0, spacing="log").levels(0.01, 1.0, 3)
     (0.01, 0.1, 1.0)
@@ -22,6 +25,7 @@ class Range:
     unit: str = ""
     spacing: str = "linear"
     words: tuple[str, ...] = ()
+    step: float | None = None
 
     def checked(self, name: str, value: Any) -> float | str:
         """`value` as a number of this range or one of its words; raises UserError with what is allowed."""
@@ -61,9 +65,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words; meanings: what each stands for, where that needs an explanation."""
 
     names: tuple[str, ...]
+    meanings: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def checked(self, name: str, value: Any) -> str:
         if value not in self.names:
@@ -76,9 +81,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """Any text; `meaning` says what it stands for."""
+    """Any text; meaning: what it stands for; file: whether it is the path of a picture file."""
 
     meaning: str
+    file: bool = False
 
     def checked(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -92,14 +98,33 @@ class Text:
 Allowed = Range | Choice | Text
 
 
-def parameter(default: Any, allowed: Allowed, explains: str) -> Any:
-    """A dataclass field that carries what it may be and what it means."""
-    return dataclasses.field(default=default, metadata={"allowed": allowed, "explains": explains})
+def parameter(
+    default: Any,
+    allowed: Allowed,
+    explains: str,
+    *,
+    first: float | None = None,
+    shown: Range | None = None,
+    hidden: bool = False,
+) -> Any:
+    """A dataclass field that says what it may be and what it means.
+
+    In the app: first: where the slider stands when the page opens, by default at `default`; shown: the range of the
+    slider, by default `allowed`; hidden: there is no control.
+    """
+    metadata = {"allowed": allowed, "explains": explains, "first": first, "shown": shown, "hidden": hidden}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
     """The declared parameters of an edit (class or instance) by name."""
     return {field.name: field for field in dataclasses.fields(edit) if "allowed" in field.metadata}
+
+
+def file_parameters(edit: Any) -> tuple[str, ...]:
+    """The names of an edit's parameters that are picture files."""
+    declared = {name: field.metadata["allowed"] for name, field in parameters(edit).items()}
+    return tuple(name for name, one in declared.items() if isinstance(one, Text) and one.file)
 
 
 def allowed(edit: Any, name: str) -> Allowed:

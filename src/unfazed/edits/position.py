@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from .composition import Composition, Pool
+from .edit import Control, Edit, Need, blend_start
 from .geometry import SLACK, after, box, kept_inside, moved, outline, relocated, shift
-from .parameters import Range, check, parameter
+from .parameters import Range, parameter
+
+
+_SHARE = Range(0.0, 1.0, words=("random",), step=0.01)
 
 
 @dataclass(frozen=True)
-class Position:
+class Position(Edit):
     """The object moved at its own size: 0 is the left (upper) edge of the frame, 1 the right (lower) one."""
 
     name: ClassVar[str] = "position"
     axis: ClassVar[str] = "x"
+    axis_label: ClassVar[str] = "position, share of the free width"
+    description: ClassVar[str] = "where the object is"
+    control: ClassVar[Control | None] = "reinsertion"
+    order: ClassVar[int] = 40
+    factor: ClassVar[str | None] = "pose"
 
-    x: float | str = parameter("random", Range(0.0, 1.0, words=("random",)), "share of the free room to its left")
-    y: float | str = parameter("random", Range(0.0, 1.0, words=("random",)), "share of the free room above it")
-    start: float = parameter(0.25, Range(0.0, 1.0), "share of the noise schedule at which blending starts")
+    x: float | str = parameter("random", _SHARE, "share of the free room to its left", first=0.5)
+    y: float | str = parameter("random", _SHARE, "share of the free room above it", first=0.5)
+    start: float = blend_start(0.25)
 
-    def __post_init__(self) -> None:
-        check(self)
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return ("removal",)
 
     @classmethod
-    def parse(cls, text: str, **others: object) -> Position:
+    def parse(cls, text: str, **others: Any) -> Self:
         """`random`, `X,Y` or `X/Y`; X alone leaves Y to chance."""
         x, pair, y = text.replace("/", ",").partition(",")
         given = {"x": x.strip(), **({"y": y.strip()} if pair else {})}
-        return cls(**given, **others)  # type: ignore[arg-type]
+        return cls(**given, **others)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         """Random: the upper left corner drawn uniformly from [0, W − w] × [0, H − h] (spec: Position)."""
@@ -48,3 +58,9 @@ class Position:
             steps = np.where(fewest > most, 0.0, steps)
         placement = after(shift(*steps), inside)
         return relocated(composition, placement, self.start, position=[round(float(value), 4) for value in share])
+
+    def describe(self) -> str:
+        if self.x == self.y == "random":
+            return "object at a random place"
+        x, y = (f"{value:g}" if isinstance(value, float) else value for value in (self.x, self.y))
+        return f"object at {x} of the free width and {y} of the free height"

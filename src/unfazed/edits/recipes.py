@@ -20,7 +20,7 @@ from typing import Any
 from unfazed.edits import make_edit
 from unfazed.errors import UserError, unknown
 
-from .expressions import expression, level_of, single
+from .expressions import expression, single
 from .items import CONTROLS, ORIGINAL, Item, Recipe
 
 __all__ = ["RECIPES", "Item", "Recipe", "named_items", "open_recipe"]
@@ -65,8 +65,8 @@ RECIPES: dict[str, Recipe] = {
                 *expression("lighting(where=both)=-3,-1.5,1.5"),
                 *expression("blur(where=background)=2,4,8"),
                 *expression("blur(where=object)=1,2,4"),
-                *expression("colour=60,120,180"),
-                single("colour-grey", "colour(saturation=0)=0"),
+                *expression("color=60,120,180"),
+                single("color-gray", "color(saturation=0)=0"),
             ),
             "attributes that ImageNet-E does not have, at a few levels",
         ),
@@ -168,4 +168,4 @@ def _written_out(path: Path, table: dict[str, Any]) -> Item:
     for step in chain:
         given = dict(step)
         edits.append(make_edit(str(given.pop("edit", "")), **given))
-    return Item(name, tuple(edits), tuple((edit.name, level_of(edit)) for edit in edits))
+    return Item(name, tuple(edits), tuple((edit.name, edit.level) for edit in edits))

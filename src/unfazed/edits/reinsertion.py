@@ -8,21 +8,28 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Pool
+from .edit import Control, Edit, Need, blend_start
 from .geometry import relocated
-from .parameters import Range, check, parameter
 
 
 @dataclass(frozen=True)
-class Reinsertion:
+class Reinsertion(Edit):
     """The object removed and put back where it was: what removal and blending cost by themselves."""
 
     name: ClassVar[str] = "reinsertion"
     axis: ClassVar[str] = "start"
+    axis_label: ClassVar[str] = "share of the noise schedule at which blending starts"
+    description: ClassVar[str] = "nothing: the object is removed and put back, the control of edits that move it"
+    control: ClassVar[Control | None] = "reinsertion"
 
-    start: float = parameter(0.25, Range(0.0, 1.0), "share of the noise schedule at which blending starts")
+    start: float = blend_start(0.25)
 
-    def __post_init__(self) -> None:
-        check(self)
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         return relocated(composition, composition.placement, self.start)
+
+    def describe(self) -> str:
+        return "control: object removed and put back where it was"

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Impossible, Pool
+from .edit import Change, Control, Edit, Need, blend_start
 from .geometry import after, box, centre, kept_inside, moved, outline, placed_mask, relocated, scaling, shift
-from .parameters import Range, check, parameter
+from .parameters import Range, parameter
 
 TOLERANCE = 0.002
 # How far aside, in pixels, a rate is sought. Both ends of a side move at once, so a square about a centre on the pixel
@@ -18,21 +19,31 @@ ASIDE = ((0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5))
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Edit):
     """The object made smaller or larger about its centre, kept whole, over the photograph without it."""
 
     name: ClassVar[str] = "size"
     axis: ClassVar[str] = "rate"
+    axis_label: ClassVar[str] = "object's share of the picture"
+    description: ClassVar[str] = "how much of the picture the object covers"
+    control: ClassVar[Control | None] = "reinsertion"
+    order: ClassVar[int] = 20
+    changes: ClassVar[tuple[Change, ...]] = (
+        Change("object smaller", "rate", None, 0.01),
+        Change("object larger", "rate", None, 1.0),
+    )
+    factor: ClassVar[str | None] = "smaller"
 
     rate: float | str = parameter(
         0.05,
-        Range(0.001, 1.0, unit="of the picture", spacing="log", words=("full",)),
+        Range(0.001, 1.0, unit="of the picture", spacing="log", words=("full",), step=0.001),
         "share of the picture that the object covers; full: as large as the frame holds",
     )
-    start: float = parameter(0.25, Range(0.0, 1.0), "share of the noise schedule at which blending starts")
+    start: float = blend_start(0.25)
 
-    def __post_init__(self) -> None:
-        check(self)
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         if isinstance(self.rate, str):
@@ -41,6 +52,11 @@ class Size:
             return relocated(composition, placement, self.start, size=self.rate)
         placement = with_rate(composition, composition.placement, self.rate, pool.size)
         return relocated(composition, placement, self.start, size=self.rate, pixel_rate=self.rate)
+
+    def describe(self) -> str:
+        if isinstance(self.rate, str):
+            return "object as large as fits the picture"
+        return f"object at {100 * self.rate:g} % of the picture"
 
 
 def filling(placement: np.ndarray, points: np.ndarray) -> np.ndarray:

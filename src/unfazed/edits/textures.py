@@ -72,13 +72,8 @@ TEXTURES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 }
 
 
-def draw_texture(name: str, seed: int, size: int) -> np.ndarray:
-    """The pattern `name`, (size, size, 3) uint8, the same for the same seed."""
-    return TEXTURES[name](size, np.random.default_rng(seed))
-
-
 def _two_tones(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A dark and a light colour of one random hue."""
+    """A dark and a light color of one random hue."""
     hue = rng.uniform(0, 360)
     tones = np.array([[[hue, 0.45, 0.22], [hue, 0.14, 0.92]]], np.float32)
     dark, light = np.round(cv2.cvtColor(tones, cv2.COLOR_HSV2RGB)[0] * 255)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +11,22 @@ from typing import Any
 
 import polars as pl
 
+from unfazed.benchmark.card import with_current_names
 from unfazed.benchmark.layout import CARD, MANIFEST
+from unfazed.edits import edit_named_in, make_edit
+from unfazed.edits.items import CONTROLS
+from unfazed.edits.recipes import named_items
+from unfazed.errors import UserError
 from unfazed.files import read_json
 
 from .frames import Predictions, read_cards
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 WHITE_BOX = "white_box"
+_PHOTOGRAPHS = {
+    ORIGINAL: "the photograph, framed as a square; every drop is against it",
+    SOURCE: "the file as it was found, before framing",
+}
 
 # The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
 _PAPER = (
@@ -30,7 +41,6 @@ _PAPER = (
     "position",
 )
 _OFFICIAL_FOLDERS = ("20_smooth", "20_hard", "random_bg", "full", "01", "008", "005", "rp", "rd")
-_GEOMETRY = ("size", "position", "direction")
 _ADVERSARIAL = "adversarial"
 
 
@@ -56,18 +66,35 @@ class Facts:
     benchmark: Mapping[str, Any] = field(default_factory=dict)
 
     def control(self, edit: str) -> str | None:
-        """The edit's control, by the benchmark or, where that is silent, by the edit's name."""
+        """The edit's control, from the benchmark or, where there is none at hand, from the edit that the name means."""
         if edit in self.controls:
             return self.controls[edit]
-        if self.order or edit in ("inversion", "reinsertion", ORIGINAL, SOURCE):
+        if self.order or edit in CONTROLS:
             return None
-        if edit.startswith("background"):
-            return "inversion"
-        return "reinsertion" if edit.startswith(_GEOMETRY) else None
+        declared = edit_named_in(edit)
+        return None if declared is None else declared.control
 
     def is_control(self, edit: str) -> bool:
         """Whether the edit shows what the rendering alone costs: a built-in control, or one of the benchmark's own."""
-        return edit in ("inversion", "reinsertion") or edit in self.controls.values()
+        return edit in CONTROLS or edit in self.controls.values()
+
+    def describe(self, edit: str) -> str:
+        """What an edit does, in a few words; empty where neither the benchmark nor a recipe tells."""
+        if edit in _PHOTOGRAPHS:
+            return _PHOTOGRAPHS[edit]
+        if edit not in self.descriptions:
+            item = named_items().get(edit)
+            return "" if item is None else item.describe()
+        return self.descriptions[edit]
+
+    @functools.cached_property
+    def descriptions(self) -> dict[str, str]:
+        """The descriptions of the edits whose parameters are in the manifest, by name."""
+        if self.manifest is None or "parameters" not in self.manifest.columns:
+            return {}
+        first = self.manifest.unique("edit", keep="first").select("edit", "parameters")
+        found = {name: _description(parameters) for name, parameters in first.iter_rows()}
+        return {name: text for name, text in found.items() if text}
 
     def is_white_box(self, model: str, edit: str) -> bool:
         guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
@@ -83,6 +110,15 @@ class Facts:
         """The edits with the photographs first, the rest in the benchmark's order, unknown ones by name at the end."""
         place = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
         return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
+
+
+def _description(parameters: str | None) -> str:
+    """The words of a chain as the manifest keeps it; empty where an edit of it is not installed here."""
+    try:
+        chain = json.loads(parameters or "{}").get("chain", [])
+        return "; ".join(make_edit(**{"name": step.pop("edit"), **step}).describe() for step in chain)
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):
+        return ""
 
 
 def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
@@ -131,7 +167,8 @@ def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None
 def _read_benchmark(root: Path) -> tuple[pl.DataFrame | None, Mapping[str, Any]]:
     if not (root / MANIFEST).is_file():
         return None, {}
-    return pl.read_parquet(root / MANIFEST), read_json(root / CARD) if (root / CARD).is_file() else {}
+    card = with_current_names(read_json(root / CARD)) if (root / CARD).is_file() else {}
+    return pl.read_parquet(root / MANIFEST), card
 
 
 def _with_manifest(
@@ -165,7 +202,6 @@ def _is_official(card: Mapping[str, Any]) -> bool:
 
 
 def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    from unfazed.errors import UserError
     from unfazed.labels import LabelSpace
 
     for labels in [(card or {}).get("labels"), *(one.get("labels") for one in cards.values())]:

@@ -10,9 +10,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from unfazed.edits.composition import Background, Composition, Original, Picture, Pool, Removed, Texture
+from unfazed.edits.composition import Composition, Drawn, Original, Picture, PictureReference, Pool, Removed
 from unfazed.edits.geometry import resized
-from unfazed.edits.textures import draw_texture
 from unfazed.files import write_bytes
 
 # (image, mask, seed, label or None) -> the image without its object
@@ -31,9 +30,9 @@ class Backgrounds:
     ) -> None:
         self.pool, self.remove, self.size, self.held = pool, remove, size, held
         self.cache = Path(cache) if cache is not None else None
-        self._pictures: OrderedDict[Background, np.ndarray] = OrderedDict()
+        self._pictures: OrderedDict[PictureReference, np.ndarray] = OrderedDict()
 
-    def resolve(self, reference: Background, composition: Composition) -> np.ndarray:
+    def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
         """The picture that a reference of this composition stands for; never to be written to."""
         if isinstance(reference, Original):
             return resized(composition.image, self.size)
@@ -44,13 +43,13 @@ class Backgrounds:
         self._pictures.move_to_end(reference)
         return self._pictures[reference]
 
-    def _make(self, reference: Background, composition: Composition) -> np.ndarray:
+    def _make(self, reference: PictureReference, composition: Composition) -> np.ndarray:
         if isinstance(reference, Removed):
             return self._removed(reference.scene_id, composition)
         if isinstance(reference, Picture):
             return square_picture(reference.path, self.size)
-        assert isinstance(reference, Texture)
-        return draw_texture(reference.name, reference.seed, self.size)
+        assert isinstance(reference, Drawn)
+        return reference.draw(self.size, np.random.default_rng(reference.seed))
 
     def _removed(self, scene_id: str, composition: Composition) -> np.ndarray:
         own = scene_id == composition.scene_id

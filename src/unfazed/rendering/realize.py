@@ -5,8 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from unfazed.edits.adjustments import adjusted
-from unfazed.edits.composition import Composition, Impossible, Original
+from unfazed.edits.composition import Composition, Impossible, Original, adjusted
 from unfazed.edits.geometry import is_identity, placed_object
 
 from .backgrounds import Backgrounds

@@ -34,7 +34,7 @@ class RenderSettings:
     precision: Precision | None = None
     device: str | None = None
     feather: float | None = None
-    removal: str = "opencv"
+    removal: str = "patches"
     frame: Frame = "object"
     size: int = 256
     seed: int = 0
@@ -62,7 +62,15 @@ class RenderSettings:
     def _unused(self) -> tuple[str, ...]:
         if self.renderer != "paste":
             return ("feather",)
-        return NETWORK_ONLY[2:] if self.removal == "diffusion" else NETWORK_ONLY
+        return NETWORK_ONLY[2:] if self.shares_network else NETWORK_ONLY
+
+    @property
+    def shares_network(self) -> bool:
+        """Whether objects are removed with the network of the renderer."""
+        from .removal.methods import find_removal
+
+        method, detail = find_removal(self.removal)
+        return method.takes_network and not detail
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:

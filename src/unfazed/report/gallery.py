@@ -15,7 +15,7 @@ from .gallery_pictures import SIDE, Album, data_address
 from .html_table import chooser
 from .markup import joined, tag
 from .section import Section, paragraphs
-from .words import explained, percent, plural
+from .words import percent, plural
 
 
 def gallery_section(
@@ -107,10 +107,10 @@ def _opened(findings: Findings, flip: Flip, before: str, heat: tuple[np.ndarray,
             shown.append(
                 _picture(f"what spoke for “{answer}”", "heat map on the edited picture", data_address(heat[1]))
             )
-    still = flip.after_true_probability
+    still, meaning = flip.after_true_probability, findings.facts.describe(flip.edit)
     facts = [
         ("Model", flip.model),
-        ("Edit", joined([flip.edit, f" ({explained(flip.edit)})" if explained(flip.edit) else None])),
+        ("Edit", joined([flip.edit, f" ({meaning})" if meaning else None])),
         ("Photograph", flip.source_id),
         ("Before", joined([_bar(flip.before_probability), f"{truth}, {percent(flip.before_probability)}: right"])),
         ("After", joined([_bar(flip.after_probability), f"{answer}, {percent(flip.after_probability)}: wrong"])),

@@ -86,7 +86,7 @@ def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
                 parts += [f"--{option}", str(renderer[option])]
         if card.get("guide"):
             parts += ["--guide", str(card["guide"])]
-        parts += ["--removal", str(_mapping(card.get("removal")).get("spec", "opencv"))]
+        parts += ["--removal", str(_mapping(card.get("removal")).get("spec", "patches"))]
         for option, name in (("frame", "frame"), ("pixels", "size"), ("seed", "seed"), ("runs", "runs")):
             parts += [f"--{option}", str(card.get(name))]
         scenes = f"{source.get('scenes')} scenes whose ids hash to {str(source.get('ids_sha256'))[:12]}…"

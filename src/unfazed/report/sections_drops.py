@@ -15,7 +15,7 @@ from .html_table import Cell, Line, chooser, sortable
 from .markup import joined, tag
 from .palette import MOST
 from .section import Section, figure_block, paragraphs
-from .words import axis_label, explained, interval, plural, points
+from .words import axis_label, interval, plural, points
 
 _WORST_CLASSES = 15
 
@@ -243,7 +243,7 @@ def edits_table(findings: Findings, thumbnails: dict[str, list[tuple[str, str]]]
     rows = [
         tag(
             "tr",
-            tag("th", edit, tag("small", explained(edit)), scope="row"),
+            tag("th", edit, tag("small", findings.facts.describe(edit)), scope="row"),
             *(
                 tag("td", tag("img", src=address, alt=words, width=104, height=104) if address else "–")
                 for address, words in pictures

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
 
 import cv2
 import numpy as np
@@ -15,38 +18,92 @@ from unfazed.scene import Scene
 
 from .patches import fill_hole
 
-# From less of the picture than this nothing but one plain colour can be made up, and from none of it black.
+# From less of the picture than this nothing but one plain color can be made up, and from none of it black.
 LEAST = 0.02
 GLANCE = 64  # pixels
 
-# name -> "module:class" that makes it; what follows `name:` in a spec is handed to the class
-REMOVALS: dict[str, str] = {
-    "opencv": "unfazed.rendering.removal.methods:OpencvRemoval",
-    "diffusion": "unfazed.rendering.removal.diffusion:DiffusionRemoval",
-    "onnx": "unfazed.rendering.removal.onnx:OnnxRemoval",
-}
+ENTRY_POINTS = "unfazed.removals"
+# The name that older benchmarks, records and commands use -> the name now.
+_FORMER_NAMES = {"opencv": "patches"}
 
 
-def open_removal(spec: str = "opencv", device: str | None = None) -> Removal:
+@dataclass(frozen=True)
+class RemovalMethod:
+    """A way to remove objects, as it declares itself.
+
+    open: makes the removal; its arguments are the detail, where the spec has one (`name:detail`), `device=` where
+    `takes_device` is set and `network=` (a name or a loaded network, or None) where `takes_network` is set;
+    detail: what may follow the name, such as `FILE`; None where nothing may.
+    """
+
+    name: str
+    description: str
+    open: Callable[..., Removal]
+    detail: str | None = None
+    takes_device: bool = False
+    takes_network: bool = False
+
+    @property
+    def usage(self) -> str:
+        return self.name if self.detail is None else f"{self.name}:{self.detail}"
+
+
+def all_removals() -> dict[str, RemovalMethod]:
+    """The removal methods of this package and of other installed packages, by name.
+
+    A package adds its own in its pyproject.toml: [project.entry-points."unfazed.removals"] plain = "my_removal:PLAIN".
+    """
+    found = dict(REMOVALS)
+    for point in entry_points(group=ENTRY_POINTS):
+        method = point.load()
+        if not (isinstance(method, RemovalMethod) and method.name == point.name):
+            raise UserError(
+                f"the entry point {point.name} = {point.value} is not a removal method",
+                allowed=f"a RemovalMethod whose name is '{point.name}'",
+            )
+        found.setdefault(point.name, method)
+    return found
+
+
+def current_removal(spec: str) -> str:
+    """The spec with the name that the method has now.
+
+    >>> current_removal("opencv"), current_removal("onnx:lama.onnx")
+    ('patches', 'onnx:lama.onnx')
+    """
+    name, colon, detail = spec.partition(":")
+    return _FORMER_NAMES.get(name, name) + colon + detail
+
+
+def find_removal(spec: str) -> tuple[RemovalMethod, str]:
+    """The method that a spec names, and the detail after its colon; raises UserError with what is allowed."""
+    name, _, detail = current_removal(spec).partition(":")
+    methods = REMOVALS if name in REMOVALS else all_removals()
+    if name not in methods:
+        raise unknown("object removal", name, methods, run="unfazed edits")
+    if detail and methods[name].detail is None:
+        raise UserError(
+            f"the object removal is '{spec}'", allowed=", ".join(method.usage for method in all_removals().values())
+        )
+    return methods[name], detail
+
+
+def open_removal(spec: str = "patches", device: str | None = None, network: Any = None) -> Removal:
     """A callable (image (S, S, 3) uint8, mask (S, S) float, seed, label) -> (S, S, 3) uint8, with a `name`.
 
-    device: where the removal by diffusion runs; the others have no use for it.
+    device, network: for the methods that take them; the others have no use for them.
     """
-    name, _, detail = spec.partition(":")
-    if name not in REMOVALS:
-        raise unknown("object removal", name, REMOVALS)
-    if name == "opencv" and detail:
-        raise UserError(f"the object removal is '{spec}'", allowed="opencv, diffusion, diffusion:NETWORK, onnx:FILE")
-    module, _, maker = REMOVALS[name].partition(":")
-    options = {"device": device} if name == "diffusion" else {}
-    removal: Removal = getattr(import_module(module), maker)(*([detail] if detail else []), **options)
-    return removal
+    method, detail = find_removal(spec)
+    options = {"device": device} if method.takes_device else {}
+    if method.takes_network and not detail:
+        options["network"] = network
+    return method.open(*([detail] if detail else []), **options)
 
 
-class OpencvRemoval:
+class PatchRemoval:
     """Removal without a network: a generous hole, filled from patches of the rest of the picture."""
 
-    name = "opencv-patches-1"
+    name = "patches-1"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
         return fill_hole(image, hole_of(mask), seed)
@@ -92,3 +149,27 @@ def generous(mask: np.ndarray) -> np.ndarray:
     _, pieces, facts, _ = cv2.connectedComponentsWithStats(rest, connectivity=4)
     small = facts[:, cv2.CC_STAT_AREA] < 0.005 * mask.size
     return (rest == 0) | small[pieces]
+
+
+def _diffusion(network: Any = None, device: str | None = None) -> Removal:
+    from .diffusion import DiffusionRemoval
+
+    return DiffusionRemoval("compact" if network is None else network, device)
+
+
+def _onnx(path: str = "") -> Removal:
+    from .onnx import OnnxRemoval
+
+    return OnnxRemoval(path)
+
+
+REMOVALS: dict[str, RemovalMethod] = {
+    method.name: method
+    for method in (
+        RemovalMethod("patches", "fills the hole from similar patches of the same picture", PatchRemoval),
+        RemovalMethod(
+            "diffusion", "draws the hole with a diffusion network (RePaint)", _diffusion, "NETWORK", True, True
+        ),
+        RemovalMethod("onnx", "fills the hole with an exported in-painting network", _onnx, "FILE"),
+    )
+}

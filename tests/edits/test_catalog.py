@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from unfazed.edits import EDITS, make_edit, parse_edit
-from unfazed.edits.catalogue import catalogue
+from unfazed.edits.catalog import catalog
 from unfazed.errors import UserError
 
 
@@ -28,12 +28,12 @@ def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:
 
 
 def test_the_command_prints_json() -> None:
-    assert json.loads(unfazed("edits", "--json")) == json.loads(json.dumps(catalogue()))
+    assert json.loads(unfazed("edits", "--json")) == json.loads(json.dumps(catalog()))
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_every_edit_can_be_made_with_what_it_declares(name: str) -> None:
-    for parameter, declared in catalogue()["edits"][name]["parameters"].items():
+    for parameter, declared in catalog()["edits"][name]["parameters"].items():
         assert declared["explains"]
         if "low" in declared and name != "background":
             for value in (declared["low"], declared["high"], *declared["words"]):
@@ -70,8 +70,8 @@ def test_another_package_adds_an_edit_by_an_entry_point(tmp_path: Path) -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from unfazed.edits.recipes import open_recipe\n"
-        "from unfazed.edits.catalogue import catalogue\n"
-        "print([item.name for item in open_recipe('fog=0:1:3').items], catalogue()['edits']['fog']['explains'])"
+        "from unfazed.edits.catalog import catalog\n"
+        "print([item.name for item in open_recipe('fog=0:1:3').items], catalog()['edits']['fog']['explains'])"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.split("]")[0] == "['original', 'fog-0', 'fog-0.5', 'fog-1'"

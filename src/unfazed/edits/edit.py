@@ -1,0 +1,114 @@
+"""What an edit is: a frozen dataclass whose fields are its parameters, and which declares everything else about itself.
+
+Recipes, plans, `unfazed edit`, the app, the report and the table in docs/edits.md read these declarations, so that an
+edit of another package is treated exactly like one of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from .composition import Composition, Pool
+from .parameters import Choice, Range, check, parameter, parameters
+
+Control = Literal["inversion", "reinsertion"]
+Need = Literal["network", "removal", "guide"]
+Level = float | str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A direction in which the app searches for the smallest change that turns an answer.
+
+    parameter: the one that is varied, from `neutral`, which changes nothing, to `extreme`; neutral is None where it is
+    the share of the picture that the object covers in the photograph; others: the parameters that stay fixed.
+    """
+
+    name: str
+    parameter: str
+    neutral: float | None
+    extreme: float
+    others: tuple[tuple[str, Any], ...] = ()
+
+
+class Edit:
+    """The base of every edit: defaults for what an edit declares.
+
+    name: as in recipes and commands; axis: the parameter that a sweep varies; axis_label: the label of that axis in
+    figures, with its unit; description: one line for lists and help texts; control: the edit that makes the same
+    picture without changing the attribute, so that its drop can be subtracted; order: edits given by name are chained
+    by increasing order; changes: see `Change`; factor: the ImageNet-X factor that describes the same attribute;
+    former_name: the name that older records use, and that still enters the seeds.
+    """
+
+    name: ClassVar[str]
+    axis: ClassVar[str]
+    axis_label: ClassVar[str]
+    description: ClassVar[str]
+    control: ClassVar[Control | None] = None
+    order: ClassVar[int] = 100
+    changes: ClassVar[tuple[Change, ...]] = ()
+    factor: ClassVar[str | None] = None
+    former_name: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        """The composition after this edit; raises Impossible, with the reason, where the scene does not allow it."""
+        raise NotImplementedError(f"the edit {self.name} has no `apply`")
+
+    @property
+    def random(self) -> bool:
+        """Whether `apply` draws at random, so that further runs are other pictures."""
+        return any(getattr(self, name) == "random" for name in parameters(self))
+
+    @property
+    def borrows(self) -> bool:
+        """Whether `apply` uses other scenes of the pool."""
+        return False
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What has to be there to make the picture: a diffusion network, object removal, a classifier as guide."""
+        return ()
+
+    @property
+    def blends_from(self) -> float:
+        """The share of the noise schedule at which this edit asks for blending to start; 0 where it is pasted."""
+        return float(getattr(self, "start", None) or 0.0)
+
+    @property
+    def level(self) -> Level:
+        """The level of what is varied: the value of the axis."""
+        level: Level = getattr(self, self.axis)
+        return level
+
+    def describe(self) -> str:
+        """What this edit does with these parameters, in a few words for the report."""
+        return f"{self.name} {self.level:g}" if isinstance(self.level, float) else f"{self.name} {self.level}"
+
+    @classmethod
+    def parse(cls, text: str, **others: Any) -> Self:
+        """The edit of a text on the command line or in a recipe: the value of its axis."""
+        return cls(**{cls.axis: text, **others})
+
+    @classmethod
+    def from_controls(cls, values: Mapping[str, Any]) -> Self:
+        """The edit of the values that the app's controls have, by parameter."""
+        return cls(**values)
+
+
+def blend_start(default: float | None, explains: str = "") -> Any:
+    """The parameter `start` of edits that are blended."""
+    meaning = "share of the noise schedule at which blending starts" + explains
+    return parameter(default, Range(0.0, 1.0), meaning, hidden=True)
+
+
+def where(default: str, explains: str) -> Any:
+    """The parameter `where` of edits that change the pixels of the object, of its background or of both."""
+    return parameter(default, Choice(("object", "background", "both")), explains)
