@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="a tiny network, to try the command without a GPU")
     parser.add_argument("--sources", type=int, default=46, help="photographs of the build at the end; 0: none")
-    parser.add_argument("--removal", default="opencv", help="of that build")
+    parser.add_argument("--removal", default="patches", help="of that build")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     options = parser.parse_args()
     result = edits(options)

@@ -33,7 +33,7 @@ def strip(recipe: str, scene_id: str, columns: int, renderer_name: str) -> Image
     """One photograph under every edit of a recipe, captioned; what cannot be made says why."""
     source = open_source("sample")
     pool = Pool(source.ids, lambda one: frame(source[one]))
-    backgrounds = Backgrounds(pool, open_removal("opencv"))
+    backgrounds = Backgrounds(pool, open_removal("patches"))
     renderer = open_renderer(RenderSettings(renderer=renderer_name))
     scene, tiles = frame(source[scene_id]), []
     for number, item in enumerate(open_recipe(recipe).items):

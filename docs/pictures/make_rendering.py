@@ -26,7 +26,7 @@ SCENES, SIDE, ACROSS, SEED = ("koala", "jaguar"), 170, 7, 11
 def main() -> None:
     source = open_source("sample")
     pool = Pool(source.ids, lambda scene_id: frame(source[scene_id]))
-    backgrounds = Backgrounds(pool, open_removal("opencv"))
+    backgrounds = Backgrounds(pool, open_removal("patches"))
     renderer = open_renderer(RenderSettings(steps=20, guide="lite:2"))
     items = open_recipe("imagenet-e").items
     tiles = []

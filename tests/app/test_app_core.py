@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 import pytest
 
-from unfazed.app.controls import FIRST, chain_from, groups, values_from
+from unfazed.app.controls import chain_from, groups, values_from
 from unfazed.app.downloads import FOLDER, write_files
 from unfazed.app.photographs import box_of, found_by, marked, open_sample, open_upload, own_mask, read_once
 from unfazed.app.preview import NOTHING, framed, preview, render
@@ -56,7 +56,6 @@ def test_every_declared_parameter_has_a_control_in_its_declared_range():
             assert control.high == declared.high
             assert control.low == (1.0 if parameter == "strength" else declared.low)
             assert control.low <= control.first <= control.high
-    assert set(FIRST) <= set(shown)
 
 
 def test_values_become_the_chain_that_is_switched_on():

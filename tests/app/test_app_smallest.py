@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from unfazed.app.photographs import open_sample
-from unfazed.app.smallest import DIRECTIONS, HALVED, SCANNED, find_smallest, in_order, scan_levels
+from unfazed.app.smallest import HALVED, SCANNED, directions, find_smallest, scan_levels
 from unfazed.app.studio import Studio
-from unfazed.edits import make_edit
+from unfazed.edits import in_order, make_edit
 from unfazed.edits.parameters import Range
 from unfazed.errors import UserError
 
@@ -19,11 +19,11 @@ def studio():
     return Studio(["lite:0"])
 
 
-@pytest.mark.parametrize("name", DIRECTIONS)
+@pytest.mark.parametrize("name", directions())
 def test_every_direction_stays_in_its_declared_range_and_moves_outwards(name):
-    direction = DIRECTIONS[name]
+    direction = directions()[name]
     assert isinstance(direction.range, Range)
-    neutral = 0.3 if direction.neutral is None else direction.neutral
+    neutral = 0.3 if direction.change.neutral is None else direction.change.neutral
     levels = scan_levels(direction, neutral)
     assert len(levels) == SCANNED
     assert all(direction.range.low <= level <= direction.range.high for level in levels)
@@ -38,7 +38,7 @@ def test_the_turn_lies_between_a_level_that_held_and_one_that_did_not(studio):
         studio,
         "lite:0",
         open_sample("koala"),
-        DIRECTIONS["object smaller"],
+        directions()["object smaller"],
         progress=lambda done, _: steps.append(done),
     )
     answers = dict(found.tried)
@@ -54,13 +54,13 @@ def test_the_turn_lies_between_a_level_that_held_and_one_that_did_not(studio):
 
 
 def test_an_answer_that_holds_is_not_called_safe(studio):
-    found = find_smallest(studio, "lite:0", open_sample("polar_bear"), DIRECTIONS["object's hue turned"])
+    found = find_smallest(studio, "lite:0", open_sample("polar_bear"), directions()["object's hue turned"])
     assert found.level is None
     assert "may still turn it" in found.sentence
 
 
 def test_what_removal_alone_does_is_not_put_down_to_the_attribute(studio):
-    found = find_smallest(studio, "lite:0", open_sample("koala"), DIRECTIONS["object smaller"])
+    found = find_smallest(studio, "lite:0", open_sample("koala"), directions()["object smaller"])
     assert found.control is None
     assert "doing alone" not in found.sentence
     turned = replace(found, control="indri")
@@ -68,7 +68,7 @@ def test_what_removal_alone_does_is_not_put_down_to_the_attribute(studio):
 
 
 def test_levels_that_cannot_be_made_are_said(studio):
-    found = find_smallest(studio, "lite:0", open_sample("cat"), DIRECTIONS["object larger"])
+    found = find_smallest(studio, "lite:0", open_sample("cat"), directions()["object larger"])
     assert found.tried == ()
     assert found.sentence.startswith("No level could be made: this cannot be made of cat")
 
@@ -81,6 +81,6 @@ def test_the_other_edits_stay_and_keep_their_order(studio):
             studio,
             "lite:0",
             open_sample("koala"),
-            DIRECTIONS["object darker"],
+            directions()["object darker"],
             (make_edit("background", kind="simple"),),
         )

@@ -243,7 +243,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
         ({"recipe": "lighting(wher=both)=1"}, "did you mean 'where'"),
         ({"renderer": "pasta"}, "did you mean 'paste'"),
         ({"frame": "objekt"}, "did you mean 'object'"),
-        ({"removal": "opencw"}, "did you mean 'opencv'"),
+        ({"removal": "patchs"}, "did you mean 'patches'"),
         ({"classes": "giant pandaa"}, "did you mean 'giant panda'"),
         ({"engine": "lokal"}, "did you mean 'local'"),
         ({"runs": 0}, "runs is 0"),

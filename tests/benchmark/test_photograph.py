@@ -28,7 +28,7 @@ def made(request: Request, out: Path, image: Path = DOG, mask: Path | None = DOG
 
 
 def test_edits_are_chained_in_the_papers_order():
-    chain = chain_of({"colour": "90", "position": "1,1", "direction": "20", "size": "0.05", "background": "checker"})
+    chain = chain_of({"color": "90", "position": "1,1", "direction": "20", "size": "0.05", "background": "checker"})
     assert [type(edit).__name__ for edit in chain] == ["Background", "Size", "Direction", "Position", "Colour"]
 
 
@@ -48,7 +48,7 @@ def test_the_object_is_where_and_as_large_as_asked(tmp_path):
     [
         {"background": "random", "size": "0.1", "direction": "random", "position": "random"},
         {"background": "leopard", "occlusion": "0.3"},
-        {"lighting": "-2", "blur": "4", "colour": "120"},
+        {"lighting": "-2", "blur": "4", "color": "120"},
         {"background": str(SAMPLE / "pig.jpg")},
     ],
 )

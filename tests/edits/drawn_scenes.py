@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 from hypothesis import strategies as st
 
-from unfazed.edits.composition import Composition, Edit, Impossible, Pool
+from unfazed.edits import Edit
+from unfazed.edits.composition import Composition, Impossible, Pool
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
 

@@ -6,8 +6,10 @@ import pytest
 from drawn_scenes import SAMPLE, sample_scene
 
 from unfazed.edits import make_edit
-from unfazed.edits.adjustments import blur, colour, lighting
+from unfazed.edits.blur import blurred as blur
+from unfazed.edits.color import recolored
 from unfazed.edits.composition import Composition
+from unfazed.edits.lighting import lit as lighting
 
 
 def linear(values: np.ndarray) -> np.ndarray:
@@ -29,18 +31,18 @@ def test_one_stop_doubles_linear_light() -> None:
 
 def test_turning_the_hue_keeps_lightness_and_greys() -> None:
     picture = sample_scene("koala").image
-    turned, _ = colour(picture, ALL, 120.0, 0.7)
+    turned, _ = recolored(picture, ALL, 120.0, 0.7)
     before, after = (cv2.cvtColor(p.astype(np.float32) / 255, cv2.COLOR_RGB2Lab) for p in (picture, turned))
     muted = np.hypot(before[..., 1], before[..., 2]) < 30
     assert np.abs(before[..., 0] - after[..., 0])[muted].mean() < 1
-    assert colour(picture, ALL, 0.0, 0.0)[0].std(axis=2).max() < 2
+    assert recolored(picture, ALL, 0.0, 0.0)[0].std(axis=2).max() < 2
     grey = np.full((8, 8, 3), 77, np.uint8)
-    assert np.abs(colour(grey, ALL[:8, :8], 90.0, 2.0)[0].astype(int) - 77).max() <= 1
+    assert np.abs(recolored(grey, ALL[:8, :8], 90.0, 2.0)[0].astype(int) - 77).max() <= 1
 
 
 def test_a_full_turn_of_the_hue_changes_nothing() -> None:
     picture = sample_scene("scarlet_macaw").image
-    half, _ = colour(picture, ALL, 0.0, 1.0)
+    half, _ = recolored(picture, ALL, 0.0, 1.0)
     assert np.abs(half.astype(int) - picture).max() <= 1
 
 

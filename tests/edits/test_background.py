@@ -8,7 +8,7 @@ from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, sample_scene
 
 from unfazed.edits import make_edit, parse_edit
 from unfazed.edits.background import GENERATED, KINDS
-from unfazed.edits.composition import Composition, Guidance, Impossible, Original, Picture, Pool, Removed, Texture
+from unfazed.edits.composition import Composition, Drawn, Guidance, Impossible, Original, Picture, Pool, Removed
 from unfazed.errors import BadPicture, UserError
 from unfazed.scene import Scene
 
@@ -39,7 +39,7 @@ def test_replaced_backgrounds_need_no_network(kind: str) -> None:
     composition = applied(make_edit("background", kind=kind))
     assert composition.needs_network is None
     assert composition.guidance is None
-    assert isinstance(composition.background, Removed if kind == "random" else Texture)
+    assert isinstance(composition.background, Removed if kind == "random" else Drawn)
     assert composition.start == (0.5 if kind == "random" else 0.25)
 
 

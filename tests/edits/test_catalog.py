@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from unfazed.edits import EDITS, make_edit, parse_edit
-from unfazed.edits.catalog import catalog
+from unfazed.edits.catalog import catalog, edits_table
+from unfazed.edits.recipes import open_recipe
 from unfazed.errors import UserError
 
 
@@ -28,7 +29,9 @@ def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:
 
 
 def test_the_command_prints_json() -> None:
-    assert json.loads(unfazed("edits", "--json")) == json.loads(json.dumps(catalog()))
+    printed = json.loads(unfazed("edits", "--json"))
+    assert "patches" in printed.pop("removals")
+    assert printed == json.loads(json.dumps(catalog()))
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -51,28 +54,24 @@ def test_an_edit_that_does_not_exist_names_the_nearest() -> None:
         parse_edit("size", " ")
 
 
-def test_another_package_adds_an_edit_by_an_entry_point(tmp_path: Path) -> None:
-    (tmp_path / "foggy.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from unfazed.edits.parameters import Range, check, parameter\n"
-        "@dataclass(frozen=True)\n"
-        "class Fog:\n"
-        "    '''Fog before everything.'''\n"
-        "    name, axis = 'fog', 'density'\n"
-        "    density: float = parameter(0.5, Range(0.0, 1.0), 'how dense')\n"
-        "    __post_init__ = check\n"
-        "    def apply(self, composition, rng, pool):\n"
-        "        return composition\n"
-    )
-    (tmp_path / "foggy-1.dist-info").mkdir()
-    (tmp_path / "foggy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: foggy\nVersion: 1\n")
-    (tmp_path / "foggy-1.dist-info" / "entry_points.txt").write_text("[unfazed.edits]\nfog = foggy:Fog\n")
-    program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from unfazed.edits.recipes import open_recipe\n"
-        "from unfazed.edits.catalog import catalog\n"
-        "print([item.name for item in open_recipe('fog=0:1:3').items], catalog()['edits']['fog']['explains'])"
-    )
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed.split("]")[0] == "['original', 'fog-0', 'fog-0.5', 'fog-1'"
-    assert "Fog before everything." in printed
+def test_the_tables_of_the_documentation_are_current() -> None:
+    """After a change of an edit: replace the tables in docs/edits.md by what `unfazed edits --markdown` prints."""
+    page = Path(__file__).parents[2] / "docs" / "edits.md"
+    assert edits_table() in page.read_text(encoding="utf-8")
+
+
+def test_what_an_edit_declares_follows_from_its_parameters() -> None:
+    assert make_edit("direction").random
+    assert not make_edit("direction", degrees=20).random
+    assert make_edit("background", kind="checker").random
+    assert make_edit("background", kind="random").borrows
+    assert make_edit("background", kind="adversarial").needs == ("network", "guide")
+    assert make_edit("lighting").needs == ()
+    assert make_edit("size").blends_from == 0.25
+
+
+def test_a_former_name_is_still_read_and_keeps_its_seed() -> None:
+    assert make_edit("colour", hue=60) == make_edit("color", hue=60)
+    name, parameters = open_recipe("color=60").items[-1].seeded_by
+    assert name == "colour+60"
+    assert parameters == {"chain": [{"edit": "colour", "hue": 60.0, "saturation": 1.0}]}

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unfazed.edits.textures import TEXTURES, draw_texture
+from unfazed.edits.textures import TEXTURES
 
 
 @pytest.mark.parametrize("name", TEXTURES)
 @pytest.mark.parametrize("size", [64, 256])
 def test_a_texture_is_a_picture_that_its_seed_decides(name: str, size: int) -> None:
-    first, same, other = (draw_texture(name, seed, size) for seed in (1, 1, 2))
+    first, same, other = (TEXTURES[name](size, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first.shape == (size, size, 3)
     assert first.dtype == np.uint8
     assert np.array_equal(first, same)
@@ -18,7 +18,7 @@ def test_a_texture_is_a_picture_that_its_seed_decides(name: str, size: int) -> N
 
 
 def test_checker_alternates() -> None:
-    board = draw_texture("checker", 0, 256)[16::32, 16::32].sum(axis=2)
+    board = TEXTURES["checker"](256, np.random.default_rng(0))[16::32, 16::32].sum(axis=2)
     assert (board[:, 1:] != board[:, :-1]).all()
     assert (board[1:] != board[:-1]).all()
     assert len(np.unique(board)) == 2

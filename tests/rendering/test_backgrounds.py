@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 from sample_scenes import SAMPLE, sample_scene
 
-from unfazed.edits.composition import Composition, Original, Picture, Removed, Texture
+from unfazed.edits.composition import Composition, Drawn, Original, Picture, Removed
 from unfazed.edits.geometry import resized
-from unfazed.edits.textures import draw_texture
+from unfazed.edits.textures import stripes
 from unfazed.errors import BadPicture
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.removal.methods import open_removal
@@ -23,7 +23,7 @@ class Counting:
     def __init__(self) -> None:
         self.calls: list[int] = []
         self.labels: list[int | None] = []
-        self.removal = open_removal("opencv")
+        self.removal = open_removal("patches")
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int, label: int | None) -> np.ndarray:
         self.calls.append(seed)
@@ -106,5 +106,5 @@ def test_a_file_that_is_no_picture_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_texture_is_drawn_at_the_output_size() -> None:
-    picture = Backgrounds(SAMPLE, open_removal(), size=128).resolve(Texture("stripes", 3), DOG)
-    assert np.array_equal(picture, draw_texture("stripes", 3, 128))
+    picture = Backgrounds(SAMPLE, open_removal(), size=128).resolve(Drawn(stripes, 3), DOG)
+    assert np.array_equal(picture, stripes(128, np.random.default_rng(3)))

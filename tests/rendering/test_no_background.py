@@ -58,7 +58,7 @@ def test_an_object_that_fills_the_picture_has_no_background_to_change(edit: str)
     assert type(refused.value).__name__ == "Impossible"
 
 
-@pytest.mark.parametrize("edit", ["original", "lighting=1", "lighting(where=both)=1", "colour=40", "occlusion=0.3"])
+@pytest.mark.parametrize("edit", ["original", "lighting=1", "lighting(where=both)=1", "color=40", "occlusion=0.3"])
 def test_what_needs_no_background_is_made_of_it_all_the_same(edit: str) -> None:
     item = open_recipe(edit).items[-1]
     composition = item.compose(scene("full"), np.random.default_rng(0), Pool(("roomy",), scene))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sample_scenes import SAMPLE, SAMPLE_IDS, sample_scene
 
-from unfazed.edits.composition import Composition, Impossible, Texture
+from unfazed.edits.composition import Composition, Drawn, Impossible
 from unfazed.edits.geometry import resized
 from unfazed.edits.recipes import open_recipe
+from unfazed.edits.textures import checker
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realize import own_colours, realise
@@ -74,7 +75,7 @@ def test_the_rim_loses_the_old_background() -> None:
     image = np.where(mask[..., None] > 0.5, (200, 40, 40), (20, 220, 20)).astype(np.uint8)
     scene = Scene("disc", image, mask, 0)
     composition = open_recipe("size=0.1").items[-1].compose(scene, np.random.default_rng(0), SAMPLE)
-    layers = realise(replace(composition, background=Texture("checker", 0)), BACKGROUNDS, 0)
+    layers = realise(replace(composition, background=Drawn(checker, 0)), BACKGROUNDS, 0)
     rim = (layers.alpha > 0.05) & (layers.alpha < 0.95)
     assert rim.sum() > 50
     assert layers.object[rim][:, 1].max() < 75

@@ -20,7 +20,7 @@ def test_nothing_outside_a_generous_hole_changes_and_the_object_is_gone(scene_id
     scene = sample_scene(scene_id)
     image, mask = resized(scene.image, 256), resized(scene.mask, 256)
     hole = generous(mask)
-    removed = open_removal("opencv")(image, mask, 0)
+    removed = open_removal("patches")(image, mask, 0)
     assert np.array_equal(removed[~hole], image[~hole])
     assert (hole | (mask <= 0.02)).all()
     # Gone: the colours in its place are the rest of the picture's (a jaguar's coat has the rocks' colours already).
@@ -124,8 +124,12 @@ def test_pieces_that_the_mask_missed_go_with_the_object() -> None:
 
 
 def test_an_unknown_removal_names_those_that_there_are() -> None:
-    assert set(REMOVALS) >= {"opencv", "diffusion", "onnx"}
-    with pytest.raises(UserError, match="did you mean 'opencv'"):
-        open_removal("openvc")
-    with pytest.raises(UserError, match=r"the object removal is 'opencv:foo'(.|\n)*allowed: opencv, diffusion"):
-        open_removal("opencv:foo")
+    assert set(REMOVALS) >= {"patches", "diffusion", "onnx"}
+    with pytest.raises(UserError, match="did you mean 'patches'"):
+        open_removal("patchs")
+    with pytest.raises(UserError, match=r"the object removal is 'patches:foo'(.|\n)*allowed: patches, diffusion:"):
+        open_removal("patches:foo")
+
+
+def test_a_former_name_opens_the_same_method() -> None:
+    assert open_removal("opencv").name == open_removal("patches").name

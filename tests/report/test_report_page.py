@@ -13,13 +13,14 @@ import pytest
 from report_world import make_benchmark, make_predictions
 
 from unfazed.errors import UserError
+from unfazed.predictions.facts import Facts
 from unfazed.probes.flip_heat import explain_pairs
 from unfazed.report.findings import find
 from unfazed.report.flips import find_flips
 from unfazed.report.markup import joined, tag
 from unfazed.report.page import write_report
 from unfazed.report.verdict import verdict
-from unfazed.report.words import explained, interval, points
+from unfazed.report.words import interval, points
 
 MODELS = ["plain", "worse"]
 HOSTILE = "<script>window.hacked=1</script>"
@@ -50,8 +51,8 @@ def test_numbers_in_words() -> None:
     assert points(-0.04) == "0.0"
     assert points(12.345) == "12.3"
     assert interval(None, 1.0) == "–"
-    assert explained("size-0.08") == "object at 8 % of the picture"
-    assert explained("made-up") == ""
+    assert Facts().describe("size-0.08") == "object at 8 % of the picture"
+    assert Facts().describe("made-up") == ""
 
 
 def test_sections_stand_in_the_promised_order(page: str) -> None:

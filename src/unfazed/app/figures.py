@@ -116,14 +116,13 @@ def found_markup(found: Found, model: str) -> Markup:
         )
         for level, name in found.tried
     ]
-    head = tag("tr", tag("th", found.direction.unit, scope="col"), tag("th", "answer", scope="col"))
-    table = tag(
-        "table", tag("caption", f"{found.direction.name}: every level tried"), tag("thead", head), tag("tbody", *rows)
-    )
+    head = tag("tr", tag("th", found.direction.range.unit, scope="col"), tag("th", "answer", scope="col"))
+    caption = tag("caption", f"{found.direction.change.name}: every level tried")
+    table = tag("table", caption, tag("thead", head), tag("tbody", *rows))
     said = tag("p", tag("b", f"{model}: "), found.sentence)
     turn = None
     if found.picture is not None:
-        turn = picture(found.picture, "the picture at the turn", f"at {found.level:.3g} {found.direction.unit}")
+        turn = picture(found.picture, "the picture at the turn", f"at {found.level:.3g} {found.direction.range.unit}")
     shown = tag("div", turn, table if rows else None, class_="pair")
     return tag("section", said, shown, class_="found", role="status")
 

@@ -52,9 +52,7 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     before = framed(photograph)
     pasted = tuple(edit for edit in chain if not needs_network(edit))
     left_out = [edit for edit in chain if needs_network(edit)]
-    waiting = "".join(
-        f"The {edit.name} '{edit.level_name}' is made by the diffusion network: press Render." for edit in left_out[:1]
-    )
+    waiting = f"Made by the diffusion network ({left_out[0].describe()}): press Render." if left_out else ""
     if not pasted:
         return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)

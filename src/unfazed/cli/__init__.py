@@ -53,7 +53,8 @@ def build_app() -> Any:
 
     for panel, commands in COMMANDS.items():
         for name, module in commands.items():
-            app.command(name, rich_help_panel=panel)(getattr(import_module(f"unfazed.cli.{module}"), module))
+            loaded = import_module(f"unfazed.cli.{module}")
+            app.command(name, cls=getattr(loaded, "COMMAND", None), rich_help_panel=panel)(getattr(loaded, module))
     return app
 
 

@@ -43,8 +43,8 @@ def build(
         float | None, typer.Option(help="Pixels over which `paste` fades the object's rim [default: 1].")
     ] = None,
     removal: Annotated[
-        str, typer.Option(help="How objects are removed: `opencv`, `diffusion`, `onnx:FILE`.")
-    ] = "opencv",
+        str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
+    ] = "patches",
     frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
     pixels: Annotated[int, typer.Option(help="The side of the pictures.")] = 256,
     seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,

@@ -20,8 +20,8 @@ def demo(
     ] = 20,
     seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
     removal: Annotated[
-        str, typer.Option(help="How objects are removed: `opencv`, `diffusion`, `onnx:FILE`.")
-    ] = "opencv",
+        str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
+    ] = "patches",
     device: Device = None,
     heat_maps: Annotated[int, typer.Option(help="How many flips get heat maps.")] = 36,
 ) -> None:

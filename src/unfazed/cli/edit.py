@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from unfazed.choices import Frame, RendererName, SamplerName
 
 from .devices import Device
 
+# Where the values of the edits' own options lie in the context of a call.
+GIVEN = "unfazed.edits"
+
+
+class EditCommand(TyperCommand):
+    """The command with one option for each edit that is installed, read only when the command is called."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        names = {parameter.name for parameter in self.params}
+        return [*super().get_params(ctx), *(one for one in edit_options() if one.name not in names)]
+
+    def invoke(self, ctx: Any) -> Any:
+        own = {parameter.name for parameter in self.params}
+        given = {name: ctx.params.pop(name) for name in list(ctx.params) if name not in own}
+        names = {option.name: option.opts[0].removeprefix("--") for option in edit_options()}
+        ctx.meta[GIVEN] = {names[name]: value for name, value in given.items()}
+        return super().invoke(ctx)
+
+
+COMMAND = EditCommand
+
+
+@functools.cache
+def edit_options() -> tuple[Any, ...]:
+    """One option for each edit, its help made from what the edit declares."""
+    from unfazed.edits import all_edits
+
+    def collect(**given: str | None) -> None:
+        """Hold the options, which typer reads from the signature."""
+
+    options = {
+        name.replace("-", "_"): Annotated[
+            str | None,
+            typer.Option(
+                f"--{name}",
+                rich_help_panel="Edits",
+                help=f"{kind.description[:1].upper()}{kind.description[1:]}: {kind.usage()}.",
+            ),
+        ]
+        for name, kind in all_edits().items()
+    }
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(n, keyword, default=None, annotation=kind) for n, kind in options.items()]
+    collect.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    collect.__annotations__ = dict(options)
+    holder = typer.Typer(add_completion=False)
+    holder.command()(collect)
+    return tuple(one for one in typer.main.get_command(holder).params if one.name in options)
+
 
 def edit(
+    context: typer.Context,
     image: Annotated[Path | None, typer.Argument(metavar="IMAGE", help="The photograph.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT.png", help="The edited picture.")] = Path(
         "edited.png"
@@ -21,21 +74,6 @@ def edit(
     box: Annotated[
         str | None, typer.Option(metavar="X,Y,W,H", help="A box around the object, from which a mask is made.")
     ] = None,
-    background: Annotated[
-        str | None,
-        typer.Option(
-            help="`inversion`, `simple`, `complex`, `adversarial`, `random`, a strength, a texture, or a picture file."
-        ),
-    ] = None,
-    size: Annotated[str | None, typer.Option(help="Share of the picture that the object covers, or `full`.")] = None,
-    direction: Annotated[str | None, typer.Option(help="Degrees, counter-clockwise, or `random`.")] = None,
-    position: Annotated[
-        str | None, typer.Option(metavar="X,Y|random", help="0,0 is the upper left, 1,1 the lower right.")
-    ] = None,
-    occlusion: Annotated[str | None, typer.Option(help="Share of the object that is hidden.")] = None,
-    lighting: Annotated[str | None, typer.Option(help="Stops of light on the object.")] = None,
-    blur: Annotated[str | None, typer.Option(help="Pixels by which the background is defocused.")] = None,
-    colour: Annotated[str | None, typer.Option(help="Degrees by which the object's hue is turned.")] = None,
     more: Annotated[
         list[str] | None, typer.Option("--edit", help="Any edit written as in a recipe: `lighting(where=both)=-2`.")
     ] = None,
@@ -55,7 +93,9 @@ def edit(
     label: Annotated[str | None, typer.Option(help="The true class, for an adversarial background.")] = None,
     device: Device = None,
     feather: Annotated[float | None, typer.Option(help="Pixels over which `paste` fades the rim.")] = None,
-    removal: Annotated[str, typer.Option(help="`opencv`, `diffusion`, `onnx:FILE`.")] = "opencv",
+    removal: Annotated[
+        str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
+    ] = "patches",
     frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
     pixels: Annotated[int, typer.Option(help="The side of the picture.")] = 256,
     pool: Annotated[str, typer.Option(help="The source of random backgrounds and occluders.")] = "sample",
@@ -73,7 +113,7 @@ def edit(
     - `unfazed edit dog.jpg --background checker --renderer paste -o checker.png`
     - `unfazed edit --replay corner.json -o again.png`
 
-    Edits are chained: background, size, direction, position, then the others. Without `--mask` or `--box` the object
+    Edits are chained in the order of the list below, then those of `--edit`. Without `--mask` or `--box` the object
     is taken to be in the middle. Beside OUT.png come OUT.mask.png and OUT.json, which replays to the same bytes.
 
     Exit codes: 0 done, 2 it cannot be made, with the reason.
@@ -93,18 +133,8 @@ def edit(
     elif image is None:
         raise UserError("no photograph is given", run="unfazed edit IMAGE --size 0.05 -o OUT.png")
     else:
-        given = {
-            "background": background,
-            "size": size,
-            "direction": direction,
-            "position": position,
-            "occlusion": occlusion,
-            "lighting": lighting,
-            "blur": blur,
-            "colour": colour,
-        }
         request = Request(
-            chain=chain_of(given, more or []),
+            chain=chain_of(context.meta[GIVEN], more or []),
             renderer=renderer,
             network=network,
             network_facts=parse_facts(network_fact or []),

@@ -1,4 +1,4 @@
-"""`unfazed edits`: every edit with its parameters, and every recipe."""
+"""`unfazed edits`: every edit with its parameters, every recipe and every removal method."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import typer
 
 def edits(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of docs/edits.md instead.")] = False,
 ) -> None:
-    """Print every edit with its parameters and what they may be, and every recipe.
+    """Print every edit with its parameters and what they may be, every recipe and every removal method.
 
     A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
 
@@ -28,18 +29,31 @@ def edits(
     """
     import json
 
-    from unfazed.edits.catalog import catalog
+    from unfazed.edits.catalog import catalog, edits_table
+    from unfazed.rendering.removal.methods import all_removals
 
+    if as_markdown:
+        print(edits_table(), end="")
+        return
     content = catalog()
+    content["removals"] = {
+        name: {"explains": one.description, "usage": one.usage} for name, one in all_removals().items()
+    }
     if as_json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return
     for name, edit in content["edits"].items():
         print(f"{name}: {edit['explains']}")
+        needs = f"; needs: {', '.join(edit['needs'])}" if edit["needs"] else ""
+        print(f"    control: {edit['control'] or 'none'}; random: {'yes' if edit['random'] else 'no'}{needs}")
         for parameter, declared in edit["parameters"].items():
             default = "" if declared["default"] is None else f" [{declared['default']}]"
             print(f"    {parameter}{default}: {declared['explains']}\n        {declared['allowed']}")
     print()
     for name, recipe in content["recipes"].items():
         print(f"recipe {name}: {recipe['explains']}\n    {' '.join(recipe['edits'])}")
-    print("\nsweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2   grids: size=0.05,0.1 x direction=0,20,40")
+    print(
+        "\nsweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2   grids: size=0.05,0.1 x direction=0,20,40\n"
+    )
+    for removal in content["removals"].values():
+        print(f"removal {removal['usage']}: {removal['explains']}")

@@ -95,9 +95,12 @@ class Background(Edit):
         else:
             return cls(**{"kind": "inversion", "strength": strength, **others})
         if not Path(text).is_file():
-            allowed = f"{', '.join(KINDS)}, a strength, or a picture file that is there"
-            raise UserError(f"there is no background '{text}'", allowed=allowed, run="unfazed edits")
+            raise UserError(f"there is no background '{text}'", allowed=cls.usage(), run="unfazed edits")
         return cls(kind="picture", picture=text, **others)
+
+    @classmethod
+    def usage(cls) -> str:
+        return f"{', '.join(KINDS)}, a strength, or a picture file"
 
     @classmethod
     def from_controls(cls, values: Mapping[str, Any]) -> Self:

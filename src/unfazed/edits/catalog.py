@@ -1,4 +1,4 @@
-"""All edits and recipes as one record: what `unfazed edits` prints, the app's controls and docs/edits.md are made from."""
+"""All edits and recipes as one record, which `unfazed edits` prints, and the tables of docs/edits.md."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from .composition import Composition, Pool
-from .parameters import Choice, Range, check, parameter, parameters
+from .parameters import Choice, Range, allowed, check, parameter, parameters
 
 Control = Literal["inversion", "reinsertion"]
 Need = Literal["network", "removal", "guide"]
@@ -96,6 +96,11 @@ class Edit:
     def parse(cls, text: str, **others: Any) -> Self:
         """The edit of a text on the command line or in a recipe: the value of its axis."""
         return cls(**{cls.axis: text, **others})
+
+    @classmethod
+    def usage(cls) -> str:
+        """What `parse` allows, for help texts."""
+        return allowed(cls, cls.axis).describe()
 
     @classmethod
     def from_controls(cls, values: Mapping[str, Any]) -> Self:

@@ -26,7 +26,9 @@ class Occlusion(Edit):
     order: ClassVar[int] = 50
     changes: ClassVar[tuple[Change, ...]] = (Change("object hidden", "share", 0.0, 0.95),)
 
-    share: float = parameter(0.3, Range(0.01, 0.95, unit="of the object", step=0.01), "how much of the object is hidden")
+    share: float = parameter(
+        0.3, Range(0.01, 0.95, unit="of the object", step=0.01), "how much of the object is hidden"
+    )
 
     @property
     def random(self) -> bool:

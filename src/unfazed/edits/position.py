@@ -12,7 +12,6 @@ from .edit import Control, Edit, Need, blend_start
 from .geometry import SLACK, after, box, kept_inside, moved, outline, relocated, shift
 from .parameters import Range, parameter
 
-
 _SHARE = Range(0.0, 1.0, words=("random",), step=0.01)
 
 
@@ -40,8 +39,12 @@ class Position(Edit):
     def parse(cls, text: str, **others: Any) -> Self:
         """`random`, `X,Y` or `X/Y`; X alone leaves Y to chance."""
         x, pair, y = text.replace("/", ",").partition(",")
-        given = {"x": x.strip(), **({"y": y.strip()} if pair else {})}
+        given: dict[str, Any] = {"x": x.strip(), **({"y": y.strip()} if pair else {})}
         return cls(**given, **others)
+
+    @classmethod
+    def usage(cls) -> str:
+        return "X,Y (0,0 is the upper left, 1,1 the lower right), or random"
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         """Random: the upper left corner drawn uniformly from [0, W − w] × [0, H − h] (spec: Position)."""
