@@ -20,9 +20,6 @@ EXAMPLE = """
 import json, sys
 from pathlib import Path
 import unfazed.cli
-from unfazed.rendering.removal import methods
-
-methods.REMOVALS["telea"] = "unfazed_example.telea:TeleaRemoval"
 
 def run(*arguments):
     try:

@@ -29,7 +29,7 @@ def made(request: Request, out: Path, image: Path = DOG, mask: Path | None = DOG
 
 def test_edits_are_chained_in_the_papers_order():
     chain = chain_of({"color": "90", "position": "1,1", "direction": "20", "size": "0.05", "background": "checker"})
-    assert [type(edit).__name__ for edit in chain] == ["Background", "Size", "Direction", "Position", "Colour"]
+    assert [type(edit).__name__ for edit in chain] == ["Background", "Size", "Direction", "Position", "Color"]
 
 
 def test_the_object_is_where_and_as_large_as_asked(tmp_path):
