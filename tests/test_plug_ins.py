@@ -59,7 +59,8 @@ def inverted(pixels, weight):
 """
 
 REMOVAL = """
-from unfazed.rendering.removal.methods import RemovalMethod, hole_of
+from unfazed.rendering.removal.hole import hole_of
+from unfazed.rendering.removal.methods import RemovalMethod
 
 
 class Plain:

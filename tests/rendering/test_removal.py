@@ -10,7 +10,8 @@ from sample_scenes import SAMPLE_IDS, sample_scene
 from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
 from unfazed.errors import BadPicture, UserError
-from unfazed.rendering.removal.methods import REMOVALS, generous, hole_of, lendable, open_removal
+from unfazed.rendering.removal.hole import generous, hole_of, lendable
+from unfazed.rendering.removal.methods import REMOVALS, open_removal
 from unfazed.rendering.removal.patches import fill_hole
 from unfazed.scene import Scene
 

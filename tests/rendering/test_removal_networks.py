@@ -10,7 +10,8 @@ from gaussian_network import ExactDenoiser, gaussian
 from unfazed.edits.composition import Impossible
 from unfazed.errors import UserError
 from unfazed.rendering.removal.diffusion import DiffusionRemoval, inpaint, jump_levels
-from unfazed.rendering.removal.methods import generous, open_removal
+from unfazed.rendering.removal.hole import generous
+from unfazed.rendering.removal.methods import open_removal
 from unfazed.rendering.removal.onnx import OnnxRemoval
 
 SIZE = 64

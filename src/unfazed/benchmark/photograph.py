@@ -28,7 +28,7 @@ from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
 from unfazed.rendering.realize import realise
-from unfazed.rendering.removal.methods import lendable
+from unfazed.rendering.removal.hole import lendable
 from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source

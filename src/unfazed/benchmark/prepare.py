@@ -19,7 +19,7 @@ from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realize import realise
-from unfazed.rendering.removal.methods import lendable
+from unfazed.rendering.removal.hole import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import Spec
 

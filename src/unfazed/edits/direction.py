@@ -28,7 +28,6 @@ class Direction(Edit):
         Change("object turned counter-clockwise", "degrees", 0.0, 180.0),
         Change("object turned clockwise", "degrees", 0.0, -180.0),
     )
-    factor: ClassVar[str | None] = "pose"
 
     degrees: float | str = parameter(
         "random",

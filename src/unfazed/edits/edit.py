@@ -41,8 +41,8 @@ class Edit:
     name: as in recipes and commands; axis: the parameter that a sweep varies; axis_label: the label of that axis in
     figures, with its unit; description: one line for lists and help texts; control: the edit that makes the same
     picture without changing the attribute, so that its drop can be subtracted; order: edits given by name are chained
-    by increasing order; changes: see `Change`; factor: the ImageNet-X factor that describes the same attribute;
-    former_name: the name that older records use, and that still enters the seeds.
+    by increasing order; changes: see `Change`; former_name: the name that older records use, and that still enters the
+    seeds.
     """
 
     name: ClassVar[str]
@@ -52,7 +52,6 @@ class Edit:
     control: ClassVar[Control | None] = None
     order: ClassVar[int] = 100
     changes: ClassVar[tuple[Change, ...]] = ()
-    factor: ClassVar[str | None] = None
     former_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:

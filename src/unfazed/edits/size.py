@@ -32,7 +32,6 @@ class Size(Edit):
         Change("object smaller", "rate", None, 0.01),
         Change("object larger", "rate", None, 1.0),
     )
-    factor: ClassVar[str | None] = "smaller"
 
     rate: float | str = parameter(
         0.05,

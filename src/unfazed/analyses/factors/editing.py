@@ -8,12 +8,13 @@ from pathlib import Path
 import polars as pl
 from scipy import stats
 
-from unfazed.edits import all_edits
 from unfazed.errors import UserError
 from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations, image_keys
 
 from .answers import prediction_files
 
+# edited attribute (how an edit's name begins) -> annotated factor that comes nearest to it
+COUNTERPARTS: dict[str, str] = {"background": "background", "size": "smaller", "position": "pose", "direction": "pose"}
 # an edit that enlarges the object says nothing about images whose object is smaller than usual
 _NOT_MEANT = ("size-full",)
 
@@ -35,13 +36,12 @@ def read_edited(path: str | Path) -> pl.DataFrame:
 
 
 def drop_and_error_ratio(
-    annotations: Annotations, edited: pl.DataFrame, counterparts: Mapping[str, str] | None = None
+    annotations: Annotations, edited: pl.DataFrame, counterparts: Mapping[str, str] = COUNTERPARTS
 ) -> pl.DataFrame:
     """Rows (model, attribute, factor, n, n_factor, accuracy, drop, error_ratio) over images both edited and annotated.
 
     `drop` is the loss of accuracy in points from `original` to the edits of the attribute, each image weighing the
     same; `error_ratio` is that of the unedited pictures of the same n images, n_factor of which have the factor.
-    counterparts: attribute (how an edit's name begins) -> factor that comes nearest to it; by default as edits declare.
     """
     factors = pl.DataFrame({"key": annotations.keys}).hstack(pl.DataFrame(annotations.factors, schema=list(FACTORS)))
     known = edited.with_columns(key=image_keys(edited["file_name"])).join(factors, on="key", how="inner")
@@ -50,8 +50,6 @@ def drop_and_error_ratio(
     original = known.filter(pl.col("edit") == "original").group_by("model", "key").agg(before=pl.col("correct").mean())
     if original.is_empty():
         raise UserError("the predictions hold no `original` rows to measure a drop against")
-    if counterparts is None:
-        counterparts = {name: edit.factor for name, edit in all_edits().items() if edit.factor in FACTORS}
     tables = []
     for attribute, factor in counterparts.items():
         named = (pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-")

@@ -29,7 +29,7 @@ from unfazed.rendering.sampling.prediction import predicted_start
 from unfazed.rendering.sampling.samplers import sample_ancestral
 from unfazed.rendering.sampling.schedule import Schedule
 
-from .methods import hole_of
+from .hole import hole_of
 
 _FIRST, _STEP, _KNOWN, _UP = 0, 1, 2, 3
 

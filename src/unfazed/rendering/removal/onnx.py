@@ -15,7 +15,7 @@ import numpy as np
 from unfazed.errors import UserError, missing_extra
 from unfazed.files import sha256
 
-from .methods import hole_of
+from .hole import hole_of
 
 
 class OnnxRemoval:
