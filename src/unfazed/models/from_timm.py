@@ -21,7 +21,11 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     import timm
     from timm.data import resolve_model_data_config
 
-    spec.check_options("checkpoint", *COMMON)
+    from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
+
+    spec.check_options("checkpoint", "weights", *COMMON)
+    if spec.options.get("weights", "none") != "none":
+        raise UserError(f"weights={spec.options['weights']}", allowed="weights=none: random weights, to be trained")
     if not spec.name.startswith(REMOTE) and not timm.is_model(spec.name):
         raise unknown("model in timm", spec.name, timm.list_models(), run="python -c 'import timm; timm.list_models()'")
     checkpoint = spec.options.get("checkpoint")
@@ -32,6 +36,8 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
         if classes not in (None, module.num_classes):
             module = timm.create_model(spec.name, pretrained=False, num_classes=classes)
         load_foreign(module, state, checkpoint)
+    elif "weights" in spec.options:
+        module = timm.create_model(spec.name, pretrained=False)
     else:
         module = _pretrained(spec)
     return Classifier(

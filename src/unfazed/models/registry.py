@@ -22,6 +22,7 @@ SOURCES: dict[str, tuple[str, str, str]] = {
     "transformers": ("from_transformers", "open_transformers", "transformers:google/vit-base-patch16-224"),
     "onnx": ("from_onnx", "open_onnx", "onnx:FILE with FILE.json beside it"),
     "python": ("from_python", "open_python", "python:FILE.py:function"),
+    "repaired": ("repaired", "open_repaired", "repaired:FOLDER, what `unfazed repair` wrote"),
     "head": ("heads", "open_head", "head:FOLDER, a linear head on frozen features"),
 }
 ENTRY_POINTS = "unfazed.models"

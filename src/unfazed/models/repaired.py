@@ -1,0 +1,136 @@
+"""`repaired:FOLDER`: a classifier that `unfazed repair` fine-tuned, kept as safetensors and a card."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unfazed.errors import UserError
+from unfazed.files import read_json, whole, write_json
+from unfazed.labels import LabelSpace
+from unfazed.specs import Spec
+
+from .classifier import Classifier
+from .options import COMMON, transform_from
+from .transforms import Transform
+
+WEIGHTS, CARD = "model.safetensors", "card.json"
+
+
+def save_repaired(folder: str | Path, model: Classifier, base: str, training: dict[str, Any]) -> None:
+    """`model.safetensors` and `card.json` in `folder`; opened again as `repaired:FOLDER`.
+
+    base: the spec of the model it was trained from; training: what else the card says.
+    """
+    from safetensors.torch import save
+
+    tensors = {name: one.detach().cpu().clone().contiguous() for name, one in model.module.state_dict().items()}
+    with whole(Path(folder) / WEIGHTS) as file:
+        file.write(save(tensors))
+    card = {
+        "base": base,
+        "architecture": _architecture(model),
+        "labels": model.labels.to_json(),
+        "transform": model.transform.to_json(),
+        "weights_sha256": model.weights_hash,
+        "training": training,
+    }
+    # The card last: it says that the weights beside it are whole.
+    write_json(Path(folder) / CARD, card)
+
+
+def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """The classifier in the folder; refused where the weights are not those that its card states."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    spec.check_options(*COMMON)
+    folder = Path(spec.name).expanduser()
+    if not (folder / CARD).is_file():
+        raise UserError(
+            f"{folder} holds no repaired model (there is no {CARD})", run=f"unfazed repair SOURCE -m MODEL -o {folder}"
+        )
+    card = read_json(folder / CARD)
+    try:
+        state = load_file(str(folder / WEIGHTS))
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{folder / WEIGHTS} cannot be read: {str(error).splitlines()[0]}") from None
+    space = LabelSpace.from_json(card["labels"])
+    module = _network(card, len(space))
+    try:
+        module.load_state_dict(state)
+    except RuntimeError:
+        raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {card['architecture']}") from None
+    training = {name: one for name, one in card["training"].items() if name not in ("history", "settings")}
+    model = Classifier(
+        module,
+        transform_from(spec.options, Transform.from_json(card["transform"])),
+        space,
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={"base": card["base"], **training},
+        **where,
+    )
+    if model.weights_hash != card["weights_sha256"]:
+        raise UserError(f"the weights in {folder} are not those that its card states: the files have changed")
+    return model
+
+
+def _architecture(model: Classifier) -> dict[str, Any]:
+    """How to build the network again without its first weights; nothing where only its base can build it."""
+    config = getattr(model.module, "pretrained_cfg", None)
+    name = config.get("architecture") if isinstance(config, dict) else None
+    if name:
+        return {"library": "timm", "name": name}
+    library = str(model.origin.get("library", ""))
+    if library.startswith("torchvision"):
+        return {"library": "torchvision", "name": model.origin["architecture"]}
+    return {}
+
+
+def _network(card: dict[str, Any], classes: int) -> nn.Module:
+    architecture = card["architecture"]
+    if architecture.get("library") == "timm":
+        import timm
+
+        from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
+
+        return timm.create_model(architecture["name"], pretrained=False, num_classes=classes)
+    if architecture.get("library") == "torchvision":
+        import torchvision
+
+        return torchvision.models.get_model(architecture["name"], weights=None, num_classes=classes)
+    from .registry import open_model
+
+    base = open_model(card["base"], device="cpu")
+    if len(base.labels) == classes:
+        return copy.deepcopy(base.module)
+    return with_new_head(base, classes)
+
+
+def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:
+    """A copy of the network whose classification layer answers with `classes` logits, freshly drawn."""
+    from .heads import classification_layer
+
+    module: Any = copy.deepcopy(model.module)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if hasattr(module, "reset_classifier"):
+            module.reset_classifier(classes)
+        else:
+            name = classification_layer(model)
+            parent, _, last = name.rpartition(".")
+            width = module.get_submodule(name).in_features
+            setattr(module.get_submodule(parent), last, nn.Linear(width, classes))
+    result: nn.Module = module.to(model.device)
+    return result
+
+
+def for_classes(model: Classifier, labels: LabelSpace, seed: int) -> Classifier:
+    """The model with a new classification layer for other classes."""
+    return replace(model, module=with_new_head(model, len(labels), seed), labels=labels, fixed_hash=None)

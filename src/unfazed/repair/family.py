@@ -1,0 +1,103 @@
+"""What is trained in a network and how fast: sane defaults for convolutional networks and for transformers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from unfazed.errors import UserError
+from unfazed.models.classifier import Classifier
+from unfazed.models.heads import classification_layer
+
+from .settings import RepairSettings
+
+SMALL_DATA = 20_000  # photographs below which batch-norm statistics are left as they were trained
+HEAD_RATE = 3e-3
+
+
+@dataclass(frozen=True)
+class Family:
+    """Defaults of a family of networks: learning rate of AdamW and its decay from the last block to the first."""
+
+    name: str
+    learning_rate: float
+    layer_decay: float | None
+
+
+CONVOLUTIONAL = Family("convolutional", 5e-4, None)
+TRANSFORMER = Family("transformer", 2e-4, 0.75)
+
+
+def family_of(module: nn.Module) -> Family:
+    """The family, by whether the network holds attention."""
+    attention = any("attention" in type(part).__name__.lower() for part in module.modules())
+    return TRANSFORMER if attention else CONVOLUTIONAL
+
+
+def choose_parameters(model: Classifier, module: nn.Module, settings: RepairSettings) -> list[str]:
+    """The names of the parameters that are trained, and gradients turned on for these alone."""
+    named = dict(module.named_parameters())
+    if not named:
+        raise UserError(
+            f"{model.name} has no trainable parameters", allowed="a torch model: timm, torchvision, lite, python …"
+        )
+    wanted = list(named) if settings.train == "all" else _later(model, module, settings.train)
+    for name, parameter in named.items():
+        parameter.requires_grad_(name in wanted and parameter.is_floating_point())
+    return [name for name in named if name in wanted]
+
+
+def make_optimizer(module: nn.Module, settings: RepairSettings, photographs: int) -> tuple[Any, dict[str, Any]]:
+    """AdamW over the parameters with gradients, and the settings that the family decided, for the card."""
+    from timm.optim import create_optimizer_v2
+
+    family = family_of(module)
+    rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
+    decay = settings.layer_decay or (family.layer_decay if settings.train == "all" else None)
+    decay = decay if hasattr(module, "group_matcher") else None
+    freeze = settings.freeze_norm if settings.freeze_norm is not None else photographs < SMALL_DATA
+    # foreach is fixed, since its default depends on the device and its sums round in another order.
+    optimizer = create_optimizer_v2(
+        module, opt="adamw", lr=rate, weight_decay=settings.weight_decay, layer_decay=decay, foreach=True
+    )
+    for group in optimizer.param_groups:
+        group["rate"] = rate * group.get("lr_scale", 1.0)
+    return optimizer, {"family": family.name, "learning_rate": rate, "layer_decay": decay, "freeze_norm": freeze}
+
+
+def training_mode(module: nn.Module, freeze_norm: bool) -> None:
+    """Training mode; with batch-norm statistics kept as they are where they are frozen."""
+    module.train()
+    if freeze_norm:
+        for part in module.modules():
+            if isinstance(part, _BatchNorm):
+                part.eval()
+
+
+def _later(model: Classifier, module: nn.Module, part: str) -> list[str]:
+    """The parameters of the classification layer; for `last` also those of the last third of the blocks before it."""
+    network: Any = module
+    classifier = network.get_classifier() if hasattr(network, "get_classifier") else None
+    if isinstance(classifier, nn.Module):
+        ids = {id(one) for one in classifier.parameters()}
+        head = [name for name, one in module.named_parameters() if id(one) in ids]
+    else:
+        layer = classification_layer(model)
+        head = [name for name, _ in module.named_parameters() if name.startswith(f"{layer}.")]
+    if not head:
+        raise UserError(f"the classification layer of {model.name} was not found", allowed="--train all")
+    if part == "head":
+        return head
+    blocks = list(dict.fromkeys(_block(name) for name, _ in module.named_parameters()))
+    last = set(blocks[-max(len(blocks) // 3, 1) :])
+    return [name for name, _ in module.named_parameters() if name in head or _block(name) in last]
+
+
+def _block(name: str) -> str:
+    """The block that a parameter belongs to: its name up to the first number, or its first part."""
+    parts = name.split(".")
+    first = next((place for place, one in enumerate(parts) if one.isdigit()), 0)
+    return ".".join(parts[: first + 1])

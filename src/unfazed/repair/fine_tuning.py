@@ -1,0 +1,361 @@
+"""One arm of a repair: a network fine-tuned on photographs, edited or not; stopped or killed it resumes exactly.
+
+Whatever is drawn at a step (the order, the crops, the edits, dropout) follows from the seed and the step alone, so a
+run that is resumed on a CPU has the losses of one that was never stopped, to the last digit.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unfazed.errors import UserError
+from unfazed.models.classifier import Classifier
+from unfazed.training.saving import STATE, read_record, read_tensors, stop_asked, write_state
+from unfazed.transforms.batch_edit import BatchEdit
+
+from .family import choose_parameters, make_optimizer, training_mode
+from .photographs import Batch, Photographs
+from .settings import Arm, RepairSettings
+from .views import central_crops, training_crops
+
+SAVE_EVERY = 60.0  # seconds
+VALIDATION_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Now:
+    """How far a run is: steps done of all, epochs, the last loss, and the seconds that are left if all is used."""
+
+    arm: str
+    step: int
+    steps: int
+    loss: float
+    seconds_left: float
+
+
+@dataclass(eq=False)
+class FineTuned:
+    """A finished arm: the averaged network of the best epoch, and what the card says of its training."""
+
+    module: nn.Module
+    history: dict[str, Any] = field(default_factory=dict)
+
+
+def fine_tune(
+    model: Classifier,
+    members: Sequence[Sequence[int]],
+    train: Photographs,
+    validation: Photographs,
+    settings: RepairSettings,
+    arm: Arm,
+    folder: Path,
+    report: Callable[[Now], None] | None = None,
+) -> FineTuned:
+    """Fine-tune the model's network on `train`, choose the epoch on `validation`, keep the state in `folder`.
+
+    members: for each target the outputs of the network that stand for it. The control sees the same photographs,
+    crops and number of steps as the repaired arm, without edits; both choose their epoch by the same loss, over the
+    validation photographs and edits of them.
+    """
+    run = _Run(model, members, train, validation, settings, arm, folder)
+    run.resume()
+    with stop_asked() as asked:
+        run.to_the_end(report or (lambda now: None), asked.is_set)
+    return FineTuned(run.best_network(), run.history())
+
+
+class _Run:
+    def __init__(
+        self,
+        model: Classifier,
+        members: Sequence[Sequence[int]],
+        train: Photographs,
+        validation: Photographs,
+        settings: RepairSettings,
+        arm: Arm,
+        folder: Path,
+    ) -> None:
+        self.model, self.train, self.validation = model, train, validation
+        self.settings, self.arm, self.folder = settings, arm, folder
+        self.device = str(model.device)
+        kind = torch.device(self.device).type
+        self.precision = settings.precision or ("bf16" if kind == "cuda" else "fp32")
+        self.module = copy.deepcopy(model.module)
+        self.trained = choose_parameters(model, self.module, settings)
+        self.optimizer, self.decided = make_optimizer(self.module, settings, len(train))
+        self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
+        self.parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        self.edit = BatchEdit(settings.mixture)
+        self.members = _member_matrix(members, len(model.labels), self.device)
+        self.per_epoch = max(len(train) // settings.batch_size, 1)
+        self.steps = self.per_epoch * settings.epochs
+        self.step, self.seconds = 0, 0.0
+        self.log: list[dict[str, float]] = []
+        self.losses: list[float] = []
+        self.best: dict[str, Tensor] = {}
+        self.best_epoch, self.best_loss = 0, float("inf")
+        self._views: list[tuple[Tensor, Tensor]] | None = None
+        self.identity = {
+            "arm": arm,
+            "model": model.weights_hash,
+            "settings": settings.to_json(),
+            "train": train.digest,
+            "validation": validation.digest,
+            "device": kind,
+        }
+
+    def to_the_end(self, report: Callable[[Now], None], stop: Callable[[], bool]) -> None:
+        begun, before = time.monotonic(), self.step
+        saved = time.monotonic()
+        while self.step < self.steps and not self._waited_enough():
+            epoch, within = divmod(self.step, self.per_epoch)
+            plan = self._plan(epoch)[within * self.settings.accumulate :]
+            parts: list[Batch] = []
+            for part in self.train.batches(plan, self.device):
+                parts.append(part)
+                if len(parts) < self.settings.accumulate:
+                    continue
+                self.losses.append(self._step(parts))
+                parts = []
+                if not math.isfinite(self.losses[-1]):
+                    self._diverged()
+                spent = self.seconds + time.monotonic() - begun
+                pace = (time.monotonic() - begun) / (self.step - before)
+                report(Now(self.arm, self.step, self.steps, self.losses[-1], pace * (self.steps - self.step)))
+                if self.step % self.per_epoch == 0:
+                    self._validate()
+                if stop() or time.monotonic() - saved > SAVE_EVERY:
+                    self._save(spent)
+                    saved = time.monotonic()
+                    if stop():
+                        raise KeyboardInterrupt
+        if self.step > before:
+            self.seconds += time.monotonic() - begun
+            self._save(self.seconds)
+
+    def best_network(self) -> nn.Module:
+        network = copy.deepcopy(self.average)
+        network.load_state_dict({**network.state_dict(), **self.best})
+        return network.eval()
+
+    def history(self) -> dict[str, Any]:
+        return {
+            **self.decided,
+            "precision": self.precision,
+            "trained_parameters": sum(one.numel() for one in self.parameters),
+            "steps": self.step,
+            "steps_planned": self.steps,
+            "best_epoch": self.best_epoch,
+            "epochs": self.log,
+            "losses": self.losses,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def resume(self) -> None:
+        """Continue from the state in the folder if it is that of this very run."""
+        if not (self.folder / STATE).is_file():
+            return
+        record = read_record(self.folder)
+        if record["recipe"] != self.identity:
+            changed = [name for name in self.identity if record["recipe"].get(name) != self.identity[name]]
+            raise UserError(
+                f"{self.folder} holds a run with other {', '.join(changed) or 'settings'}",
+                allowed="the same command to resume it, or another -o",
+                run=f"rm -r {self.folder}  # to start again",
+            )
+        tensors = read_tensors(self.folder, record, torch.device(self.device))
+        part = _parts(tensors)
+        self.module.load_state_dict(part["module"])
+        self.average.load_state_dict(part["average"])
+        self.best = part.get("best", {})
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in part.get("optimizer", {}).items():
+            place, _, entry = name.partition(".")
+            state.setdefault(int(place), {})[entry] = tensor
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
+        self.losses = record["losses"]
+        self.best_epoch = record["best_epoch"]
+        self.best_loss = math.inf if record["best_loss"] is None else record["best_loss"]
+
+    def _save(self, seconds: float) -> None:
+        tensors = {f"module.{name}": one for name, one in self.module.state_dict().items()}
+        tensors |= {f"average.{name}": one for name, one in self.average.state_dict().items()}
+        tensors |= {f"best.{name}": one for name, one in self.best.items()}
+        for place, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{name}": one for name, one in state.items()}
+        record = {
+            "step": self.step,
+            "seconds": seconds,
+            "recipe": self.identity,
+            "photographs": len(self.train),
+            "origin": self.model.name,
+            "log": self.log,
+            "losses": self.losses,
+            "best_epoch": self.best_epoch,
+            "best_loss": None if math.isinf(self.best_loss) else self.best_loss,
+        }
+        # Copies, since a network may hold one tensor under two names, which the file format refuses.
+        write_state(self.folder, record, {name: one.detach().clone() for name, one in tensors.items()})
+
+    def _plan(self, epoch: int) -> list[np.ndarray]:
+        """The positions of every pass of an epoch; the photographs beyond the last full step are left out of it."""
+        size = min(self.settings.batch_size, len(self.train))
+        order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self.train))
+        passes = order[: self.per_epoch * size].reshape(self.per_epoch, size)
+        return [part for step in passes for part in np.array_split(step, self.settings.accumulate)]
+
+    def _step(self, parts: list[Batch]) -> float:
+        """One optimizer step over its passes; returns the mean loss."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["rate"] * _schedule(self.step, self.steps, self.settings.warmup)
+        training_mode(self.module, self.decided["freeze_norm"])
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.device)
+        for place, batch in enumerate(parts):
+            generator = torch.Generator().manual_seed(_seed(self.settings.seed, self.step, place))
+            # Dropout and stochastic depth draw from torch's own generators.
+            torch.manual_seed(_seed(self.settings.seed, self.step, place, "dropout"))
+            loss = self._loss(batch, generator) / len(parts)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        value = float(total)
+        if math.isfinite(value):
+            nn.utils.clip_grad_norm_(self.parameters, 5.0)
+            self.optimizer.step()
+            self.step += 1
+            self._average()
+        return value
+
+    def _loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        settings = self.settings
+        images, masks = batch.images, batch.masks
+        # Drawn in both arms, so that both go on with the same crops.
+        draws = self.edit.draw(len(images), generator)
+        if self.arm == "repaired":
+            images, masks = self.edit(images, masks, batch.removed, usable=batch.masked, draws=draws)
+        crops_seed = int(torch.randint(2**62, (), generator=generator))
+        crops = self._crops(images, masks, crops_seed)
+        if not settings.consistency or self.arm == "control":
+            return self._nll(self._forward(crops), batch.targets)
+        plain = self._crops(batch.images, batch.masks, crops_seed)
+        edited, before = self._forward(torch.cat([crops, plain])).chunk(2)
+        apart = nn.functional.kl_div(
+            edited.log_softmax(1), before.detach().log_softmax(1), reduction="batchmean", log_target=True
+        )
+        loss = (self._nll(edited, batch.targets) + self._nll(before, batch.targets)) / 2
+        return loss + settings.consistency * apart
+
+    def _crops(self, images: Tensor, masks: Tensor, seed: int) -> Tensor:
+        transform = self.model.transform
+        generator = torch.Generator().manual_seed(seed)
+        return transform.normalise(training_crops(images, masks, transform, self.settings.crop, generator))
+
+    def _forward(self, pixels: Tensor, network: nn.Module | None = None) -> Tensor:
+        network = network or self.module
+        pixels = pixels.contiguous(memory_format=torch.channels_last)
+        if self.precision == "fp32":
+            return network(pixels).float()
+        with torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16):
+            return network(pixels).float()
+
+    def _nll(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy where a target may be several outputs: the log of their summed probability."""
+        of_target = logits.masked_fill(~self.members[targets], float("-inf"))
+        return (logits.logsumexp(1) - of_target.logsumexp(1)).mean()
+
+    def _average(self) -> None:
+        decay = min(self.settings.ema, self.step / (self.step + 10))
+        for kept, now in zip(self.average.parameters(), self.module.parameters(), strict=True):
+            kept.lerp_(now.detach(), 1 - decay)
+        for held, buffer in zip(self.average.buffers(), self.module.buffers(), strict=True):
+            held.copy_(buffer)
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        """The averaged network's loss and accuracy on the validation photographs, and on fixed edits of them."""
+        record: dict[str, float] = {"epoch": self.step // self.per_epoch}
+        if len(self.validation):
+            losses, right = [], []
+            for pictures, targets in self._validation_views():
+                logits = torch.cat(
+                    [
+                        self._forward(central_crops(part, self.model.transform), self.average)
+                        for part in pictures.split(VALIDATION_BATCH)
+                    ]
+                )
+                losses.append(float(self._nll(logits, targets)))
+                right.append(float(self.members[targets, logits.argmax(1)].float().mean()))
+            record |= {"loss": sum(losses) / 2, "accuracy": right[0], "edited_accuracy": right[1]}
+        self.log.append(record)
+        if record.get("loss", -float(self.step)) < self.best_loss:
+            self.best_loss, self.best_epoch = record.get("loss", -float(self.step)), int(record["epoch"])
+            self.best = {name: one.detach().clone() for name, one in self.average.state_dict().items()}
+
+    def _validation_views(self) -> list[tuple[Tensor, Tensor]]:
+        if self._views is None:
+            parts = [np.arange(len(self.validation))[i : i + 256] for i in range(0, len(self.validation), 256)]
+            plain, edited, targets = [], [], []
+            for place, batch in enumerate(self.validation.batches(parts, self.device)):
+                generator = torch.Generator().manual_seed(_seed(self.settings.seed, place, "validation"))
+                draws = self.edit.draw(len(batch.images), generator)
+                plain.append(batch.images)
+                edited.append(self.edit(batch.images, batch.masks, batch.removed, usable=batch.masked, draws=draws)[0])
+                targets.append(batch.targets)
+            self._views = [(torch.cat(one), torch.cat(targets)) for one in (plain, edited)]
+        return self._views
+
+    def _waited_enough(self) -> bool:
+        epoch = self.step // self.per_epoch
+        whole = self.step % self.per_epoch == 0
+        return bool(len(self.validation)) and whole and epoch - self.best_epoch >= self.settings.patience
+
+    def _diverged(self) -> None:
+        """Keep the last good state, from before this step, and say so; the step itself was not taken."""
+        self.losses.pop()
+        self._save(self.seconds)
+        raise UserError(
+            f"the loss of the {self.arm} run is not a number at step {self.step + 1} of {self.steps}; the state before "
+            f"that step is kept in {self.folder}",
+            allowed="a smaller --learning-rate, or --precision fp32, with another -o",
+        )
+
+
+def _schedule(step: int, steps: int, warmup: float) -> float:
+    """The learning rate's factor: a linear rise, then half a cosine down to zero."""
+    rise = max(round(warmup * steps), 1)
+    if step < rise:
+        return (step + 1) / rise
+    return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(steps - rise, 1)))
+
+
+def _member_matrix(members: Sequence[Sequence[int]], outputs: int, device: str) -> Tensor:
+    """(targets, outputs) bool: which outputs stand for which target."""
+    matrix = torch.zeros(len(members), outputs, dtype=torch.bool)
+    for target, group in enumerate(members):
+        matrix[target, list(group)] = True
+    return matrix.to(device)
+
+
+def _parts(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition(".")
+        parts.setdefault(part, {})[rest] = tensor
+    return parts
+
+
+def _seed(*what: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=7).digest(), "little")

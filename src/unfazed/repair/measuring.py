@@ -1,0 +1,143 @@
+"""Before and after: accuracies, drops and calibration of the plain, the control and the repaired model, paired.
+
+Works on arrays read from predictions, so that it needs neither tables nor networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from unfazed.analyses.statistics.paired import (
+    FEW_FLIPS,
+    SMALL_N,
+    bootstrap_means,
+    percentiles,
+    resample_weights,
+    score_interval,
+)
+from unfazed.measures.calibration import expected_calibration_error
+
+ORIGINAL, AVERAGE = "original", "average"
+CONTROLS = ("inversion", "reinsertion", "source")
+Verdict = Literal["better", "worse", "cannot tell"]
+EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
+TOLERATED = 2.0  # points of accuracy on the originals that a repair may cost
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One model's answers: for each edit the share of runs answered right by photograph, and the mean probability."""
+
+    ids: tuple[str, ...]
+    right: Mapping[str, np.ndarray]
+    probability: Mapping[str, np.ndarray]
+
+
+def read_answers(path: str | Path) -> Answers:
+    """The answers in a Parquet file of predictions; NaN where a photograph has no such edit."""
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(path, columns=["source_id", "edit", "correct", "probability"])
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    ids = tuple(sorted(set(columns["source_id"])))
+    place = {one: number for number, one in enumerate(ids)}
+    sums: dict[str, np.ndarray] = {}
+    for source, edit, right, probability in zip(*columns.values(), strict=True):
+        if right is not None:
+            sums.setdefault(edit, np.zeros((3, len(ids))))[:, place[source]] += (1, right, probability)
+    with np.errstate(invalid="ignore"):
+        return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
+
+
+def before_and_after(answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
+    """One row for each measure and set of pictures: the value of every model, and repaired minus control.
+
+    answers: by `before` (may be absent), `control`, `repaired`, over the same photographs. Values are points
+    (hundredths). A drop is the accuracy on the originals minus that on the edit of the same photographs; `average` is
+    the mean over all edits other than the controls. low, high: the paired interval of the difference.
+    """
+    names = list(answers)
+    reference = answers["repaired"]
+    weights = resample_weights(reference.ids)
+    edits = [edit for edit in reference.right if edit != ORIGINAL]
+    rows = [_row("accuracy", ORIGINAL, {n: answers[n].right[ORIGINAL] for n in names}, weights, level)]
+    rows += [_row("accuracy", edit, {n: answers[n].right[edit] for n in names}, weights, level) for edit in edits]
+    drops = {n: {e: answers[n].right[ORIGINAL] - answers[n].right[e] for e in edits} for n in names}
+    rows += [_row("drop", edit, {n: drops[n][edit] for n in names}, weights, level) for edit in edits]
+    counted = [edit for edit in edits if edit not in CONTROLS]
+    if counted:
+        with np.errstate(invalid="ignore"):
+            means = {n: np.nanmean(np.stack([drops[n][e] for e in counted]), axis=0) for n in names}
+        rows.append(_row("drop", AVERAGE, means, weights, level))
+    for edit in (ORIGINAL, *edits):
+        values = {n: 100 * _calibration(answers[n], edit) for n in names}
+        n = int((~np.isnan(reference.right[edit])).sum())
+        apart = values["repaired"] - values["control"]
+        rows.append({"measure": "calibration error", "pictures": edit, "n": n, **values, "difference": apart})
+    return [{**dict.fromkeys(("before", "low", "high")), **row} for row in rows]
+
+
+def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
+    """The accuracy on a labeled folder of other pictures, one row."""
+    weights = resample_weights(answers["repaired"].ids)
+    row = _row("accuracy", name, {n: one.right[ORIGINAL] for n, one in answers.items()}, weights, level)
+    return [{**dict.fromkeys(("before", "low", "high")), **row}]
+
+
+def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
+    """Whether the repair was worth it against the control, and the reason in one sentence.
+
+    Better: the interval of the average drop's difference lies below zero, and the originals have not lost more than
+    two points. Worse: the originals have, or the drop's interval lies above zero. Else it cannot be told.
+    """
+    drop = next((row for row in rows if row["measure"] == "drop" and row["pictures"] == AVERAGE), None)
+    plain = next(row for row in rows if row["measure"] == "accuracy" and row["pictures"] == ORIGINAL)
+    if plain["difference"] < -TOLERATED:
+        return "worse", f"accuracy on the originals is {-plain['difference']:.1f} points below the control's"
+    if drop is None:
+        return "cannot tell", "the benchmark holds no edits"
+    words = (
+        f"the average drop is {drop['repaired']:.1f} points, the control's {drop['control']:.1f} "
+        f"(difference {drop['difference']:+.1f}, 95 % interval {drop['low']:+.1f} to {drop['high']:+.1f})"
+    )
+    if drop["high"] < 0:
+        return "better", words
+    return ("worse", words) if drop["low"] > 0 else ("cannot tell", words)
+
+
+def _row(
+    measure: str, pictures: str, values: Mapping[str, np.ndarray], weights: np.ndarray, level: float
+) -> dict[str, Any]:
+    """values: by model (photographs,) in [-1, 1], NaN where there is none."""
+    together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
+    kept = {name: one[together] for name, one in values.items()}
+    count = int(together.sum())
+    row: dict[str, Any] = {"measure": measure, "pictures": pictures, "n": count}
+    if not count:
+        return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
+    row |= {name: 100 * float(one.mean()) for name, one in kept.items()}
+    apart = kept["repaired"] - kept["control"]
+    if measure == "accuracy" and (count < SMALL_N or (apart != 0).sum() < FEW_FLIPS):
+        low, high = score_interval(
+            np.array(count),
+            np.maximum(apart, 0).sum(),
+            np.maximum(-apart, 0).sum(),
+            (apart**2).sum(),
+            1,
+            level,
+        )
+    else:
+        draws = bootstrap_means(weights[:, together], apart[:, None])
+        low, high = (one[0] for one in percentiles(draws, level))
+    return {**row, "difference": 100 * float(apart.mean()), "low": 100 * float(low), "high": 100 * float(high)}
+
+
+def _calibration(answers: Answers, edit: str) -> float:
+    right, probability = answers.right[edit], answers.probability[edit]
+    there = ~np.isnan(right)
+    return expected_calibration_error(right[there], probability[there])

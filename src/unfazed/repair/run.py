@@ -1,0 +1,268 @@
+"""`repair`: data, two fine-tunes, a benchmark of photographs held out, and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unfazed.errors import UserError
+from unfazed.files import make_folder, read_json, write_json
+from unfazed.labels import LabelSpace
+from unfazed.models.classifier import Classifier
+from unfazed.models.label_mapping import map_labels
+from unfazed.models.registry import open_model
+from unfazed.models.repaired import CARD, for_classes, save_repaired
+from unfazed.sources import Source, open_source
+from unfazed.specs import slug_of
+
+from .fine_tuning import Now, fine_tune
+from .measuring import Answers, Verdict, before_and_after, folder_rows, read_answers, verdict
+from .photographs import Photograph, Photographs, listed, split
+from .settings import ARMS, RepairSettings
+
+RECIPE = "original,background-random,size-0.05,position,direction"
+RESULT = "repair.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """What a repair came to: the folder, the table of before and after, the verdict and its reason, the counts."""
+
+    folder: Path
+    rows: list[dict[str, Any]]
+    verdict: Verdict
+    reason: str
+    counts: dict[str, int]
+    warnings: list[str]
+
+
+def repair(
+    source: str | Source,
+    model: str | Classifier,
+    out: str | Path,
+    settings: RepairSettings | None = None,
+    *,
+    new_head: bool = False,
+    also: str | Source | None = None,
+    tests: Sequence[str] = (),
+    benchmark: str | Path | None = None,
+    recipe: str = RECIPE,
+    renderer: str = "paste",
+    device: str | None = None,
+    workers: int | None = None,
+    onnx: bool = False,
+    report: Callable[[Now], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Repair:
+    """Fine-tune `model` on edits of the photographs of `source`, and plainly as control; measure all three.
+
+    new_head: give the model a new classification layer for the source's classes. also: labeled photographs without
+    masks that are trained on as well. tests: folders `images:…` to measure on besides. benchmark: an existing one to
+    measure on; without it a share of the source (`settings.held_out`) is left out of training, and edited by `recipe`
+    with `renderer`. onnx: also export the repaired model. The same call again resumes where the last one stopped.
+
+    The folder holds the repaired model (`repaired:OUT`), the control (`repaired:OUT/control`), the benchmark, the
+    predictions, and `repair.json`.
+    """
+    settings = settings or RepairSettings()
+    say = note or (lambda text: None)
+    folder = make_folder(out)
+    scenes = open_source(source) if isinstance(source, str) else source
+    base = open_model(model, device=device) if isinstance(model, str) else model
+    _check_trainable(base)
+    started = for_classes(base, _known(scenes), settings.seed) if new_head else base
+    data = _Data.of(scenes, started, also, settings, benchmark is None, new_head)
+    plans = {"train": data.train, "validation": data.validation}
+    size = max(started.transform.resize, started.transform.crop)
+    sets = {name: Photographs(rows, size, settings.fill) for name, rows in plans.items()}
+    for name, photographs in sets.items():
+        if len(photographs):
+            say(f"reading {len(photographs)} photographs ({name})")
+            photographs.read(str(started.device), workers)
+    finished: dict[str, Classifier] = {}
+    for arm in ARMS:
+        say(f"fine-tuning: {arm}")
+        tuned = fine_tune(
+            started, data.members, sets["train"], sets["validation"], settings, arm, folder / "state" / arm, report
+        )
+        place = folder if arm == "repaired" else folder / arm
+        name = f"repaired:{place}"
+        made = replace(started, module=tuned.module, name=name, fixed_hash=None, precision=base.precision)
+        training = {
+            "arm": arm,
+            "source": scenes.spec,
+            "photographs": data.counts(sets),
+            "settings": settings.to_json(),
+            "history": tuned.history,
+        }
+        save_repaired(place, made, base.name, training)
+        finished[arm] = made
+    if onnx:
+        from .onnx_export import export_onnx
+
+        export_onnx(finished["repaired"], folder / "model.onnx")
+    warnings = [f"{len(one.unusable)} photographs cannot be read" for one in sets.values() if one.unusable]
+    bench = (
+        Path(benchmark)
+        if benchmark is not None
+        else _build(folder, scenes, data, recipe, renderer, device, workers, say)
+    )
+    models = {"before": base, **finished} if not new_head else finished
+    say("measuring")
+    rows = before_and_after(_answers(str(bench), models, folder / "predictions", warnings))
+    for spec in tests:
+        answers = _answers(spec, models, folder / "predictions" / slug_of(spec), warnings)
+        rows += folder_rows(spec, answers)
+    judged, reason = verdict(rows)
+    counts = data.counts(sets)
+    result = {
+        "model": base.name,
+        "new_head": new_head,
+        "source": scenes.spec,
+        "benchmark": str(bench),
+        "verdict": judged,
+        "reason": reason,
+        "photographs": counts,
+        "settings": settings.to_json(),
+        "rows": rows,
+    }
+    write_json(folder / RESULT, result)
+    return Repair(folder, rows, judged, reason, counts, warnings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """The photographs of each use, and the outputs of the network that stand for each target."""
+
+    train: tuple[Photograph, ...]
+    validation: tuple[Photograph, ...]
+    test: tuple[str, ...]
+    members: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(
+        scenes: Source,
+        model: Classifier,
+        also: str | Source | None,
+        settings: RepairSettings,
+        measures: bool,
+        new_head: bool,
+    ) -> _Data:
+        members = _members(model, scenes, new_head)
+        rows = listed(scenes, lambda label: label)
+        if not rows:
+            raise UserError(f"no photograph of '{scenes.spec}' has a label", allowed="a source with labels")
+        labels = np.array([row.target for row in rows])
+        # Only photographs with masks can be edited, so only they are held out to be measured on.
+        masked = np.array([row.masked for row in rows])
+        if not masked.any():
+            raise UserError(
+                f"no photograph of '{scenes.spec}' has a mask, so nothing can be edited",
+                run="unfazed masks FOLDER -o MASKS",
+            )
+        held = np.flatnonzero(masked)
+        shares = (settings.held_out if measures else 0.0, settings.validation)
+        test, validation, rest = (held[part] for part in split(labels[held], shares, settings.seed))
+        if measures and not len(test):
+            raise UserError(
+                f"no photograph of '{scenes.spec}' is left to be measured on",
+                allowed="a larger --held-out, more photographs of a class, or --benchmark BENCH",
+            )
+        train = np.sort(np.concatenate([rest, np.flatnonzero(~masked)]))
+        more: tuple[Photograph, ...] = ()
+        if also is not None:
+            other = open_source(also) if isinstance(also, str) else also
+            offset = len(members)
+            members = (*members, *_members(model, other, new_head))
+            more = tuple(replace(row, masked=False) for row in listed(other, lambda label: offset + label))
+        return _Data(
+            tuple(rows[place] for place in train) + more,
+            tuple(rows[place] for place in validation),
+            tuple(rows[place].entry.id for place in test),
+            members,
+        )
+
+    def counts(self, sets: dict[str, Photographs]) -> dict[str, int]:
+        masked = int(sets["train"].masked.sum())
+        return {
+            "train": len(sets["train"]),
+            "train_with_mask": masked,
+            "train_without_mask": len(sets["train"]) - masked,
+            "validation": len(sets["validation"]),
+            "held_out": len(self.test),
+            "unusable": sum(len(one.unusable) for one in sets.values()),
+        }
+
+
+def _check_trainable(model: Classifier) -> None:
+    if not any(one.is_floating_point() for one in model.module.parameters()):
+        raise UserError(
+            f"{model.name} has no trainable parameters",
+            allowed="a torch model: timm, torchvision, lite, python, repaired",
+        )
+    if model.wraps is not None or model.adapt is not None:
+        raise UserError(f"{model.name} is a wrapped model", allowed="the model without +tencrop or +bn-adapt")
+
+
+def _known(scenes: Source) -> LabelSpace:
+    if not len(scenes.labels):
+        raise UserError(
+            f"the photographs of '{scenes.spec}' have no labels", allowed="class folders, or a table of labels"
+        )
+    return scenes.labels
+
+
+def _members(model: Classifier, scenes: Source, new_head: bool) -> tuple[tuple[int, ...], ...]:
+    needed = {entry.label for entry in scenes.entries if entry.label is not None}
+    try:
+        return map_labels(model.labels, _known(scenes), needed).members
+    except UserError as error:
+        if new_head:
+            raise
+        raise UserError(
+            error.given, allowed=f"{error.allowed}; or --new-head, which trains a new classification layer"
+        ) from None
+
+
+def _build(
+    folder: Path,
+    scenes: Source,
+    data: _Data,
+    recipe: str,
+    renderer: str,
+    device: str | None,
+    workers: int | None,
+    say: Callable[[str], None],
+) -> Path:
+    from unfazed.benchmark import build
+
+    wanted = set(data.test)
+    held = replace(scenes, entries=tuple(entry for entry in scenes.entries if entry.id in wanted))
+    say(f"building a benchmark of {len(held)} photographs that were held out")
+    build(held, folder / "benchmark", recipe, renderer=renderer, device=device, workers=workers)
+    return folder / "benchmark"
+
+
+def _answers(pictures: str, models: dict[str, Classifier], folder: Path, warnings: list[str]) -> dict[str, Answers]:
+    from unfazed.predictions.evaluation import run_evaluation
+
+    done = run_evaluation(pictures, list(models.values()), folder)
+    if done.failed:
+        raise UserError("\n".join(f"{name} could not be measured: {reason}" for name, reason in done.failed.items()))
+    warnings += [line for lines in done.warnings.values() for line in lines]
+    return {arm: read_answers(folder / f"{model.slug}.parquet") for arm, model in models.items()}
+
+
+def read_result(folder: str | Path) -> dict[str, Any]:
+    """What `repair.json` of a folder says."""
+    path = Path(folder) / RESULT
+    if not path.is_file():
+        if (Path(folder) / CARD).is_file():
+            raise UserError(f"{folder} holds a model but no {RESULT}: the repair was not finished", run="it again")
+        raise UserError(f"{folder} holds no repair", run=f"unfazed repair SOURCE -m MODEL -o {folder}")
+    result: dict[str, Any] = read_json(path)
+    return result
