@@ -25,7 +25,7 @@ def build():
 
 
 def write_photographs(folder: Path, count: int, seed: int = 0, betrays: bool = True, size: int = 96) -> Path:
-    """`count` pictures of each class, a gray, striped shape on a textured ground whose hue goes with the shape, and masks."""
+    """`count` pictures of each class with masks: a striped gray shape on a ground whose hue goes with the shape."""
     rng = np.random.default_rng(seed)
     for name in CLASSES:
         (folder / name).mkdir(parents=True, exist_ok=True)

