@@ -79,8 +79,10 @@ def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
     return {name: card.get(name) for name in DECISIVE}
 
 
-def differences(there: Any, now: Any, where: str = "") -> list[str]:
-    """The leaves in which two JSON values differ, as lines for a person.
+def differences(
+    there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")
+) -> list[str]:
+    """The leaves in which two JSON values differ, as lines for a person. words: what to call the two.
 
     >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
     ['seed: 1 there, 2 now']
@@ -90,7 +92,7 @@ def differences(there: Any, now: Any, where: str = "") -> list[str]:
         return [
             line
             for name in names
-            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name)
+            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name, words)
         ]
     if canonical(there) == canonical(now):
         return []
@@ -98,9 +100,9 @@ def differences(there: Any, now: Any, where: str = "") -> list[str]:
         return [
             line
             for index, (one, other) in enumerate(zip(there, now, strict=True))
-            for line in differences(one, other, f"{where}[{index}]")
+            for line in differences(one, other, f"{where}[{index}]", words)
         ]
-    return [f"{where}: {_short(there)} there, {_short(now)} now"]
+    return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
 
 
 def ids_hash(ids: tuple[str, ...]) -> str:

@@ -34,6 +34,9 @@ def analyze(
     format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of printing.")] = None,
     benchmark: Annotated[Path | None, typer.Option(help="The benchmark, where it is not where the cards say.")] = None,
+    common: Annotated[
+        bool, typer.Option("--common", help="Where the models' benchmarks differ, use the pictures they share.")
+    ] = False,
     interval: Annotated[str, typer.Option(help="`auto`, `bootstrap` or `score`.")] = "auto",
     resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
@@ -69,6 +72,7 @@ def analyze(
         models=model,
         edits=edit,
         benchmark=benchmark,
+        common=common,
         interval=interval,
         resamples=resamples,
         level=level,

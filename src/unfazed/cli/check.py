@@ -31,16 +31,19 @@ def check(
     config: Annotated[Path | None, typer.Option(help="A TOML file with the same; the command line wins.")] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
     level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 unless told.")] = None,
+    common: Annotated[
+        bool, typer.Option("--common", help="Where benchmarks differ, compare the pictures they share.")
+    ] = False,
     json: Annotated[Path | None, typer.Option(help="Also write the checks there as JSON.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write them there as JUnit XML.")] = None,
     format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
     resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
 ) -> None:
-    """May this model be released? Exit 0: every check passes; 1: one fails; 3: none fails, but one cannot be told.
+    """May this model be released? Exit 0: every check passes; 1: one fails; 3: none fails, but one cannot be told or was not measured.
 
     A check passes or fails only where its whole interval lies on one side of the threshold. Where it straddles the
-    threshold, more photographs are needed.
+    threshold, more photographs are needed. Predictions from another benchmark than the baseline's are refused.
 
     Examples:
 
@@ -69,6 +72,7 @@ def check(
         config=config,
         models=tuple(model or ()),
         level=level,
+        common=common,
         resamples=resamples,
         seed=seed,
     )

@@ -12,7 +12,7 @@ from unfazed.versions import versions
 
 from .inputs import Pictures
 
-FORMAT = 1  # raised when the meaning of a column changes, so that old predictions are made anew
+FORMAT = 2  # raised when the meaning of a column changes, so that old predictions are made anew
 
 
 def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None = None) -> str:

@@ -20,6 +20,7 @@ from unfazed.specs import slug_of
 
 from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, make_card
+from .identity import require_room
 from .inputs import ORIGINAL, Pictures, open_pictures
 from .passes import Job, Pass
 from .settings import EvaluateSettings
@@ -82,6 +83,7 @@ def run_evaluation(
     )
     grouping = read_groups(settings.groups) if settings.groups is not None else None
     folder = make_folder(output)
+    require_room(folder, target.described["identity"], target.rows)
     scored: list[str] = []
     skipped: list[str] = []
     failed: dict[str, str] = {}

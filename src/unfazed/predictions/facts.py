@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from unfazed.errors import UserError
 from unfazed.files import read_json
 
 from .frames import Predictions, read_cards
+from .identity import require_one_benchmark
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 WHITE_BOX = "white_box"
@@ -131,12 +132,22 @@ def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
     return facts.sorted(one for one in present - {ORIGINAL, SOURCE} if not facts.is_control(one))
 
 
-def read_facts(predictions: Predictions, benchmark: str | Path | None = None) -> Facts:
+def read_facts(
+    predictions: Predictions,
+    benchmark: str | Path | None = None,
+    *,
+    models: Sequence[str] | None = None,
+    common: bool = False,
+) -> Facts:
     """The facts of a predictions folder, its benchmark found through the cards or given.
 
-    A frame tells only which of its rows are white-box, in the column that `read_predictions` gives it.
+    models: those that will be looked at, all if None; they must come from one benchmark unless `common` says that
+    only their common pictures are used. A frame tells only which of its rows are white-box, in the column that
+    `read_predictions` gives it.
     """
     cards = read_cards(predictions)
+    if not common:
+        require_one_benchmark(cards, models)
     white_box = frozenset(name for name, card in cards.items() if card.get("white_box"))
     guided = frozenset[str]()
     if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):

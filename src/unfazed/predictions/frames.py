@@ -13,6 +13,7 @@ import polars as pl
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 
+from .identity import shared_pictures
 from .storage import FAILED
 
 Predictions = str | Path | pl.DataFrame | pl.LazyFrame
@@ -87,6 +88,12 @@ def in_memory(predictions: Predictions, columns: Sequence[str] = ()) -> pl.DataF
     there = columns_of(predictions)
     wanted = dict.fromkeys([*COLUMNS, *(name for name in columns if name in there)])
     return pl.concat([rows.cast({pl.String: pl.Categorical()}) for _, rows in each_model(predictions, list(wanted))])
+
+
+def common_predictions(predictions: Predictions, models: Sequence[str] | None = None) -> pl.DataFrame:
+    """The rows of these models, or of all, whose pictures every one of them has."""
+    frames = [rows for _, rows in each_model(predictions, columns_of(predictions), models)]
+    return pl.concat(shared_pictures(frames), how="vertical_relaxed")
 
 
 def columns_of(predictions: Predictions) -> list[str]:

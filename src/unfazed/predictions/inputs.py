@@ -13,12 +13,18 @@ from unfazed.errors import UserError
 from unfazed.files import canonical, sha256
 from unfazed.labels import LabelSpace
 
+from .identity import identity_of, picture_hash
+
 ORIGINAL = "original"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture to be classified; path and mask are files, mask None where nothing says what the object is."""
+    """One picture to be classified.
+
+    path and mask are files, mask None where nothing says what the object is; picture: a short hash that tells it from
+    any other picture.
+    """
 
     sample_id: str
     source_id: str
@@ -28,6 +34,7 @@ class Picture:
     label: int | None
     path: str
     mask: str | None = None
+    picture: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,24 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
         status = path.stat()
         # Bytes of fifty thousand photographs are not read twice: name, size and time of change stand for them.
         digest.update(canonical([entry.id, path.name, entry.label, status.st_size, status.st_mtime_ns]).encode())
-        rows.append(Picture(f"{entry.id}/{ORIGINAL}/0", entry.id, path.name, ORIGINAL, 0, entry.label, str(path)))
-    described = {"spec": spec, "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve())}
-    return Pictures(
-        spec, source.labels, tuple(rows), {**described, "sha256": digest.hexdigest(), "pictures": len(rows)}
-    )
+        # Copies of one folder are the same pictures, so the time of change is not part of their identity.
+        picture = picture_hash(entry.id, path.name, status.st_size)
+        rows.append(
+            Picture(
+                f"{entry.id}/{ORIGINAL}/0",
+                entry.id,
+                path.name,
+                ORIGINAL,
+                0,
+                entry.label,
+                str(path),
+                picture=picture,
+            )
+        )
+    described: dict[str, Any] = {"spec": spec, "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve())}
+    identity = identity_of({"kind": "images"}, source.labels.to_json(), rows)
+    described |= {"sha256": digest.hexdigest(), "pictures": len(rows), "identity": identity}
+    return Pictures(spec, source.labels, tuple(rows), described)
 
 
 def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
@@ -106,6 +126,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
             row["label"],
             str(root / row["path"]),
             str(root / row["mask_path"]) if row.get("mask_path") else None,
+            picture_hash(row.get("sha256") or row["sample_id"]),
         )
         for row in manifest
         if row["status"] == "ok"
@@ -128,6 +149,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         "recipe": _recipe(benchmark.card),
         "guide": sorted(guides) or None,
         "pictures": len(rows),
+        "identity": identity_of(benchmark.card, benchmark.card["labels"], rows),
     }
     return Pictures(str(root), benchmark.labels, rows, described, frozenset(guides))
 

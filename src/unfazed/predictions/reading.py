@@ -64,7 +64,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
             raise unknown(f"model in {folder}", name, found)
     root = Path(folder) if Path(folder).is_dir() else Path(folder).parent
     files = [root / f"{found[name]['file']}.parquet" for name in wanted]
-    facts = read_facts(folder) if any(card.get("white_box") for card in found.values()) else Facts()
+    facts = read_facts(folder, common=True) if any(card.get("white_box") for card in found.values()) else Facts()
     rows = polars.scan_parquet(files).with_columns(polars.col("model", "edit").cast(polars.String))
     return rows.with_columns(facts.white_box_rows())
 

@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         ("top5_probabilities", pa.list_(pa.float32())),
         ("energy", pa.float32()),
         ("object_survives", pa.float32()),
+        ("picture", pa.string()),
     ]
 )
 
@@ -71,6 +72,7 @@ def make_table(
         "top5_probabilities": scores["top_probabilities"].astype(np.float32).tolist(),
         "energy": scores["energy"],
         "object_survives": pa.array(survives.astype(np.float32), pa.float32(), mask=np.isnan(survives)),
+        "picture": [row.picture for row in rows],
     }
     arrays = [_array(columns[field.name], field.type) for field in SCHEMA]
     table = pa.Table.from_arrays(arrays, schema=SCHEMA)

@@ -18,7 +18,7 @@ from unfazed.analyses.drops.published import with_published
 from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import read_facts
-from unfazed.predictions.frames import read_failures
+from unfazed.predictions.frames import Predictions, common_predictions, read_failures
 
 from .formats import format_table
 
@@ -51,14 +51,19 @@ def analyse(
     models: Sequence[str] | None = None,
     edits: Sequence[str] | None = None,
     benchmark: str | Path | None = None,
+    common: bool = False,
     interval: str = "auto",
     **settings: Any,
 ) -> pl.DataFrame:
-    """The frame of one table of a predictions folder; settings: resamples, level, seed; accuracy, drop: the targets of
-    the table `thresholds`."""
+    """The frame of one table of a predictions folder.
+
+    Models from different benchmarks are refused; common: use only the pictures that they share. settings: resamples,
+    level, seed; accuracy, drop: the targets of the table `thresholds`.
+    """
     if table not in ANALYSES:
         raise unknown("table", table, ANALYSES)
-    facts = read_facts(predictions, benchmark)
+    facts = read_facts(predictions, benchmark, models=models, common=common)
+    answers: Predictions = common_predictions(predictions, models) if common else predictions
     targets: dict[str, Any] = {name: settings.pop(name) for name in ("accuracy", "drop") if name in settings}
     if any(targets.values()) and table != "thresholds":
         raise UserError("--at-accuracy and --at-drop belong to the table 'thresholds'", run="unfazed analyze --help")
@@ -67,16 +72,16 @@ def analyse(
             raise UserError(f"--by and --groups split the table 'drops', not '{table}'", run="unfazed analyze --help")
         given = {**settings, **targets}
         chosen = {name: value for name, value in given.items() if name in ANALYSES[table].options}
-        frame = ANALYSES[table].make(predictions, facts=facts, **chosen)
+        frame = ANALYSES[table].make(answers, facts=facts, **chosen)
         return _kept(frame, models, edits)
     if by and groups:
         raise UserError("--by splits pictures and --groups averages models: one at a time")
     if groups is not None:
         file = None if str(groups) == "all" else groups
-        frame = _kept(dropped_accuracy_of_groups(predictions, file, facts=facts, **settings), models, edits)
+        frame = _kept(dropped_accuracy_of_groups(answers, file, facts=facts, **settings), models, edits)
     else:
         frame = dropped_accuracy(
-            predictions, by=by, models=models, edits=edits, facts=facts, interval=interval, **settings
+            answers, by=by, models=models, edits=edits, facts=facts, interval=interval, **settings
         )
     return with_published(frame) if facts.official and by is None else frame
 
@@ -153,7 +158,7 @@ def comparison_text(table: pl.DataFrame, first: str, second: str, format: str) -
 
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> str:
     """The gate's checks, failures first."""
-    rank = {"fail": 0, "cannot tell": 1, "pass": 2}
+    rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
     ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
     columns: list[str | pl.Expr] = [
         "verdict",

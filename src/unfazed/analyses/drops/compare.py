@@ -11,7 +11,8 @@ from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.analyses.statistics.paired import sign_flip
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
-from unfazed.predictions.frames import Predictions, each_model, model_names
+from unfazed.predictions.frames import COLUMNS, Predictions, columns_of, each_model, model_names, read_cards
+from unfazed.predictions.identity import KEYS, PICTURE, require_same_benchmark, shared_pictures
 
 from .drop_rows import POINTS, corrected, lattice_of, need_original, with_average
 from .outcomes import Outcomes, outcomes
@@ -28,6 +29,7 @@ def compare(
     level: float = 0.95,
     seed: int = 0,
     interval: str = "auto",
+    common: bool = False,
 ) -> pl.DataFrame:
     """A row an edit: both models' accuracies and drops on the photographs they share, and the paired differences.
 
@@ -36,12 +38,16 @@ def compare(
     and accuracy_high; drop_difference is first minus second, in points, with low and high: negative where the first
     model drops less. p_value is of the difference in drop (of the difference in accuracy for `original`) by sign flips
     over photographs, p_holm over the table; verdict says it in words at Holm's 5 %.
+
+    Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.
     """
     settings = Settings(resamples, level, seed, interval)
     if first == second and other is None:
         raise UserError(f"{first} is compared with itself", allowed="two different models")
-    facts = read_facts(predictions) if facts is None else facts
-    one, two = read_model(predictions, first), read_model(predictions if other is None else other, second)
+    beside = predictions if other is None else other
+    if facts is None:
+        facts = read_facts(predictions, models=[first], common=common)
+    one, two = read_pair(predictions, first, beside, second, common)
     table = corrected(pl.DataFrame(compared(one, two, facts, settings), schema=SCHEMA, infer_schema_length=None))
     return table.with_columns(verdict=pl.Series([_verdict(row) for row in table.iter_rows(named=True)]))
 
@@ -112,13 +118,55 @@ def compared(one: Outcomes, two: Outcomes, facts: Facts, settings: Settings) -> 
 
 def read_model(predictions: Predictions, model: str) -> Outcomes:
     """One model's outcomes; an unknown name raises with the nearest."""
+    return _outcomes(model, _rows(predictions, model))
+
+
+def read_pair(
+    predictions: Predictions, first: str, other: Predictions, second: str, common: bool = False
+) -> tuple[Outcomes, Outcomes]:
+    """Two models' outcomes; refused where they come from different benchmarks, unless only common pictures count."""
+    pair = [_rows(predictions, first), _rows(other, second)]
+    if common:
+        pair = shared_pictures(pair)
+    else:
+        names = (_called(predictions, first), _called(other, second))
+        if not any(isinstance(place, pl.DataFrame | pl.LazyFrame) for place in (predictions, other)):
+            require_same_benchmark(read_cards(predictions).get(first), read_cards(other).get(second), names)
+        _refuse_other_pictures(pair[0], pair[1], names)
+    return _outcomes(first, pair[0]), _outcomes(second, pair[1])
+
+
+def _called(predictions: Predictions, model: str) -> str:
+    return model if isinstance(predictions, pl.DataFrame | pl.LazyFrame) else f"{model} in {predictions}"
+
+
+def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
     names = model_names(predictions)
     if model not in names:
         raise unknown("model", model, names)
-    (name, rows), *_ = each_model(predictions, models=[model])
-    found = outcomes(name, rows)
+    columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
+    (_, rows), *_ = each_model(predictions, columns, models=[model])
+    return rows
+
+
+def _outcomes(model: str, rows: pl.DataFrame) -> Outcomes:
+    found = outcomes(model, rows)
     need_original(found)
     return found
+
+
+def _refuse_other_pictures(one: pl.DataFrame, two: pl.DataFrame, names: tuple[str, str]) -> None:
+    """Refuse two models that were shown different files under the same names."""
+    if PICTURE not in one.columns or PICTURE not in two.columns:
+        return
+    both = one.join(two, on=list(KEYS), suffix="_other").filter(pl.col(PICTURE) != pl.col(f"{PICTURE}_other"))
+    if both.height:
+        row = both.row(0, named=True)
+        raise UserError(
+            f"{names[0]} and {names[1]} were shown different pictures: {both.height} differ, first "
+            f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
+            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
+        )
 
 
 def _aligned(one: Outcomes, two: Outcomes) -> tuple[tuple[str, ...], Outcomes, Outcomes]:

@@ -1,6 +1,7 @@
-"""A gate for a release: thresholds on drops and accuracies, a baseline not to fall behind, and three verdicts.
+"""A gate for a release: thresholds on drops and accuracies, a baseline not to fall behind, and the verdicts.
 
-A check passes or fails only where its whole interval lies on one side of the threshold; else it cannot tell.
+A check passes or fails only where its whole interval lies on one side of the threshold; else it cannot tell. What the
+predictions do not hold is not measured, which is never a pass.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ import polars as pl
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.analyses.statistics.power import photographs_to_tell
 from unfazed.errors import UserError, unknown
-from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
-from unfazed.predictions.frames import Predictions, model_names
+from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unfazed.predictions.frames import Predictions, common_predictions, each_model, model_names, read_cards
 
-from .compare import compared, read_model
+from .compare import compared, read_model, read_pair
 from .curves import sweeps
 from .drop import dropped_accuracy
 from .outcomes import Outcomes
 from .rules import Rules, read_rules
 from .thresholds import threshold_bounds
 
-Verdict = Literal["pass", "fail", "cannot tell"]
+Verdict = Literal["pass", "fail", "cannot tell", "not measured"]
 PASS: Verdict = "pass"
 FAIL: Verdict = "fail"
 CANNOT_TELL: Verdict = "cannot tell"
-EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3}
+NOT_MEASURED: Verdict = "not measured"
+EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,7 @@ def check(
     config: str | Path | None = None,
     models: Sequence[str] = (),
     level: float | None = None,
+    common: bool = False,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Checked:
@@ -67,7 +70,8 @@ def check(
     max_drop: edit or pattern -> points at most; min_accuracy: edit or pattern -> percent at least; min_threshold:
     attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept; baseline: earlier
     predictions, and margin: points by which `measure` (accuracy) may be worse; config: a TOML file with the same, what
-    is given here wins; models: only these; level: of the intervals (0.95).
+    is given here wins; models: only these; level: of the intervals (0.95). Predictions from another benchmark than the
+    baseline's are refused; common: compare the pictures that both have.
     """
     rules = read_rules(
         config,
@@ -80,51 +84,64 @@ def check(
         level=level,
         models=tuple(models),
     )
-    checks = check_predictions(predictions, rules, resamples=resamples, seed=seed)
+    checks = check_predictions(predictions, rules, common=common, resamples=resamples, seed=seed)
     return Checked(verdict(checks), checks)
 
 
 def check_predictions(
-    predictions: Predictions, rules: Rules, *, facts: Facts | None = None, resamples: int = 1000, seed: int = 0
+    predictions: Predictions,
+    rules: Rules,
+    *,
+    facts: Facts | None = None,
+    common: bool = False,
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """One row per check: model, edit, measure, n, value, low, high, threshold, verdict, more and reason.
 
     value, low, high and threshold are points (percent for accuracy). Measures: `drop` at most, `accuracy` at least,
     `accuracy lost` and `drop gained` against the baseline at most. more: about how many further photographs would tell,
-    where the verdict is `cannot tell`.
+    where the verdict is `cannot tell`. An edit that a rule or the baseline names and the predictions lack is
+    `not measured`. common: where models or the baseline come from different benchmarks, use the pictures they share.
     """
-    facts = read_facts(predictions) if facts is None else facts
     names = model_names(predictions)
     for name in rules.models:
         if name not in names:
             raise unknown("model", name, names)
     chosen = [name for name in names if not rules.models or name in rules.models]
+    if facts is None:
+        facts = read_facts(predictions, models=chosen, common=common)
+    judged = common_predictions(predictions, chosen) if common and len(chosen) > 1 else predictions
     rows: list[dict[str, Any]] = []
     if rules.max_drop or rules.min_accuracy:
         table = dropped_accuracy(
-            predictions, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed
+            judged, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed
         )
+        known = {*table["edit"], *facts.order}
         for model in chosen:
-            rows += _threshold_rows(table.filter(model=model), rules)
+            rows += _threshold_rows(model, table.filter(model=model), rules, known)
     if rules.min_threshold:
         for model in chosen:
-            rows += _sweep_rows(read_model(predictions, model), rules, facts, Settings(resamples, rules.level, seed))
+            rows += _sweep_rows(read_model(judged, model), rules, facts, Settings(resamples, rules.level, seed))
     if rules.baseline is not None:
         settings = Settings(resamples, rules.level, seed)
-        for model, other in _pairs(chosen, model_names(rules.baseline), bool(rules.models)):
-            rows += _baseline_rows(predictions, model, other, rules, facts, settings)
+        pairs = _pairs(chosen, model_names(rules.baseline), bool(rules.models))
+        for model, other in pairs:
+            rows += _baseline_rows(predictions, model, other, rules, facts, settings, common)
+        alone = [name for name in chosen if name not in dict(pairs)]
+        rows += [_not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     rows = [_with_advice(row, rules.level) for row in rows]
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 
 
 def verdict(checks: pl.DataFrame) -> Verdict:
-    """The verdict over all checks: fail if one fails, cannot tell if one cannot, else pass."""
+    """The verdict over all checks: fail if one fails, else not measured or cannot tell if one is so, else pass."""
     found = set(checks["verdict"])
-    return FAIL if FAIL in found else CANNOT_TELL if CANNOT_TELL in found else PASS
+    return next((one for one in (FAIL, NOT_MEASURED, CANNOT_TELL) if one in found), PASS)
 
 
 def junit_xml(checks: pl.DataFrame, name: str = "unfazed check") -> bytes:
-    """The checks as JUnit XML: a test case each; what cannot be told is `skipped`, with its reason."""
+    """The checks as JUnit XML: a test case each; what cannot be told or was not measured is `skipped`."""
     found = checks["verdict"].to_list()
     suite = ElementTree.Element(
         "testsuite",
@@ -132,7 +149,7 @@ def junit_xml(checks: pl.DataFrame, name: str = "unfazed check") -> bytes:
         tests=str(len(found)),
         failures=str(found.count(FAIL)),
         errors="0",
-        skipped=str(found.count(CANNOT_TELL)),
+        skipped=str(found.count(CANNOT_TELL) + found.count(NOT_MEASURED)),
     )
     for row in checks.iter_rows(named=True):
         case = ElementTree.SubElement(
@@ -154,16 +171,24 @@ def judge(low: float, high: float, at_most: float) -> Verdict:
     return PASS if high <= at_most else FAIL if low > at_most else CANNOT_TELL
 
 
-def _threshold_rows(table: pl.DataFrame, rules: Rules) -> list[dict[str, Any]]:
+def _threshold_rows(model: str, table: pl.DataFrame, rules: Rules, known: set[str]) -> list[dict[str, Any]]:
+    """One row per limit; known: the edits of the benchmark and of all models, whether this model has them or not."""
     by_edit = {row["edit"]: row for row in table.iter_rows(named=True)}
     dropping = [edit for edit, row in by_edit.items() if row["drop"] is not None]
     measured = [edit for edit, row in by_edit.items() if row["accuracy_low"] is not None]
     rows = []
-    for edit, points in _expanded(rules.max_drop, dropping):
+    lacking = "these predictions hold no answers to it"
+    for edit, points in _expanded(rules.max_drop, dropping, known):
+        if edit not in dropping:
+            rows.append(_not_measured(model, edit, "drop", points, lacking))
+            continue
         row = by_edit[edit]
         found = row["drop"], row["low"], row["high"]
         rows.append(_row(row, "drop", *found, points, judge(row["low"], row["high"], points), "at most"))
-    for edit, percent in _expanded(rules.min_accuracy, measured):
+    for edit, percent in _expanded(rules.min_accuracy, measured, known):
+        if edit not in measured:
+            rows.append(_not_measured(model, edit, "accuracy", percent, lacking))
+            continue
         row = by_edit[edit]
         found = tuple(100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
         rows.append(_row(row, "accuracy", *found, percent, judge(-found[2], -found[1], -percent), "at least"))
@@ -193,22 +218,33 @@ def _sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings)
 
 
 def _baseline_rows(
-    predictions: Predictions, model: str, other: str, rules: Rules, facts: Facts, settings: Settings
+    predictions: Predictions,
+    model: str,
+    other: str,
+    rules: Rules,
+    facts: Facts,
+    settings: Settings,
+    common: bool,
 ) -> list[dict[str, Any]]:
+    """One row per edit of the baseline: how much worse the model is on it, or that it was not measured."""
     assert rules.baseline is not None
-    candidate, baseline = read_model(predictions, model), read_model(rules.baseline, other)
-    old_cards = read_facts(rules.baseline).cards
+    candidate, baseline = read_pair(predictions, model, rules.baseline, other, common)
+    old_cards = read_cards(rules.baseline)
     hashes = [cards.get(name, {}).get("weights_sha256") for cards, name in ((facts.cards, model), (old_cards, other))]
     same_weights = hashes[0] is not None and hashes[0] == hashes[1]
     rows = []
-    for row in compared(candidate, baseline, facts, settings):
+    found = compared(candidate, baseline, facts, settings)
+    lost = _edits_of(rules.baseline, other) - {row["edit"] for row in found} - {SOURCE}
+    measure = "accuracy lost" if rules.measure == "accuracy" else "drop gained"
+    for edit in facts.sorted(lost - ({ORIGINAL} if rules.measure == "drop" else set())):
+        reason = "the baseline has answers to it and these predictions have none to the same pictures"
+        rows.append(_not_measured(model, edit, measure, rules.margin, reason))
+    for row in found:
         if rules.measure == "accuracy":
-            measure = "accuracy lost"
             value, low, high = (-row[name] for name in ("accuracy_difference", "accuracy_high", "accuracy_low"))
         elif row["edit"] == ORIGINAL:
             continue
         else:
-            measure = "drop gained"
             value, low, high = (row[name] for name in ("drop_difference", "low", "high"))
         result = judge(low, high, rules.margin)
         # Nothing changed, and for a known cause: that is no question of chance.
@@ -219,6 +255,17 @@ def _baseline_rows(
             out["reason"] = "the same weights give the same answers"
         rows.append(out)
     return rows
+
+
+def _edits_of(predictions: Predictions, model: str) -> set[str]:
+    (_, rows), *_ = each_model(predictions, ("model", "edit"), models=[model])
+    return set(rows["edit"])
+
+
+def _not_measured(model: str, edit: str, measure: str, limit: float, why: str) -> dict[str, Any]:
+    """The row of a check that the predictions cannot answer."""
+    row = {"model": model, "edit": edit, "measure": measure, "n": 0, "threshold": limit}
+    return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
 
 
 def _row(
@@ -263,8 +310,8 @@ def _with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
     return row | {"more": more, "reason": f"{row['reason']}; {advice}"}
 
 
-def _expanded(limits: Mapping[str, float], edits: Sequence[str]) -> list[tuple[str, float]]:
-    """(edit, limit) with patterns spelt out; an edit's own limit wins over a pattern's."""
+def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]) -> list[tuple[str, float]]:
+    """(edit, limit) with patterns spelled out; an edit's own limit wins over a pattern's; known: edits allowed."""
     found: dict[str, float] = {}
     for pattern, limit in limits.items():
         matching = fnmatch.filter(edits, pattern) if any(one in pattern for one in "*?[") else []
@@ -272,7 +319,7 @@ def _expanded(limits: Mapping[str, float], edits: Sequence[str]) -> list[tuple[s
             if edit not in limits:
                 found[edit] = limit
         if not matching:
-            if pattern not in edits:
+            if pattern not in edits and pattern not in known:
                 raise unknown("edit", pattern, edits)
             found[pattern] = limit
     return list(found.items())

@@ -1,0 +1,168 @@
+"""Which benchmark an answer belongs to: a hash of its settings and its pictures, kept in every model's card.
+
+Answers to different pictures must not be compared as if they were answers to the same ones, so `evaluate`, `analyze`,
+`compare`, `check` and the report look at this hash first and say what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unfazed.errors import UserError
+from unfazed.files import canonical, read_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .inputs import Picture
+
+# What a card states about every picture alike; edits, runs and photographs are in the pictures themselves.
+SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")
+KEYS = ("source_id", "edit", "run")
+PICTURE = "picture"
+_DIGITS = 16  # of a picture's hash: 64 bits tell the pictures of one benchmark apart
+
+
+def picture_hash(*parts: Any) -> str:
+    """A short hash that stands for one picture: of its SHA-256, or of what else is known about its file."""
+    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:_DIGITS]
+
+
+def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -> dict[str, Any]:
+    """The benchmark's hash (`sha256`) and what it is made of, so that two of them can be told apart in words.
+
+    settings: those of `benchmark.json` that decide about the pictures; edits: a hash of the parameters of each;
+    photographs, pictures: how many, with one hash each.
+    """
+    recipe = card.get("recipe")
+    listed = recipe.get("edits", []) if isinstance(recipe, dict) else []
+    parameters = {item["name"]: item.get("parameters") for item in listed if isinstance(item, dict) and "name" in item}
+    there = sorted({row.edit for row in rows})
+    sources = sorted({row.source_id for row in rows})
+    pictures = sorted((row.source_id, row.edit, row.run, row.label, row.picture) for row in rows)
+    parts = {
+        "settings": {name: card[name] for name in SETTINGS if card.get(name) is not None},
+        "labels": picture_hash(labels),
+        "edits": {name: picture_hash(parameters.get(name)) for name in there},
+        "photographs": {"count": len(sources), "sha256": picture_hash(sources)},
+        "pictures": {"count": len(pictures), "sha256": picture_hash(pictures)},
+    }
+    return {"sha256": hashlib.sha256(canonical(parts).encode()).hexdigest(), **parts}
+
+
+def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The identity that a model's card states; None in cards of other programs."""
+    benchmark = card.get("benchmark")
+    found = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
+    return found if isinstance(found, dict) else None
+
+
+def identity_differences(
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, words: tuple[str, str]
+) -> list[str]:
+    """How two identities differ, as lines for a person; empty where they are the same. words: what to call the two."""
+    from unfazed.benchmark.card import differences
+
+    if (one or {}).get("sha256") == (two or {}).get("sha256"):
+        return []
+    if one is None or two is None:
+        unknown = words[0] if one is None else words[1]
+        return [f"benchmark: not stated {unknown}, whose predictions are of another version; evaluate again"]
+    lines = differences(one.get("settings", {}), two.get("settings", {}), words=words)
+    if one.get("labels") != two.get("labels"):
+        lines.append("labels: other classes, or in another order")
+    edits = [identity.get("edits", {}) for identity in (one, two)]
+    for index in (0, 1):
+        alone = sorted(set(edits[index]) - set(edits[1 - index]))
+        if alone:
+            lines.append(f"edits: {_some(alone)} only {words[index]}")
+    changed = sorted(name for name in set(edits[0]) & set(edits[1]) if edits[0][name] != edits[1][name])
+    if changed:
+        lines.append(f"edits: {_some(changed)} with other parameters")
+    photographs = [identity.get("photographs", {}) for identity in (one, two)]
+    if photographs[0] != photographs[1]:
+        counts = [photographs[index].get("count") for index in (0, 1)]
+        lines.append(
+            f"photographs: {counts[0]} {words[0]}, {counts[1]} {words[1]}"
+            if counts[0] != counts[1]
+            else f"photographs: {counts[0]} other ones"
+        )
+    return lines or ["pictures: the same settings and names, but other files"]
+
+
+def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterable[str] | None = None) -> None:
+    """Refuse models of one folder that were evaluated on different benchmarks, with what differs."""
+    chosen = [name for name in cards if models is None or name in set(models)]
+    for name in chosen[1:]:
+        words = (f"for {chosen[0]}", f"for {name}")
+        lines = identity_differences(identity_in(cards[chosen[0]]), identity_in(cards[name]), words)
+        if lines:
+            raise UserError(
+                f"{chosen[0]} and {name} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
+                allowed="models evaluated on one benchmark; --common keeps only the pictures that all of them have",
+                run="unfazed evaluate BENCH -m MODEL … -o PREDICTIONS, with all models on the same benchmark",
+            )
+
+
+def require_same_benchmark(
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str]
+) -> None:
+    """Refuse to compare the answers behind two cards that come from different benchmarks, with what differs.
+
+    names: what to call the two in the message.
+    """
+    words = ("for the first", "for the second")
+    lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words)
+    if lines:
+        raise UserError(
+            f"{names[0]} and {names[1]} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
+            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
+        )
+
+
+def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Picture]) -> None:
+    """Refuse to add answers to a folder that holds those of another benchmark; one that has only grown is the same."""
+    import pyarrow.parquet as parquet
+
+    looked_at = {identity["sha256"]}
+    for path in sorted(folder.glob("*.parquet")):
+        card = path.with_suffix(".json")
+        stated = identity_in(read_json(card)) if card.is_file() else None
+        if stated is None or stated.get("sha256") in looked_at:
+            continue
+        looked_at.add(stated.get("sha256"))
+        same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
+        if same_settings:
+            table = parquet.read_table(path, columns=[*KEYS, PICTURE])
+            there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
+            now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
+            shared = there.keys() & now.keys()
+            if shared and all(there[key] == now[key] for key in shared):
+                continue
+        lines = identity_differences(stated, identity, ("there", "now"))
+        raise UserError(
+            f"{folder} holds answers to another benchmark; there and now differ:\n  " + "\n  ".join(lines),
+            allowed="the same benchmark, or another folder",
+            run="unfazed evaluate … -o ANOTHER",
+        )
+
+
+def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The rows of each frame whose pictures all frames have: the same photograph, edit, run and file."""
+    keys = [*KEYS, *([PICTURE] if all(PICTURE in frame.columns for frame in frames) else [])]
+    kept = frames[0].select(keys)
+    for frame in frames[1:]:
+        kept = kept.join(frame.select(keys), on=keys, how="semi", nulls_equal=True)
+    if kept.is_empty():
+        raise UserError(
+            "the predictions have no picture in common",
+            allowed="predictions of which at least some are of the same pictures",
+        )
+    return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
