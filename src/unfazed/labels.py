@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from numbers import Integral
 from typing import Any
 
 from .errors import UserError, unknown
+
+_MOST_COMPARED = 500  # classes: every pair is looked at
 
 # RIVAL10's ten classes in their published order, each with the two ImageNet classes (WNIDs) that make it
 RIVAL10: dict[str, tuple[str, ...]] = {
@@ -101,6 +105,24 @@ def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...
         return imagenet_e_classes()
     items = [part.strip() for part in spec.split(",") if part.strip()] if isinstance(spec, str) else spec
     return tuple(dict.fromkeys(space.index(item) for item in items))
+
+
+def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of class names that differ by a letter or two, as a misspelling does; names that count are left alone.
+
+    >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cow"])
+    [('labrador', 'labradro')]
+    """
+    if len(classes) > _MOST_COMPARED:
+        return []
+    found = []
+    for one, other in itertools.combinations(classes, 2):
+        a, b = plain(one), plain(other)
+        if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
+            continue
+        if abs(len(a) - len(b)) <= 2 and difflib.SequenceMatcher(None, a, b).ratio() >= 0.85:
+            found.append((one, other))
+    return found
 
 
 def plain(name: str) -> str:

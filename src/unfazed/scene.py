@@ -15,7 +15,8 @@ from .errors import BadPicture
 class Scene:
     """One photograph and the object in it.
 
-    id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object;
+    id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object, also made from
+    bool and uint8 (0 and 255, or 0 and 1);
     label: index into the source's label space, or None; notes: what was done to get here, for the manifest;
     parts: further masks of the same shape by name (RIVAL10's attributes).
     """
@@ -30,8 +31,11 @@ class Scene:
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8:
             raise BadPicture(f"{self.id}: a picture is (H, W, 3) uint8, not {self.image.shape} {self.image.dtype}")
+        object.__setattr__(self, "mask", mask_array(self.mask, f"{self.id}: the mask"))
+        parts = {name: mask_array(part, f"{self.id}: the mask of {name}") for name, part in self.parts.items()}
+        object.__setattr__(self, "parts", parts)
         if self.mask.shape != self.image.shape[:2]:
-            high, wide = self.mask.shape[:2]
+            high, wide = self.mask.shape
             raise BadPicture(
                 f"{self.id}: the mask is {wide}×{high}, its picture {self.image.shape[1]}×{self.image.shape[0]}",
                 allowed="a mask of its picture's size",
@@ -43,6 +47,23 @@ class Scene:
     def pixel_rate(self) -> float:
         """The share of the picture that the object covers: mean(mask > 0.5)."""
         return float((self.mask > 0.5).mean())
+
+
+def mask_array(mask: np.ndarray, name: str = "the mask") -> np.ndarray:
+    """A mask as (H, W) float32 in [0, 1], from bool, uint8 (0 and 255, or 0 and 1) or floating point in [0, 1].
+
+    name: what to call it where it is refused.
+    """
+    allowed = "(H, W): bool, uint8, or floating point in [0, 1]"
+    floating = np.issubdtype(mask.dtype, np.floating)
+    if mask.ndim != 2 or not (mask.dtype in (bool, np.uint8) or floating):
+        raise BadPicture(f"{name} is {mask.shape} {mask.dtype}", allowed=allowed)
+    if not floating:
+        white = np.float32(1 if mask.max(initial=0) <= 1 else 255)
+        return mask.astype(np.float32) / white
+    if mask.size and not (mask.min() >= 0 and mask.max() <= 1):
+        raise BadPicture(f"{name} has values from {mask.min():g} to {mask.max():g}", allowed=allowed)
+    return mask.astype(np.float32, copy=False)
 
 
 def frame(scene: Scene, how: Frame = "object") -> Scene:

@@ -265,3 +265,21 @@ def test_a_wrong_request_says_what_is_allowed_and_writes_nothing(tmp_path, wrong
 def test_a_source_without_masks_cannot_be_edited(drawn_folder, tmp_path):
     with pytest.raises(UserError, match="has no masks.*\n.*unfazed masks"):
         build(f"images:{drawn_folder('photos', 2) / 'images'}", tmp_path / "b", BuildSettings(renderer="paste"))
+
+
+def test_masks_that_look_wrong_are_noted_in_rows_and_summed_up(tmp_path):
+    from PIL import Image
+
+    from unfazed.benchmark import Benchmark, BuildSettings, build
+    from unfazed.sources import open_source
+
+    scene = open_source("sample")["dog"]
+    for folder, mask in (("dog", scene.mask), ("hound", 1 - scene.mask)):
+        (tmp_path / "p" / folder).mkdir(parents=True)
+        Image.fromarray(scene.image).save(tmp_path / "p" / folder / "1.jpg")
+        Image.fromarray((255 * mask).astype("uint8")).save(tmp_path / "p" / folder / "1_mask.png")
+    built = build(f"folder:{tmp_path}/p", tmp_path / "b", BuildSettings(recipe="original", renderer="paste", size=64))
+    assert built.classes == {"dog": 1, "hound": 1}
+    assert built.warnings == ("the mask looks inverted in 1 of 2 scenes: hound--1",)
+    rows = Benchmark(tmp_path / "b").manifest.to_pylist()
+    assert {row["source_id"]: "looks inverted" in row["notes"] for row in rows} == {"dog--1": False, "hound--1": True}

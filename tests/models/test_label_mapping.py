@@ -82,3 +82,16 @@ def test_names_that_differ_only_in_a_capital_are_kept_apart() -> None:
     members = map_labels(model.labels, imagenet(), range(1000)).members
     assert members == tuple(((index - 1) % 1000,) for index in range(1000))
     assert Classifier(nn.Identity(), Transform(), list(imagenet().classes), device="cpu").labels == imagenet()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"fish": ["tench", "goldfsh"]}, "for the group 'fish': 'goldfsh'; did you mean 'goldfish'"),
+        ({"fisch": ["tench"]}, "named in --groups: 'fisch'; did you mean 'fish'"),
+        ({"fish": [1000]}, "for the group 'fish': '1000'"),
+    ],
+)
+def test_groups_of_what_does_not_exist_are_refused(groups: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        map_labels(imagenet(), own(["fish", "goldfish"]), [0, 1], groups)

@@ -46,7 +46,24 @@ def test_thousands_of_originals_are_checked() -> None:
     labels = np.arange(2048) % 1000
     answers = np.where(np.random.default_rng(0).random(2048) < 0.6, labels, (labels * 7 + 3) % 1000)
     crops = torch.zeros(2048, 1, 1, 3, dtype=torch.uint8)
-    assert check_accuracy(model, map_labels(space, space, set(range(1000))), crops, labels, answers) == []
+    assert check_accuracy(model, map_labels(space, space, set(range(1000))), crops, labels, answers, answers) == []
+
+
+def test_a_perfect_model_on_two_photographs_is_not_called_untrained() -> None:
+    model, space = open_model("lite:0", device="cpu"), own(["tench", "goldfish"])
+    mapping = map_labels(imagenet(), space, [0, 1])
+    crops, labels = torch.zeros(2, 1, 1, 3, dtype=torch.uint8), np.array([0, 1])
+    assert check_accuracy(model, mapping, crops, labels, np.array([0, 1]), labels) == []
+
+
+def test_accuracy_is_counted_as_it_is_scored() -> None:
+    """Outputs outside the benchmark's classes do not count, so the arg max over all thousand is not the answer."""
+    model, space = open_model("lite:0", device="cpu"), own(["tench", "goldfish"])
+    mapping = map_labels(imagenet(), space, [0, 1])
+    crops, labels = torch.zeros(16, 1, 1, 3, dtype=torch.uint8), np.arange(16) % 2
+    elsewhere = np.full(16, 500)
+    assert check_accuracy(model, mapping, crops, labels, elsewhere, predicted=labels) == []
+    assert "accuracy on 16 originals is 0.0%" in check_accuracy(model, mapping, crops, labels, elsewhere, 1 - labels)[0]
 
 
 @pytest.mark.parametrize(("shift", "words"), [(1, r"output j means class j \+ 1"), (11, "output j means class j - 1")])

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from unfazed.engine.prefetch import ahead
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import Lock
+from unfazed.mask_checks import warning_summary
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Refused, Rendered, Renderer
 from unfazed.rendering.removal.methods import find_removal
@@ -51,7 +52,8 @@ class Progress:
 @dataclass(frozen=True)
 class Built:
     """What a build came to: rows by status over the whole benchmark, and for this run alone the sources that were
-    made, the seconds it took and the seconds of each stage, summed over workers."""
+    made, the seconds it took and the seconds of each stage, summed over workers; classes: how many scenes each has;
+    warnings: what looks wrong about masks and labels, one line each."""
 
     root: Path
     counts: dict[str, int]
@@ -60,6 +62,8 @@ class Built:
     seconds: float
     stages: dict[str, float]
     failures: dict[str, str]
+    classes: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def build(
@@ -148,6 +152,8 @@ def _build(
         seconds=time.monotonic() - started,
         stages={name: float(value) for name, value in stages.items()},
         failures=_failures(everything),
+        classes=plan.source.class_counts,
+        warnings=(*plan.source.remarks, *warning_summary(_notes(everything))),
     )
 
 
@@ -208,6 +214,14 @@ def _failures(rows: list[Row]) -> dict[str, str]:
     for row in rows:
         if row.status == FAILED:
             found.setdefault(row.source_id, str(row.reason))
+    return found
+
+
+def _notes(rows: list[Row]) -> dict[str, list[str]]:
+    """The notes of each source's first row, which is about the photograph."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.source_id, row.notes)
     return found
 
 

@@ -79,9 +79,7 @@ def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
     return {name: card.get(name) for name in DECISIVE}
 
 
-def differences(
-    there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")
-) -> list[str]:
+def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
     """The leaves in which two JSON values differ, as lines for a person. words: what to call the two.
 
     >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})

@@ -16,6 +16,7 @@ import numpy as np
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
+from unfazed.mask_checks import mask_warnings
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realize import realise
@@ -63,6 +64,7 @@ class Preparation:
         try:
             with self._timed("decode"):
                 scene = self.plan.source[source_id]
+                scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask)))
                 framed = self._keep(frame(scene, self.plan.settings.frame))
         except Exception as error:
             return self._all(source_id, FAILED, reason_of(error))

@@ -118,9 +118,20 @@ def build(
     else:
         rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
         print(f"{built.root}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
+        print(_classes(built.classes))
+        for line in built.warnings:
+            typer.echo(f"warning: {line}", err=True)
         for source_id, reason in list(built.failures.items())[:20]:
             typer.echo(f"failed: {source_id}: {reason}", err=True)
         if len(built.failures) > 20:
             typer.echo(f"and {len(built.failures) - 20} more: unfazed verify {built.root}", err=True)
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def _classes(counts: dict[str, int]) -> str:
+    """The classes with how many scenes each has, the first twenty of them."""
+    if not counts:
+        return "no scene has a label"
+    shown = ", ".join(f"{name} {number}" for name, number in list(counts.items())[:20])
+    return f"{len(counts)} class{'es' * (len(counts) != 1)}: {shown}" + (" …" if len(counts) > 20 else "")

@@ -40,7 +40,7 @@ def check(
     resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
 ) -> None:
-    """May this model be released? Exit 0: every check passes; 1: one fails; 3: none fails, but one cannot be told or was not measured.
+    """May this model be released? Exit 0: every check passes; 1: one fails; 3: one cannot be told or was not measured.
 
     A check passes or fails only where its whole interval lies on one side of the threshold. Where it straddles the
     threshold, more photographs are needed. Predictions from another benchmark than the baseline's are refused.

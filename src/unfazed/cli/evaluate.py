@@ -80,6 +80,8 @@ def evaluate(
             settings,
             progress=lambda now, total: show(now, total, ""),
         )
+    for line in done.remarks:
+        typer.echo(f"warning: {line}", err=True)
     for lines in done.warnings.values():
         for line in lines:
             typer.echo(f"warning: {line}", err=True)
@@ -87,7 +89,13 @@ def evaluate(
         typer.echo(f"failed: {name}: {reason}", err=True)
     there = [*done.scored, *done.skipped]
     if as_json:
-        record = {"scored": done.scored, "skipped": done.skipped, "failed": done.failed, "warnings": done.warnings}
+        record = {
+            "scored": done.scored,
+            "skipped": done.skipped,
+            "failed": done.failed,
+            "warnings": done.warnings,
+            "remarks": done.remarks,
+        }
         print(json.dumps({"predictions": str(done.folder), "pictures": done.pictures, **record}, ensure_ascii=False))
     elif there:
         known = cards(output)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unfazed.errors import UserError
+from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 from unfazed.labels import RIVAL10, LabelSpace, imagenet, plain
 
@@ -66,6 +66,8 @@ def map_labels(
     """
     if model == target:
         return LabelMapping(target, tuple((index,) for index in range(len(model))), len(model), "identity")
+    if groups is not None:
+        _check_groups(model, target, groups)
     groups = groups if groups is not None else GROUPINGS.get(target.name)
     members = _by_groups(model, target, groups) if groups else _by_names(model, target)
     missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
@@ -87,6 +89,27 @@ def read_groups(path: str | Path) -> dict[str, list[str | int]]:
     if not isinstance(value, dict) or not all(isinstance(one, list) for one in value.values()):
         raise UserError(f"{path} is no grouping", allowed='{"dog": ["Labrador Retriever", "n02099601", 207], …}')
     return value
+
+
+def _check_groups(model: LabelSpace, target: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> None:
+    """Refuse groups that the benchmark has no class for, and members that the model has no class for."""
+    wanted, own_names = {plain(name) for name in target.classes}, {plain(name) for name in model.classes}
+    for name, group in groups.items():
+        if plain(name) not in wanted:
+            raise unknown("class of the benchmark named in --groups:", name, target.classes)
+        if plain(name) in own_names and not any(_has(model, one) for one in group):
+            continue  # the model knows the group itself
+        for one in group:
+            if not _has(model, one):
+                raise unknown(f"class of the model for the group '{name}':", str(one), model.classes)
+
+
+def _has(model: LabelSpace, label: str | int) -> bool:
+    try:
+        model.index(label)
+    except UserError:
+        return False
+    return True
 
 
 def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:

@@ -32,7 +32,8 @@ ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are wort
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a run did: models scored now, found finished before, and failed with the reason; warnings by model."""
+    """What a run did: models scored now, found finished before, and failed with the reason; warnings by model;
+    remarks: about the pictures, such as masks that were not counted as photographs."""
 
     folder: Path
     pictures: int
@@ -40,6 +41,7 @@ class Evaluation:
     skipped: tuple[str, ...]
     failed: dict[str, str]
     warnings: dict[str, list[str]]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,7 @@ def run_evaluation(
                         one.lock.release()
     with contextlib.suppress(OSError):
         (folder / PARTS).rmdir()  # once it is empty
-    return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings)
+    return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings, target.remarks)
 
 
 def _check_names(models: Sequence[str | Classifier]) -> None:

@@ -42,7 +42,8 @@ class Pictures:
     """What `evaluate` runs over.
 
     labels: the space that answers are given in; rows: in the order of the predictions; described: what a card says
-    of them; guides: hashes and names of the classifiers that adversarial pictures were made against.
+    of them; guides: hashes and names of the classifiers that adversarial pictures were made against;
+    remarks: what a person should know about how they were found.
     """
 
     spec: str
@@ -50,6 +51,7 @@ class Pictures:
     rows: tuple[Picture, ...]
     described: dict[str, Any]
     guides: frozenset[str] = frozenset()
+    remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -102,10 +104,13 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
                 picture=picture,
             )
         )
-    described: dict[str, Any] = {"spec": spec, "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve())}
+    described: dict[str, Any] = {
+        "spec": spec,
+        "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve()),
+    }
     identity = identity_of({"kind": "images"}, source.labels.to_json(), rows)
     described |= {"sha256": digest.hexdigest(), "pictures": len(rows), "identity": identity}
-    return Pictures(spec, source.labels, tuple(rows), described)
+    return Pictures(spec, source.labels, tuple(rows), described, remarks=source.remarks)
 
 
 def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:

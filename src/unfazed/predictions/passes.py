@@ -144,14 +144,14 @@ class Pass:
         number = self.geometries.index(job.model.transform.geometry)
         crops = torch.cat([batch.crops[number] for batch, _ in job.held])
         labels = [self.pictures.rows[row].label for batch, _ in job.held for row in self._rows(batch)]
-        answers = np.concatenate([values["raw"] for _, values in job.held])
+        answers, predicted = (np.concatenate([values[name] for _, values in job.held]) for name in ("raw", "predicted"))
         known = np.array([-1 if label is None else label for label in labels])
         try:
             # These batches have shapes of their own: choosing kernels for each would cost more than running them.
             with torch.backends.cudnn.flags(enabled=True, benchmark=False):
                 if job.first is not None:
                     check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
-                warnings = check_accuracy(job.model, job.mapping, crops, known, answers)
+                warnings = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
         except Exception as error:
             job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             return

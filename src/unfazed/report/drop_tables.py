@@ -80,9 +80,7 @@ def analyse(
         file = None if str(groups) == "all" else groups
         frame = _kept(dropped_accuracy_of_groups(answers, file, facts=facts, **settings), models, edits)
     else:
-        frame = dropped_accuracy(
-            answers, by=by, models=models, edits=edits, facts=facts, interval=interval, **settings
-        )
+        frame = dropped_accuracy(answers, by=by, models=models, edits=edits, facts=facts, interval=interval, **settings)
     return with_published(frame) if facts.official and by is None else frame
 
 

@@ -11,13 +11,13 @@ from unfazed.errors import UserError
 from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
-from .labelled import SPACES, Row, class_folder, label_space, pictures_below, read_table
+from .labelled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
+from .mask_names import left_out, object_name, stem, without_masks
 from .pictures import load_scene, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
 
 TABLE = "labels.csv"
-MASK_ENDINGS = ("_mask", "-mask", ".mask")
 NO_MASK = (
     "there is no mask for it: none beside it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
     "make one with `unfazed masks`, or add ?segment=grabcut to the source"
@@ -26,11 +26,13 @@ NO_MASK = (
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies in a folder: its root, the pictures' names relative to it, and the candidate masks of each."""
+    """What lies in a folder: its root, the pictures' names relative to it, the candidate masks of each, and remarks
+    about files that are neither."""
 
     root: Path
     pictures: tuple[str, ...]
     masks: dict[str, list[Path]]
+    left_out: tuple[str, ...] = ()
 
 
 def open_scenes(spec: Spec) -> Source:
@@ -55,7 +57,11 @@ def open_scenes(spec: Spec) -> Source:
         for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
     )
     return Source(
-        spec.text, labels, entries, partial(load_or_segment, segmenter=segmenter) if segmenter else load_scene
+        spec.text,
+        labels,
+        entries,
+        partial(load_or_segment, segmenter=segmenter) if segmenter else load_scene,
+        remarks=(*listing.left_out, *name_remarks(labels)),
     )
 
 
@@ -82,16 +88,17 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
     names = pictures_below(root)
     if masks_folder is not None:
         for name in pictures_below(masks_folder):
-            masks[_object_name(name) or _stem(name)].append(masks_folder / name)
+            masks[object_name(name) or stem(name)].append(masks_folder / name)
         if masks_folder.is_relative_to(root):
             inside = masks_folder.relative_to(root).as_posix() + "/"
             names = [name for name in names if not name.startswith(inside)]
     if not beside:
-        return Listing(root, tuple(names), masks)
-    others = {_stem(name) for name in names if not name.lower().endswith(".png")}
+        names, others = without_masks(names)
+        return Listing(root, tuple(names), masks, left_out(others))
+    no_png = {stem(name) for name in names if not name.lower().endswith(".png")}
     pictures = []
     for name in names:
-        of = _object_name(name) or (_stem(name) if name.lower().endswith(".png") and _stem(name) in others else None)
+        of = object_name(name) or (stem(name) if name.lower().endswith(".png") and stem(name) in no_png else None)
         if of is None:
             pictures.append(name)
         else:
@@ -116,7 +123,7 @@ def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segment
     image = str(listing.root / row.file)
     if row.mask is not None:
         return Entry(scene_id, image, str(listing.root / row.mask), label)
-    candidates = sorted(map(str, listing.masks.get(_stem(row.file), ())))
+    candidates = sorted(map(str, listing.masks.get(stem(row.file), ())))
     if len(candidates) > 1:
         names = ", ".join(PurePosixPath(one).name for one in candidates)
         return Entry(scene_id, image, None, label, f"there is more than one candidate mask for it: {names}; leave one")
@@ -129,13 +136,3 @@ def _within(root: Path, name: str, text: str | None = None) -> Path:
     """A path that the user gave: inside the source's folder if it is there, else as written."""
     path = root / name if (root / name).exists() else Path(name).expanduser()
     return path if text is None else existing_folder(path, text)
-
-
-def _stem(name: str) -> str:
-    return PurePosixPath(name).with_suffix("").as_posix()
-
-
-def _object_name(name: str) -> str | None:
-    """The picture's name without suffix that a file named as a mask belongs to; None if it is not named so."""
-    stem = _stem(name)
-    return next((stem[: -len(ending)] for ending in MASK_ENDINGS if stem.endswith(ending)), None)

@@ -10,7 +10,8 @@ from unfazed.errors import UserError
 from unfazed.scene import Scene
 from unfazed.specs import Spec
 
-from .labelled import SPACES, Row, class_folder, label_space, pictures_below, read_table
+from .labelled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
+from .mask_names import left_out, without_masks
 from .pictures import read_picture
 from .slugs import unique_slugs
 from .source import Entry, Source
@@ -27,7 +28,7 @@ def open_scenes(spec: Spec) -> Source:
     root = spec.folder()
     options = spec.take(labels=None, space="auto")
     space = spec.one_of("space", options["space"], SPACES)
-    names = pictures_below(root)
+    names, masks = without_masks(pictures_below(root))
     rows = _labelled(names, _table(root, options["labels"]), root)
     labels = label_space((row.label for row in rows), space)
     entries = tuple(
@@ -35,7 +36,9 @@ def open_scenes(spec: Spec) -> Source:
         for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
         if row.label is not None
     )
-    return Source(spec.text, labels, entries, load_whole, has_masks=False)
+    return Source(
+        spec.text, labels, entries, load_whole, has_masks=False, remarks=(*left_out(masks), *name_remarks(labels))
+    )
 
 
 def load_whole(entry: Entry) -> Scene:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from unfazed.errors import UserError
+from unfazed.errors import UserError, unknown
 from unfazed.files import read_lines
-from unfazed.labels import LabelSpace, imagenet, own
+from unfazed.labels import LabelSpace, imagenet, nearly_equal, own
 
 from .pictures import SUFFIXES
 from .source import NO_LABELS
 
 SPACES = ("auto", "imagenet-1k", "own")
 _WNID = re.compile(r"n\d{8}")
+_COLUMNS = ("file", "label", "mask")
 _HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 
@@ -88,6 +90,25 @@ def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace
     return own(names)
 
 
+def name_remarks(labels: LabelSpace) -> tuple[str, ...]:
+    """What may be wrong with the names of one's own classes: two that are nearly equal, or a few not in ImageNet."""
+    if labels == imagenet() or not labels.classes:
+        return ()
+    found = [
+        f"the classes '{one}' and '{other}' have nearly the same name: is one of them misspelled?"
+        for one, other in nearly_equal(labels.classes)
+    ]
+    missing = [name for name in labels.classes if not _in_imagenet(name)]
+    if 0 < len(missing) <= len(labels) / 5:
+        near = difflib.get_close_matches(missing[0], imagenet().classes, n=1, cutoff=0.6)
+        hint = f" (did you mean '{near[0]}'?)" if near else ""
+        found.append(
+            f"{len(labels) - len(missing)} of {len(labels)} classes are ImageNet's and {len(missing)} not, such as "
+            f"'{missing[0]}'{hint}; so all of them count as classes of your own"
+        )
+    return tuple(found)
+
+
 def label_lines(path: Path, lines: Iterable[str] | None = None) -> Iterator[tuple[int, str, str]]:
     """The number of each line, the picture's name and its label, apart by a tab, a comma or the last space.
 
@@ -111,10 +132,13 @@ def _with_header(path: Path) -> Iterator[Row]:
     reader = csv.DictReader(read_lines(path, "labels file"), skipinitialspace=True)
     columns = [name.strip() for name in reader.fieldnames or ()]
     if "file" not in columns:
-        raise UserError(f"{path} has the columns {', '.join(columns) or 'none'}", allowed="file, label, mask")
+        raise UserError(f"{path} has the columns {', '.join(columns) or 'none'}", allowed=", ".join(_COLUMNS))
+    for name in columns:
+        if name not in _COLUMNS:
+            raise unknown(f"column for {path.name}", name, _COLUMNS)
     reader.fieldnames = columns
     for row in reader:
-        values = {name: (row.get(name) or "").strip() or None for name in ("file", "label", "mask")}
+        values = {name: (row.get(name) or "").strip() or None for name in _COLUMNS}
         if values["file"] is not None:
             yield Row(_posix(values["file"]), values["label"], values["mask"] and _posix(values["mask"]))
 

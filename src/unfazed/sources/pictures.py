@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from unfazed.errors import BadPicture
-from unfazed.scene import Scene
+from unfazed.scene import Scene, mask_array
 
 from .source import Entry
 
@@ -61,10 +61,11 @@ def read_mask(file: File) -> np.ndarray:
     """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
 
     Greyscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
-    its alpha.
+    its alpha. A color photograph is refused.
     """
     data, name = _bytes(file)
     with _opened(data, name) as picture:
+        _refuse_photograph(picture, name)
         return _upright(_coverage(picture), picture)
 
 
@@ -85,17 +86,11 @@ def mask_of(given: PictureLike) -> np.ndarray:
     An array is (H, W): bool, uint8 (0 and 255, or 0 and 1), or floating point in [0, 1].
     """
     if isinstance(given, Image.Image):
+        _refuse_photograph(given, "the mask")
         return _upright(_coverage(given), given)
     if not isinstance(given, np.ndarray):
         return read_mask(given)
-    allowed = "(H, W): bool, uint8, or floating point in [0, 1]"
-    if given.ndim != 2 or not (given.dtype in (bool, np.uint8) or np.issubdtype(given.dtype, np.floating)):
-        raise BadPicture(f"the mask is {given.shape} {given.dtype}", allowed=allowed)
-    if np.issubdtype(given.dtype, np.floating):
-        if given.size and not (given.min() >= 0 and given.max() <= 1):
-            raise BadPicture(f"the mask has values from {given.min():g} to {given.max():g}", allowed=allowed)
-        return given.astype(np.float32)
-    return _shares(given.astype(np.uint8), 255)
+    return mask_array(given)
 
 
 def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
@@ -243,6 +238,20 @@ def _coverage(picture: Image.Image) -> np.ndarray:
         if alpha.min(initial=255) < 255:
             return _shares(alpha, 255)
     return _shares(np.asarray(picture.convert("L")), 255)
+
+
+def _refuse_photograph(picture: Image.Image, name: str) -> None:
+    """Refuse a color photograph where a mask is wanted: many colors, in many shades between black and white."""
+    if picture.mode in ("1", "L", "LA") or picture.mode.startswith(("I", "F")) or _has_alpha(picture):
+        return
+    small = picture.convert("RGB")
+    small.thumbnail((128, 128), Image.Resampling.NEAREST)
+    pixels = np.asarray(small).astype(np.int16)
+    levels = pixels.mean(axis=2)
+    colored = np.ptp(pixels, axis=2) > 24
+    shades = (levels > 25) & (levels < 230)
+    if colored.mean() > 0.1 and shades.mean() > 0.3 and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 256:
+        raise BadPicture(f"{name}: this is a color photograph, not a mask", allowed="black and white: white = object")
 
 
 def _shares(levels: np.ndarray, white: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -41,7 +42,8 @@ class Source:
     (20, (426, 640, 3), ('bison', 'cat', 'chameleon'))
 
     spec: what opened it; labels: the label space; entries: in order; load: a picklable function of one entry;
-    has_masks: False where pictures can be classified but not edited.
+    has_masks: False where pictures can be classified but not edited; remarks: what a person should know about how it
+    was read, such as files that were left out.
     """
 
     spec: str
@@ -49,6 +51,7 @@ class Source:
     entries: tuple[Entry, ...]
     load: Callable[[Entry], Scene]
     has_masks: bool = True
+    remarks: tuple[str, ...] = ()
     _positions: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -116,6 +119,12 @@ class Source:
                 raise UserError(f"the limit is {limit}", allowed="1 or more")
             entries = entries[:limit]
         return replace(self, entries=entries)
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """How many scenes each class has, by name in the order of the label space; scenes without a label left out."""
+        counts = Counter(entry.label for entry in self.entries if entry.label is not None)
+        return {self.labels.classes[label]: counts[label] for label in sorted(counts)}
 
     def _present(self) -> str:
         present = sorted({entry.label for entry in self.entries if entry.label is not None})

@@ -114,9 +114,7 @@ def check_predictions(
     judged = common_predictions(predictions, chosen) if common and len(chosen) > 1 else predictions
     rows: list[dict[str, Any]] = []
     if rules.max_drop or rules.min_accuracy:
-        table = dropped_accuracy(
-            judged, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed
-        )
+        table = dropped_accuracy(judged, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed)
         known = {*table["edit"], *facts.order}
         for model in chosen:
             rows += _threshold_rows(model, table.filter(model=model), rules, known)
@@ -129,7 +127,9 @@ def check_predictions(
         for model, other in pairs:
             rows += _baseline_rows(predictions, model, other, rules, facts, settings, common)
         alone = [name for name in chosen if name not in dict(pairs)]
-        rows += [_not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
+        rows += [
+            _not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone
+        ]
     rows = [_with_advice(row, rules.level) for row in rows]
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 

@@ -1,0 +1,56 @@
+"""What looks wrong about a mask: found from its pixels alone, told as a warning, since the picture may be unusual."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+WARNING = "warning: "
+ALL, TINY = 0.995, 0.0005  # shares of the picture
+RIM = 0.6  # share of the picture's border that an object seldom covers
+MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
+GRAY = 0.25  # share of pixels that are neither object nor background, which only soft rims should be
+SHADES = 32  # how many different ones of them there must be
+
+
+def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
+    """Warnings about a mask (H, W) in [0, 1], 1 = object; each begins with what is suspected, then a colon.
+
+    >>> mask_warnings(np.ones((8, 8), np.float32))
+    ('warning: the mask is all white: the object covers 100.0 % of the picture',)
+    """
+    inside = mask > 0.5
+    rate = float(inside.mean())
+    soft = (mask > 0.1) & (mask < 0.9)
+    found = []
+    if float(soft.mean()) > GRAY and len(np.unique(np.rint(mask[soft] * 255))) >= SHADES:
+        found.append(f"the mask looks like a photograph: {soft.mean():.0%} of its pixels are gray")
+    if rate > ALL:
+        found.append(f"the mask is all white: the object covers {100 * rate:.1f} % of the picture")
+    elif rate < TINY:
+        found.append(f"the mask is nearly empty: the object covers {100 * rate:.3f} % of the picture")
+    else:
+        rim = np.concatenate([inside[0], inside[-1], inside[:, 0], inside[:, -1]])
+        high, wide = mask.shape
+        middle = inside[high // 3 : high - high // 3, wide // 3 : wide - wide // 3]
+        if float(rim.mean()) > RIM and (middle.size == 0 or float(middle.mean()) < MIDDLE):
+            found.append(
+                f"the mask looks inverted: the object covers {rim.mean():.0%} of the picture's border and "
+                f"{middle.mean() if middle.size else 0:.0%} of its middle; white = object"
+            )
+    return tuple(WARNING + text for text in found)
+
+
+def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
+    """One line per kind of warning among the notes of scenes (by id): how many scenes have it, and which."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for scene_id, texts in notes.items():
+        for text in texts:
+            if text.startswith(WARNING):
+                kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
+    return [
+        f"{kind} in {len(ids)} of {len(notes)} scenes: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
+        for kind, ids in kinds.items()
+    ]

@@ -1,0 +1,56 @@
+"""Which files of a folder are masks of other pictures, by their names alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+MASK_ENDINGS = ("_mask", "-mask", ".mask")
+MASKS, IMAGES = "masks/", "images/"
+
+
+def stem(name: str) -> str:
+    """A relative name without its suffix."""
+    return PurePosixPath(name).with_suffix("").as_posix()
+
+
+def object_name(name: str) -> str | None:
+    """The picture's name without suffix that a file named as a mask belongs to; None if it is not named so."""
+    plain = stem(name)
+    return next((plain[: -len(ending)] for ending in MASK_ENDINGS if plain.endswith(ending)), None)
+
+
+def without_masks(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The names of the photographs, and those of the files that are the mask of one of them.
+
+    A mask lies in `masks/` under its picture's name, or beside its picture: `NAME_mask.*`, or `NAME.png` where the
+    picture itself is no PNG.
+
+    >>> without_masks(["dog/1.jpg", "dog/1.png", "cat/2.png", "cat/2_mask.png", "masks/dog/1.png", "masks/face.png"])
+    (['dog/1.jpg', 'cat/2.png', 'masks/face.png'], ['dog/1.png', 'cat/2_mask.png', 'masks/dog/1.png'])
+    """
+    names = list(names)
+    outside = [name for name in names if not name.startswith(MASKS)]
+    stems = {stem(name) for name in outside}
+    no_png = {stem(name) for name in outside if not name.lower().endswith(".png")}
+
+    def is_mask(name: str) -> bool:
+        if name.startswith(MASKS):
+            of = object_name(name.removeprefix(MASKS)) or stem(name.removeprefix(MASKS))
+            return of in stems or IMAGES + of in stems
+        named = object_name(name)
+        return (named is not None and named in stems) or (name.lower().endswith(".png") and stem(name) in no_png)
+
+    masks = [name for name in names if is_mask(name)]
+    left_out = set(masks)
+    return [name for name in names if name not in left_out], masks
+
+
+def left_out(masks: list[str]) -> tuple[str, ...]:
+    """The remark that says which masks were not taken for photographs; empty where there are none."""
+    if not masks:
+        return ()
+    count = "1 file is the mask of another picture and is" if len(masks) == 1 else (
+        f"{len(masks)} files are masks of other pictures and are"
+    )  # fmt: skip
+    return (f"{count} not counted as photographs, such as {masks[0]}",)

@@ -1,0 +1,135 @@
+"""What enters is checked: masks are not photographs, photographs are not masks, labels are what was meant."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unfazed.errors import BadPicture, UserError
+from unfazed.labels import own
+from unfazed.mask_checks import mask_warnings, warning_summary
+from unfazed.scene import Scene
+from unfazed.sources import open_source
+from unfazed.sources.labelled import name_remarks
+from unfazed.sources.pictures import mask_of, read_mask
+
+
+def test_masks_beside_pictures_are_not_classified(tmp_path, photograph, mask_file):
+    for name in ("dog/1", "dog/2", "cat/1"):
+        photograph(f"{name}.jpg")
+    mask_file("dog/1.png")
+    mask_file("dog/2_mask.png")
+    mask_file("masks/cat/1.png")
+    source = open_source(f"images:{tmp_path}")
+    assert source.ids == ("cat--1", "dog--1", "dog--2")
+    assert source.labels.classes == ("cat", "dog")
+    assert "3 files are masks of other pictures and are not counted as photographs" in source.remarks[0]
+
+
+def test_masks_named_in_a_table_by_their_stem_are_not_classified(tmp_path, photograph, mask_file):
+    photograph("a.jpg")
+    photograph("b.jpg")
+    mask_file("masks/a.png")
+    (tmp_path / "labels.csv").write_text("file,label\na.jpg,3\nb.jpg,4\n")
+    assert len(open_source(f"images:{tmp_path}")) == 2
+
+
+def test_a_class_of_real_masks_stays_a_class(tmp_path, photograph):
+    photograph("masks/carnival.jpg")
+    photograph("hats/bowler.jpg")
+    assert open_source(f"images:{tmp_path}").labels.classes == ("hats", "masks")
+
+
+def test_a_masks_folder_beside_the_one_that_is_named_is_no_class(tmp_path, photograph, mask_file):
+    photograph("photos/dog/1.jpg")
+    mask_file("photos/masks/dog/1.png", box=(0, 0, 5, 5))
+    true = mask_file("truemasks/dog/1.png")
+    source = open_source(f"folder:{tmp_path}/photos?masks={tmp_path}/truemasks")
+    assert source.labels.classes == ("dog",)
+    assert (source[0].mask == true).all()
+    assert "masks/dog/1.png" in source.remarks[0]
+
+
+@pytest.mark.parametrize("white", [1, 255])
+def test_a_scene_takes_masks_of_whole_numbers(white):
+    mask = np.zeros((8, 8), np.uint8)
+    mask[2:5, 2:5] = white
+    scene = Scene("a", np.zeros((8, 8, 3), np.uint8), mask, parts={"tail": mask > 0})
+    assert scene.mask.dtype == np.float32 and scene.mask.max() == 1 and scene.pixel_rate == 9 / 64
+    assert scene.parts["tail"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (np.full((8, 8), 255.0), "the mask has values from 255 to 255"),
+        (np.full((8, 8), -1.0), "the mask has values from -1"),
+        (np.full((8, 8), np.nan), "the mask has values from nan"),
+        (np.ones((8, 8, 3), np.uint8), r"the mask is \(8, 8, 3\) uint8"),
+        (np.ones((8, 8), np.int64), r"the mask is \(8, 8\) int64"),
+    ],
+)
+def test_a_scene_refuses_masks_by_name(mask, message):
+    with pytest.raises(BadPicture, match=f"dog: {message}"):
+        Scene("dog", np.zeros((8, 8, 3), np.uint8), mask)
+
+
+def test_masks_that_look_wrong_are_pointed_out():
+    good = np.zeros((60, 90), np.float32)
+    good[20:50, 30:70] = 1
+    assert mask_warnings(good) == ()
+    low = good.copy()
+    low[40:, :] = 1  # an object that the picture's lower border cuts
+    assert mask_warnings(low) == ()
+    assert "looks inverted" in mask_warnings(1 - good)[0]
+    assert "is all white" in mask_warnings(np.ones_like(good))[0]
+    assert "is nearly empty" in mask_warnings(np.eye(60, 90, dtype=np.float32) * (np.arange(60) < 1)[:, None])[0]
+    gray = np.asarray(Image.fromarray(open_source("sample")["dog"].image).convert("L"), np.float32) / 255
+    assert "looks like a photograph" in mask_warnings(gray)[0]
+
+
+def test_the_masks_of_the_sample_are_in_order():
+    assert {scene.id: mask_warnings(scene.mask) for scene in open_source("sample")[:6]} == dict.fromkeys(
+        open_source("sample").ids[:6], ()
+    )
+
+
+def test_warnings_are_summed_up_by_kind():
+    notes = {"a": ["warning: the mask looks inverted: 90 %"], "b": ["warning: the mask looks inverted: 80 %"], "c": []}
+    assert warning_summary(notes) == ["the mask looks inverted in 2 of 3 scenes: a, b"]
+
+
+def test_a_color_photograph_is_no_mask(tmp_path):
+    image = open_source("sample")["dog"].image
+    Image.fromarray(image).save(tmp_path / "dog.jpg")
+    with pytest.raises(BadPicture, match="dog.jpg: this is a color photograph, not a mask"):
+        read_mask(tmp_path / "dog.jpg")
+    with pytest.raises(BadPicture, match="this is a color photograph"):
+        mask_of(Image.fromarray(image))
+    red = np.zeros((40, 40, 3), np.uint8)
+    red[10:30, 10:30] = (255, 60, 60)
+    Image.fromarray(red).save(tmp_path / "red.png")
+    assert read_mask(tmp_path / "red.png").max() > 0.4
+
+
+def test_a_misspelled_column_is_refused_with_the_right_one(tmp_path, photograph):
+    photograph("a.jpg")
+    (tmp_path / "labels.csv").write_text("file,lable\na.jpg,3\n")
+    for kind in ("images", "folder"):
+        with pytest.raises(UserError, match="'lable'; did you mean 'label'"):
+            open_source(f"{kind}:{tmp_path}")
+
+
+def test_class_names_that_are_nearly_equal_are_pointed_out(tmp_path, photograph):
+    for name in ("labrador/1.jpg", "labrador/2.jpg", "labradro/3.jpg", "my cat/4.jpg"):
+        photograph(name)
+    source = open_source(f"images:{tmp_path}")
+    assert source.remarks == (
+        "the classes 'labrador' and 'labradro' have nearly the same name: is one of them misspelled?",
+    )
+    assert source.class_counts == {"labrador": 2, "labradro": 1, "my cat": 1}
+
+
+def test_a_few_classes_outside_imagenet_are_pointed_out():
+    names = ["tench", "goldfish", "hammerhead", "stingray", "hen", "ostritch"]
+    (remark,) = name_remarks(own(names))
+    assert "5 of 6 classes are ImageNet's and 1 not, such as 'ostritch' (did you mean 'ostrich'?)" in remark
