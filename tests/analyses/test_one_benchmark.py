@@ -10,7 +10,7 @@ from unfazed.analyses.drops.compare import compare
 from unfazed.analyses.drops.gate import check
 from unfazed.errors import UserError
 from unfazed.predictions.identity import identity_of
-from unfazed.predictions.inputs import Picture
+from unfazed.predictions.picture import Picture
 from unfazed.report.drop_tables import analyse
 
 N = 300

@@ -11,7 +11,7 @@ from PIL import Image
 
 from unfazed.models.transforms import Transform
 from unfazed.predictions.decoding import PIECE, Decoder, worker_count
-from unfazed.predictions.inputs import Picture
+from unfazed.predictions.picture import Picture
 
 BAD = (3, PIECE, PIECE + 9, 2 * PIECE + 1)
 

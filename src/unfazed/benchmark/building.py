@@ -19,12 +19,12 @@ from unfazed.engine.prefetch import ahead
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import Lock
-from unfazed.mask_checks import warning_summary
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Refused, Rendered, Renderer
 from unfazed.rendering.removal.methods import find_removal
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
+from unfazed.sources.mask_checks import warning_summary
 
 from .card import settle_card
 from .commit_files import sweep

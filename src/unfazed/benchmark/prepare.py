@@ -16,13 +16,13 @@ import numpy as np
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
-from unfazed.mask_checks import mask_warnings
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realize import realise
 from unfazed.rendering.removal.hole import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import Spec
+from unfazed.sources.mask_checks import mask_warnings
 
 from .encoding import png
 from .layout import CACHE, SOURCE_EDIT, picture_path

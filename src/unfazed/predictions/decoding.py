@@ -20,7 +20,7 @@ from unfazed.errors import BadPicture
 from unfazed.models.transforms import Geometry
 from unfazed.sources.pictures import read_mask, read_picture
 
-from .inputs import Picture
+from .picture import Picture
 
 PIECE = 32  # pictures that a worker process decodes at a time
 

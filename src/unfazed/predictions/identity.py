@@ -17,7 +17,7 @@ from unfazed.files import canonical, read_json
 if TYPE_CHECKING:
     import polars as pl
 
-    from .inputs import Picture
+    from .picture import Picture
 
 # What a card states about every picture alike; edits, runs and photographs are in the pictures themselves.
 SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")

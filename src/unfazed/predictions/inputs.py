@@ -14,27 +14,9 @@ from unfazed.files import canonical, sha256
 from unfazed.labels import LabelSpace
 
 from .identity import identity_of, picture_hash
+from .picture import Picture
 
 ORIGINAL = "original"
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture to be classified.
-
-    path and mask are files, mask None where nothing says what the object is; picture: a short hash that tells it from
-    any other picture.
-    """
-
-    sample_id: str
-    source_id: str
-    file_name: str
-    edit: str
-    run: int
-    label: int | None
-    path: str
-    mask: str | None = None
-    picture: str | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 
 from unfazed.files import read_json, whole, write_json
 
-from .inputs import Picture
+from .picture import Picture
 
 PARTS = ".parts"
 FAILED = ".failed.json"
