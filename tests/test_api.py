@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,13 +53,9 @@ def test_a_file_a_pillow_image_and_an_array_give_the_same_edit(dog, tmp_path):
         unfazed.edit(Image.fromarray(dog.image), mask, **options),
         unfazed.edit(dog.image, dog.mask, **options),
     ]
-    assert len({sha256_of(one.image) for one in made}) == 1
+    assert len({one.image.tobytes() for one in made}) == 1
     assert made[0].image.size == made[0].mask.size == (256, 256)
     assert (np.asarray(made[0].mask) > 127).mean() == pytest.approx(0.05, abs=0.002)
-
-
-def sha256_of(image: Image.Image) -> int:
-    return hash(image.tobytes())
 
 
 def test_the_result_says_what_was_drawn_and_shows_itself(dog):
@@ -84,6 +81,12 @@ def test_the_embedded_network_is_the_default(dog):
     made = unfazed.edit(dog.image, dog.mask, background="inversion", steps=2, device="cpu")
     assert made.record["rendered_by"]["network"]["name"] == "compact"
     assert made.image.size == (256, 256)
+
+
+def test_a_scene_brings_its_own_mask(dog):
+    assert unfazed.edit(dog, size=0.05, renderer="paste").record["id"] == "dog"
+    with pytest.raises(unfazed.UserError, match="another one is given"):
+        unfazed.edit(dog, dog.mask, size=0.05)
 
 
 def test_a_box_stands_for_a_mask_and_an_object_is_removed(dog):
@@ -158,6 +161,16 @@ def test_manifest_and_predictions_as_pandas(bench, tmp_path):
     settings = unfazed.EvaluateSettings(device="cpu", workers=0, limit=1)
     predictions = unfazed.evaluate(bench, "lite:0", tmp_path, settings)
     assert predictions.to_pandas()["correct"].sum() == predictions["correct"].sum()
+
+
+def test_every_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[1].joinpath("docs", "python.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)
+    assert (tmp_path / "report.html").is_file()
+    assert "allowed: 0.001 to 1" in capsys.readouterr().out
 
 
 def answers() -> pl.DataFrame:

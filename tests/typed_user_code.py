@@ -30,6 +30,7 @@ def scenes() -> list[float]:
     source = unfazed.open_source("sample", limit=2)
     scene: unfazed.Scene = unfazed.frame(source["dog"])
     space: unfazed.LabelSpace = source.labels
+    unfazed.edit(scene, size=0.05)
     name: str = space.classes[scene.label or 0]
     return [scene.pixel_rate, float(len(name))]
 

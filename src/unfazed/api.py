@@ -16,13 +16,14 @@ from unfazed.labels import imagenet
 from unfazed.probes.flip_heat import explain_pairs
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.report.page import Written, write_report
+from unfazed.scene import Scene
 from unfazed.scene import frame as framed
 from unfazed.sources.pictures import PictureLike
 from unfazed.sources.segment import Box
 
 
 def edit(
-    image: PictureLike,
+    image: PictureLike | Scene,
     mask: PictureLike | Box | None = None,
     *,
     seed: int = 0,
@@ -42,8 +43,9 @@ def edit(
 ) -> Edited:
     """One photograph under the edits given by name: its `image`, its `mask` and a record that replays it.
 
-    image: a file, a Pillow image, or an array (H, W, 3) uint8. mask: the same kinds, white is the object; or a box
-    (x, y, width, height) around the object, from which a mask is made; None takes the object to be in the middle.
+    image: a file, a Pillow image, an array (H, W, 3) uint8, or a scene of a source, which has its mask. mask: a file,
+    image or array of the same size, white is the object; or a box (x, y, width, height) around the object, from which
+    a mask is made; None takes the object to be in the middle.
     edits: any edit of `unfazed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
     file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are chained in the edits' own order.
 
@@ -52,8 +54,7 @@ def edit(
     device and feather are those of `unfazed edit`; label: the true class, for an adversarial background.
 
     >>> from unfazed.sources import open_source
-    >>> scene = open_source("sample")["dog"]
-    >>> small = edit(scene.image, scene.mask, size=0.05, background="random", seed=3, renderer="paste")
+    >>> small = edit(open_source("sample")["dog"], size=0.05, background="random", seed=3, renderer="paste")
     >>> small.image.size, small.parameters["size"]["rate"]
     ((256, 256), 0.05)
     """
@@ -73,12 +74,11 @@ def edit(
         pool=pool,
         label=imagenet().index(label) if isinstance(label, str) else label,
     )
-    file = Path(image) if isinstance(image, str | Path) else None
-    return edit_photograph(request, read_scene(image, mask), file)
+    return edit_photograph(request, read_scene(image, mask), Path(image) if isinstance(image, str | Path) else None)
 
 
 def remove_object(
-    image: PictureLike,
+    image: PictureLike | Scene,
     mask: PictureLike | Box | None = None,
     *,
     method: str = Request.removal,

@@ -213,8 +213,12 @@ def edit_photograph(
     return Edited(Image.fromarray(answer.image), Image.fromarray(levels), record, photograph)
 
 
-def read_scene(image: PictureLike, mask: PictureLike | Box | None = None) -> Scene:
+def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None) -> Scene:
     """The photograph with its mask, or with a mask made from a box or, if None, for an object in the middle."""
+    if isinstance(image, Scene):
+        if mask is not None:
+            raise UserError(f"the scene {image.id} has a mask and another one is given", allowed="one of them")
+        return shrunk(image)
     scene_id = slug(Path(image).name) if isinstance(image, str | Path) else "photograph"
     picture = picture_of(image)
     if mask is None or isinstance(mask, tuple):
