@@ -99,11 +99,9 @@ def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) ->
 
 def _edit_of(name: str, value: EditValue) -> Edit:
     if isinstance(value, Mapping):
-        made: Edit = make_edit(name, **value)
-        return made
+        return make_edit(name, **value)
     parts = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-    parsed: Edit = parse_edit(name, ",".join(map(str, parts)))
-    return parsed
+    return parse_edit(name, ",".join(map(str, parts)))
 
 
 @dataclass(frozen=True, eq=False)
