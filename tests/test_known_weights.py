@@ -240,9 +240,9 @@ def test_the_list_vouches_for_no_file_that_it_has_not_read(server, monkeypatch, 
     (tmp_path / "net.pt").write_bytes(BODY[:-1] + b"!")
     assert said() == f"sha256 should be {DIGEST}; not checked: unfazed weights check {tmp_path / 'net.pt'}"
     (tmp_path / "net.pt").write_bytes(b"short")
-    assert said() == f"{tmp_path / 'net.pt'} is another file: 5 bytes, not {len(BODY):,}"
+    assert said() == f"{tmp_path / 'net.pt'} is a different file: 5 bytes instead of {len(BODY):,}"
     monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url))
-    assert said() == "sha256 unknown: nothing to check it by"
+    assert said() == "sha256 unknown: the file cannot be checked"
     done = CliRunner().invoke(build_app(), ["weights", "fetch", "net"])
     assert done.exit_code == 0
     assert "no SHA-256 of net is known" in done.stderr

@@ -1,4 +1,4 @@
-"""The one exception a user's mistake raises: what was given, what is allowed, what to run."""
+"""The exception that a user's mistake raises: it says what was given, what is allowed and what to run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake that its maker can mend; the command line prints it and exits with 2.
+    """A mistake that the user can correct; the command line prints it and exits with 2.
 
     >>> print(UserError("size is 7", allowed="0.001 to 1, or full", run="unfazed edits"))
     size is 7
@@ -29,11 +29,11 @@ class UserError(Exception):
 
 
 class BadPicture(UserError):
-    """One picture or mask that cannot be used; a run records it and goes on."""
+    """One picture or mask that cannot be used; a run records it and continues."""
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None) -> UserError:
-    """The error for a name that does not exist, with the nearest one and all that do.
+    """Return the error for a name that does not exist, with the most similar name and all allowed names.
 
     >>> print(unknown("edit", "sise", ["size", "position"]))
     there is no edit 'sise'; did you mean 'size'?
@@ -47,7 +47,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
 
 
 def missing_extra(package: str, extra: str) -> UserError:
-    """The error for an optional package that is not installed, with the line that installs it."""
+    """Return the error for an optional package that is not installed, with the command that installs it."""
     return UserError(
         f"this needs the package '{package}', which is not installed", run=f"pip install 'unfazed[{extra}]'"
     )

@@ -68,7 +68,7 @@ def test_interrupted_it_says_so_and_goes_on(tmp_path, sample_benchmark, tree):
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     said = process.stderr.read()
-    assert "stopped; the same command goes on" in said
+    assert "stopped; run the same command again to resume" in said
     assert "Traceback" not in said
     build("sample", out, BuildSettings(renderer="paste", seed=7))
     assert tree(out) == tree(sample_benchmark)

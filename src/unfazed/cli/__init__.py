@@ -1,4 +1,4 @@
-"""`unfazed COMMAND`: one command for each stage, each in its own file of this room, none with logic of its own."""
+"""`unfazed COMMAND`: one command for each stage, each in its own file of this folder. The commands contain no logic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# Panel of `unfazed --help` -> command -> module of this room that holds the function of the module's name.
-# Panels and commands stand in the order in which people use them.
+# Panel of `unfazed --help` -> command -> module of this folder; the command's function has the module's name.
+# Panels and commands are listed in the order in which people use them.
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {"demo": "demo", "app": "app"},
     "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit"},
@@ -36,7 +36,7 @@ def build_app() -> Any:
         name="unfazed",
         help=(
             "Change one attribute of the object in a photograph, keep everything else, "
-            "and measure how far a classifier's answer moves."
+            "and measure how much a classifier's accuracy drops."
         ),
         no_args_is_help=True,
         rich_markup_mode="markdown",

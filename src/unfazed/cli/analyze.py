@@ -13,10 +13,11 @@ from unfazed.choices import TableFormat
 def analyze(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
     table: Annotated[
-        str, typer.Option(help="`drops`, `curves`, `fits`, `thresholds`, `flips` (sweeps) or `interactions` (grids).")
+        str, typer.Option(help="`drops`; for sweeps `curves`, `fits`, `thresholds`, `flips`; for grids `interactions`.")
     ] = "drops",
     by: Annotated[
-        str | None, typer.Option(help="`class`, `superclass`, or a column of the predictions or the manifest.")
+        str | None,
+        typer.Option(help="One row per `class`, `superclass`, or value of a predictions or manifest column."),
     ] = None,
     at_accuracy: Annotated[
         list[float] | None,
@@ -27,25 +28,30 @@ def analyze(
         typer.Option(metavar="POINTS", help="For `thresholds`: the drop to allow [default: 10]; may be repeated."),
     ] = None,
     groups: Annotated[
-        str | None, typer.Option(help="A CSV of model and one column a grouping, or `all`: means over models.")
+        str | None,
+        typer.Option(help="Means over models: a CSV with the column `model` and one column per grouping, or `all`."),
     ] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
     edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
-    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of printing.")] = None,
-    benchmark: Annotated[Path | None, typer.Option(help="The benchmark, where it is not where the cards say.")] = None,
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of printing.")
+    ] = None,
+    benchmark: Annotated[Path | None, typer.Option(help="The benchmark, if it was moved since `evaluate`.")] = None,
     common: Annotated[
-        bool, typer.Option("--common", help="Where the models' benchmarks differ, use the pictures they share.")
+        bool, typer.Option("--common", help="If the models' benchmarks differ, use only the pictures they share.")
     ] = False,
-    interval: Annotated[str, typer.Option(help="`auto`, `bootstrap` or `score`.")] = "auto",
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
+    interval: Annotated[
+        str, typer.Option(help="Kind of confidence interval: `auto`, `bootstrap` or `score`.")
+    ] = "auto",
+    resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Random seed of the resamples.")] = 0,
 ) -> None:
-    """How many points of accuracy does each edit cost each model, and how sure is that?
+    """Measure how many points of accuracy each edit costs each model, with confidence intervals and paired tests.
 
-    A drop is the accuracy on the originals minus that on the edited pictures of the same photographs, in points. Net
-    drops are against the edit's control, which shows what the rendering alone costs.
+    A drop is the accuracy on the originals minus the accuracy on the edited pictures of the same photographs, in
+    points. A net drop is measured against the edit's control, which shows what the rendering alone costs.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`unfazed build`: a source and a recipe in, a benchmark out."""
+"""`unfazed build`: build a benchmark from a source and a recipe."""
 
 from __future__ import annotations
 
@@ -18,60 +18,66 @@ def build(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")],
     recipe: Annotated[
-        str, typer.Option(help="A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`), a TOML file.")
+        str, typer.Option(help="A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file.")
     ] = "imagenet-e",
     renderer: Annotated[
-        RendererName, typer.Option(help="`paste` uses no network and skips what needs one.")
+        RendererName, typer.Option(help="`paste` uses no diffusion network and skips the edits that need one.")
     ] = "diffusion",
     network: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
     ] = None,
     network_fact: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="What the network's file does not tell: `num_head_channels=32`."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting that the network's file does not contain, such as `num_head_channels=32`.",
+        ),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule (100 in the paper).")] = None,
     sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
     guide: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The classifier that adversarial backgrounds work against.")
+        str | None, typer.Option(metavar="MODEL", help="The classifier that adversarial backgrounds attack.")
     ] = None,
     precision: Annotated[
-        Precision | None, typer.Option(help="Of the network [default: bf16 where the machine has it, else fp32].")
+        Precision | None,
+        typer.Option(help="Of the network [default: bf16 if the machine supports it, otherwise fp32]."),
     ] = None,
     device: Device = None,
     feather: Annotated[
-        float | None, typer.Option(help="Pixels over which `paste` fades the object's rim [default: 1].")
+        float | None, typer.Option(help="Width in pixels over which `paste` blends the object's edge [default: 1].")
     ] = None,
     removal: Annotated[
         str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
     ] = "patches",
-    frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
-    pixels: Annotated[int, typer.Option(help="The side of the pictures.")] = 256,
-    seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
-    runs: Annotated[int, typer.Option(help="Draws of everything that is drawn.")] = 1,
+    frame: Annotated[Frame, typer.Option(help="How photographs are cropped or squeezed to a square.")] = "object",
+    pixels: Annotated[int, typer.Option(help="Width and height of the pictures.")] = 256,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    runs: Annotated[int, typer.Option(help="How many times each edit with a random choice is repeated.")] = 1,
     whole_objects: Annotated[
-        bool, typer.Option("--whole-objects", help="Leave out scenes whose object the photograph's border cuts.")
+        bool,
+        typer.Option("--whole-objects", help="Leave out scenes whose object is cut off by the photograph's border."),
     ] = False,
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Only these classes: `imagenet-e`, or names, WNIDs, indices with commas.")
+        str | None,
+        typer.Option(help="Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pictures rendered at once; does not change them.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; does not change the pictures.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures rendered at once; no effect on them.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes; no effect on the pictures.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Where the work runs.")] = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Build a benchmark: every edit of a recipe for every scene of a source.
+    """Build a benchmark: apply every edit of a recipe to every scene of a source.
 
     - `unfazed build sample -o bench`
     - `unfazed build sample -o quick --renderer paste --workers 2`
     - `unfazed build imagenet-s:/data/ImageNetS919 -o bench --classes imagenet-e --limit 500 --guide lite:2`
     - `unfazed build folder:photos -o sizes --recipe size=0.02:0.5:12 --runs 5 --seed 7`
 
-    The same command again goes on where it stopped; the pictures are the same bytes as if it had never stopped. A
-    folder that holds another benchmark is refused. Bad pictures do not end the run: their rows say what is wrong.
+    Running the same command again resumes the build; the pictures are the same bytes as without the interruption. A
+    folder that holds another benchmark is refused. Bad pictures do not end the run: their rows record the reason.
 
-    Exit codes: 0 done, 2 the command was wrong or the disk full, 4 done but some rows failed, 130 interrupted.
+    Exit codes: 0 done, 2 wrong command or full disk, 4 done but some rows failed, 130 interrupted.
     """
     import json
     from dataclasses import asdict
@@ -124,7 +130,7 @@ def build(
         for source_id, reason in list(built.failures.items())[:20]:
             typer.echo(f"failed: {source_id}: {reason}", err=True)
         if len(built.failures) > 20:
-            typer.echo(f"and {len(built.failures) - 20} more: unfazed verify {built.root}", err=True)
+            typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {built.root}", err=True)
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
 

@@ -1,4 +1,4 @@
-"""`unfazed check`: a gate for a release."""
+"""`unfazed check`: decide whether a model meets the requirements of a release."""
 
 from __future__ import annotations
 
@@ -13,37 +13,48 @@ from unfazed.choices import TableFormat
 def check(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
     max_drop: Annotated[
-        list[str] | None, typer.Option(metavar="EDIT=POINTS", help="The most an edit may cost; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="EDIT=POINTS", help="The largest accuracy drop that an edit may cause; may be repeated."),
     ] = None,
     min_accuracy: Annotated[
         list[str] | None,
-        typer.Option(metavar="EDIT=PERCENT", help="The least accuracy on an edit; a number alone is for `original`."),
+        typer.Option(
+            metavar="EDIT=PERCENT", help="The lowest accuracy allowed on an edit; a number alone is for `original`."
+        ),
     ] = None,
     min_threshold: Annotated[
         list[str] | None,
-        typer.Option(metavar="ATTRIBUTE=LEVEL@PERCENT", help="The level of a sweep down to which accuracy is kept."),
+        typer.Option(
+            metavar="ATTRIBUTE=LEVEL@PERCENT",
+            help="The accuracy must stay above PERCENT down to this level of a sweep.",
+        ),
     ] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="Predictions of an earlier model on the same benchmark.")
     ] = None,
-    margin: Annotated[float | None, typer.Option(help="Points by which it may be worse than the baseline.")] = None,
-    measure: Annotated[str | None, typer.Option(help="Against the baseline: `accuracy` or `drop`.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with the same; the command line wins.")] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Points by which a model may be worse than the baseline.")
+    ] = None,
+    measure: Annotated[str | None, typer.Option(help="Compared with the baseline: `accuracy` or `drop`.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of limits; the command line overrides it.")] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
-    level: Annotated[float | None, typer.Option(help="Of the intervals; 0.95 unless told.")] = None,
+    level: Annotated[float | None, typer.Option(help="Confidence level of the intervals [default: 0.95].")] = None,
     common: Annotated[
-        bool, typer.Option("--common", help="Where benchmarks differ, compare the pictures they share.")
+        bool, typer.Option("--common", help="If the benchmarks differ, compare only the pictures they share.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Also write the checks there as JSON.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Also write them there as JUnit XML.")] = None,
-    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
+    json: Annotated[Path | None, typer.Option(help="Also write the checks to this JSON file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write the checks to this JUnit XML file.")] = None,
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
+    resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed of the resamples.")] = 0,
 ) -> None:
-    """May this model be released? Exit 0: every check passes; 1: one fails; 3: one cannot be told or was not measured.
+    """Check whether a model may be released: its accuracy and drops against limits or against a baseline.
 
-    A check passes or fails only where its whole interval lies on one side of the threshold. Where it straddles the
-    threshold, more photographs are needed. Predictions from another benchmark than the baseline's are refused.
+    A check passes or fails only if its whole confidence interval lies on one side of the limit. If the interval
+    contains the limit, the check is undecided and more photographs are needed. Predictions on another benchmark than the
+    baseline's are refused.
+
+    Exit codes: 0 every check passes, 1 a check fails, 2 wrong command, 3 a check is undecided or was not measured.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`unfazed compare`: is the difference between two models real?"""
+"""`unfazed compare`: test whether two models differ, for each edit."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from unfazed.choices import TableFormat
 def compare(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
     first: Annotated[str, typer.Argument(metavar="A", help="A model of the folder.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The model it is held against.")],
-    other: Annotated[Path | None, typer.Option(help="The folder of B's predictions, if another one.")] = None,
+    second: Annotated[str, typer.Argument(metavar="B", help="The model to compare it with.")],
+    other: Annotated[Path | None, typer.Option(help="The folder of B's predictions, if it is not the same.")] = None,
     common: Annotated[
-        bool, typer.Option("--common", help="Where benchmarks differ, compare the pictures they share.")
+        bool, typer.Option("--common", help="If the benchmarks differ, compare only the pictures they share.")
     ] = False,
-    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the resamples.")] = 0,
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
+    resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed of the resamples.")] = 0,
 ) -> None:
-    """Is model A really more robust than model B, edit by edit?
+    """Test for each edit whether model A is more robust than model B.
 
-    Both are held against each other on the same photographs: a picture that both get wrong says nothing about their
-    difference. p-values are corrected over the table (Holm).
+    The models are compared on the same photographs with paired tests. The p-values are corrected for the number of
+    tests in the table (Holm).
 
     Example:
 

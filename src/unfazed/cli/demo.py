@@ -1,4 +1,4 @@
-"""`unfazed demo`: the whole job on what the package carries."""
+"""`unfazed demo`: the whole pipeline on the photographs, network and classifiers that come with the package."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from .devices import Device
 
 
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where everything goes.")] = Path(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for all results.")] = Path(
         "demo"
     ),
-    scenes: Annotated[int, typer.Option(help="Sample scenes, of 20.")] = 6,
+    scenes: Annotated[int, typer.Option(help="Number of sample scenes, at most 20.")] = 6,
     steps: Annotated[
-        int, typer.Option(help="Steps over the whole noise schedule; 100 is slower and a little finer.")
+        int, typer.Option(help="Sampling steps over the whole noise schedule; 100 is slower and slightly better.")
     ] = 20,
-    seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     removal: Annotated[
         str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
     ] = "patches",
     device: Device = None,
-    heat_maps: Annotated[int, typer.Option(help="How many flips get heat maps.")] = 36,
+    heat_maps: Annotated[int, typer.Option(help="Number of flips that are shown with heat maps.")] = 36,
 ) -> None:
-    """See it work: six photographs, eleven edits, three real classifiers, a report. No download; a CPU is enough.
+    """Run the whole pipeline on six photographs: eleven edits, three classifiers, a report. Needs no download, no GPU.
 
         unfazed demo
 
         unfazed demo -o tryout --scenes 12 --steps 50 --seed 3
 
-    The edits are rendered by the diffusion network that comes with the package; EfficientNet-Lite 0, 1 and 2 answer.
-    The same command again goes on where it stopped. The last line is the report's path: open it in a browser.
+    The edits are rendered with the diffusion network that comes with the package and classified by EfficientNet-Lite
+    0, 1 and 2. Running the same command again resumes. The last line is the path of the report: open it in a browser.
 
-    Exit codes: 0 done, 2 the command was wrong, 4 done but some pictures could not be made.
+    Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be made.
     """
     from unfazed.cli import EXIT_WITH_FAILURES
     from unfazed.demo import run_demo
@@ -58,7 +58,7 @@ def demo(
         typer.echo(sentence)
     for scene, reason in done.failures.items():
         typer.echo(f"failed: {scene}: {reason}", err=True)
-    typer.echo(f"\nevery edit at a glance: {done.sheet}\nthe report:")
+    typer.echo(f"\nan overview of the edits: {done.sheet}\nthe report:")
     print(done.report)
     if done.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)

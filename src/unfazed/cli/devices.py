@@ -11,7 +11,7 @@ Device: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="cpu|cuda|cuda:N|mps",
-        help="Where networks run [default: the first GPU, else the CPU].",
+        help="Where networks run [default: the first GPU, otherwise the CPU].",
         autocompletion=lambda: ["cpu", "cuda", "cuda:0", "cuda:1", "mps"],
     ),
 ]

@@ -1,4 +1,4 @@
-"""`unfazed edit`: one photograph under one or several edits."""
+"""`unfazed edit`: apply one or several edits to one photograph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unfazed.choices import Frame, RendererName, SamplerName
 
 from .devices import Device
 
-# Where the values of the edits' own options lie in the context of a call.
+# The key of the context's `meta` under which the values of the edits' own options are kept.
 GIVEN = "unfazed.edits"
 
 
@@ -78,30 +78,35 @@ def edit(
         list[str] | None, typer.Option("--edit", help="Any edit written as in a recipe: `lighting(where=both)=-2`.")
     ] = None,
     renderer: Annotated[
-        RendererName, typer.Option(help="`paste` uses no network and skips what needs one.")
+        RendererName, typer.Option(help="`paste` uses no diffusion network and refuses edits that need one.")
     ] = "diffusion",
     network: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
     ] = None,
     network_fact: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="What the network's file does not tell: `num_head_channels=32`."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting that the network's file does not contain, such as `num_head_channels=32`.",
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Sampling steps over the whole noise schedule.")] = None,
     sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
-    guide: Annotated[str | None, typer.Option(metavar="MODEL", help="For an adversarial background.")] = None,
+    guide: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The classifier that a background attacks.")
+    ] = None,
     label: Annotated[str | None, typer.Option(help="The true class, for an adversarial background.")] = None,
     device: Device = None,
-    feather: Annotated[float | None, typer.Option(help="Pixels over which `paste` fades the rim.")] = None,
+    feather: Annotated[float | None, typer.Option(help="Pixels over which `paste` blends the edge.")] = None,
     removal: Annotated[
         str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
     ] = "patches",
-    frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
-    pixels: Annotated[int, typer.Option(help="The side of the picture.")] = 256,
+    frame: Annotated[Frame, typer.Option(help="How the photograph is cropped or squeezed to a square.")] = "object",
+    pixels: Annotated[int, typer.Option(help="Width and height of the picture.")] = 256,
     pool: Annotated[str, typer.Option(help="The source of random backgrounds and occluders.")] = "sample",
-    seed: Annotated[int, typer.Option(help="Every draw follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     replay: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Make the picture of this record again.")
+        Path | None, typer.Option(metavar="FILE.json", help="Make the picture of this record again, with its settings.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
@@ -113,15 +118,16 @@ def edit(
     - `unfazed edit dog.jpg --background checker --renderer paste -o checker.png`
     - `unfazed edit --replay corner.json -o again.png`
 
-    Edits are chained in the order of the list below, then those of `--edit`. Without `--mask` or `--box` the object
-    is taken to be in the middle. Beside OUT.png come OUT.mask.png and OUT.json, which replays to the same bytes.
+    Edits are applied in the order of the list below, followed by those of `--edit`. Without `--mask` or `--box` the
+    object is assumed to be in the middle. The mask is written to OUT.mask.png and the record to OUT.json, from which
+    `--replay` makes the same bytes.
 
-    Exit codes: 0 done, 2 it cannot be made, with the reason.
+    Exit codes: 0 done, 2 wrong command or the edit is not possible; the reason is printed.
     """
     import json
 
     from unfazed.benchmark.photograph import Request, chain_of, check_output, edit_photograph, read_scene, write_edited
-    from unfazed.benchmark.photograph import replay as made_again
+    from unfazed.benchmark.photograph import replay as replay_record
     from unfazed.benchmark.plan import parse_facts
     from unfazed.errors import UserError
     from unfazed.labels import imagenet
@@ -129,7 +135,7 @@ def edit(
 
     check_output(output)
     if replay is not None:
-        edited = made_again(replay, image)
+        edited = replay_record(replay, image)
     elif image is None:
         raise UserError("no photograph is given", run="unfazed edit IMAGE --size 0.05 -o OUT.png")
     else:

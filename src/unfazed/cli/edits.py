@@ -11,7 +11,7 @@ def edits(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of docs/edits.md instead.")] = False,
 ) -> None:
-    """Print every edit with its parameters and what they may be, every recipe and every removal method.
+    """List every edit with its parameters and their allowed values, every recipe and every removal method.
 
     A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
 

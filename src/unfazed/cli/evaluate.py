@@ -1,4 +1,4 @@
-"""`unfazed evaluate`: a benchmark and models in, every answer out."""
+"""`unfazed evaluate`: classify the pictures of a benchmark with models and store every prediction."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from .devices import Device
 
 
 def evaluate(
-    benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labelled folder.")],
+    benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labeled folder.")],
     model: Annotated[
-        list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `python:FILE.py:function` …; repeatable.")
+        list[str],
+        typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `python:FILE.py:function`, …; may be repeated."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
     transform: Annotated[
-        TransformName, typer.Option(help="Each model's own, or for all the paper's: resize to 256, crop 224.")
+        TransformName,
+        typer.Option(help="The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224)."),
     ] = "own",
     device: Device = None,
     precision: Annotated[
         Precision | None, typer.Option(help="Of the networks [default: fp32 on a CPU, bf16 on a GPU].")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pictures at once [default: what fits].")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures per batch [default: what fits in memory].")] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that decode [default: one a core beside a GPU].")
+        int | None, typer.Option(help="Processes that decode pictures [default: one per core if a GPU is used].")
     ] = None,
     groups: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON: {"dog": ["Labrador retriever", "beagle"], …}.')
+        Path | None, typer.Option(metavar="FILE", help='JSON file of class groups: {"dog": ["beagle", …], …}.')
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="All of `unfazed verify` first, not only the files' hashes.")
+        bool, typer.Option("--verify", help="Run all checks of `unfazed verify` first, not only the file hashes.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Classify every picture with every model; keep every answer.
+    """Classify every picture with every model and store every prediction.
 
         unfazed evaluate bench -m lite:0 -m lite:1 -m lite:2 -o predictions
 
@@ -48,12 +50,12 @@ def evaluate(
 
         unfazed evaluate bench -m python:mine.py:build -o predictions --transform paper
 
-    Pictures are decoded once for all models. One Parquet file and one card (JSON) a model come out; the same command
-    again does only what is missing, and does a model over when its weights have changed. A model that fails is
-    recorded, the others go on. A benchmark whose files are not those of its manifest is refused. See `unfazed models`
-    for what a model may be called.
+    Pictures are decoded once for all models. Each model gets one Parquet file and one card (JSON). Running the same
+    command again does only what is missing; a model whose weights have changed is evaluated again. If a model fails,
+    the failure is recorded and the others continue. A benchmark whose files do not match its manifest is refused. See
+    `unfazed models` for the names of models.
 
-    Exit codes: 0 done, 2 the command was wrong or no model could be scored, 4 done but some models failed.
+    Exit codes: 0 done, 2 wrong command or no model could be evaluated, 4 done but some models failed.
     """
     import json
 
@@ -72,7 +74,7 @@ def evaluate(
         limit=limit,
         verify=verify,
     )
-    with progress_line("evaluate", "answers") as show:
+    with progress_line("evaluate", "predictions") as show:
         done = run_evaluation(
             benchmark,
             model,
@@ -105,6 +107,6 @@ def evaluate(
             right = (
                 "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
             )
-            print(f"  {name}: {right}" + (" (was there already)" if name in done.skipped else ""))
+            print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
     if done.failed:
         raise typer.Exit(EXIT_WITH_FAILURES if there else EXIT_USAGE)

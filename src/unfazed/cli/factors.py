@@ -1,4 +1,4 @@
-"""`unfazed factors`: ImageNet-X tables from predictions."""
+"""`unfazed factors`: the ImageNet-X tables from predictions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from unfazed.choices import TableFormat
 
 def factors(
     predictions: Annotated[Path, typer.Argument(help="A folder of CSV or Parquet predictions, or one such file.")],
-    which: Annotated[str, typer.Option(help="`top`: the factor that fits best; `multi`: every factor ticked.")] = "top",
-    partition: Annotated[str, typer.Option(help="`val` or `train`.")] = "val",
+    which: Annotated[str, typer.Option(help="`top`: the image's main factor; `multi`: all its factors.")] = "top",
+    partition: Annotated[str, typer.Option(help="The ImageNet partition: `val` or `train`.")] = "val",
     right: Annotated[
-        str, typer.Option(help="What counts as right: `class`, `metaclass`, `real` or `real-standard`.")
+        str, typer.Option(help="What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")
     ] = "class",
-    by: Annotated[str | None, typer.Option(help="`metaclass`: a table for each of 17 metaclasses.")] = None,
+    by: Annotated[str | None, typer.Option(help="`metaclass`: one table for each of the 17 metaclasses.")] = None,
     table: Annotated[
         str,
         typer.Option(
@@ -25,35 +25,35 @@ def factors(
             "`model-types`, `spill-over` or `editing`."
         ),
     ] = "errors",
-    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
     figure: Annotated[
-        Path | None, typer.Option(help="Also draw it (.png, .svg, .pdf): errors, model-types or spill-over.")
+        Path | None, typer.Option(help="Also draw it as .png, .svg or .pdf: `errors`, `model-types`, `spill-over`.")
     ] = None,
     models: Annotated[str | None, typer.Option(help="For `compare`: two models, `A,B`.")] = None,
     groups: Annotated[
-        Path | None, typer.Option(help="For `model-types`: a CSV of model and one column a grouping.")
+        Path | None, typer.Option(help="For `model-types`: a CSV with the column `model` and one column per grouping.")
     ] = None,
     strengths: Annotated[
-        Path | None, typer.Option(help="For `spill-over`: a CSV of model, augmentation, strength.")
+        Path | None, typer.Option(help="For `spill-over`: a CSV with the columns model, augmentation, strength.")
     ] = None,
     edited: Annotated[
-        Path | None, typer.Option(help="For `editing`: predictions on a benchmark, if not in PREDICTIONS.")
+        Path | None, typer.Option(help="For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
     ] = None,
     annotations: Annotated[
         Path | None, typer.Option(help="A folder of annotation files instead of the installed imagenet-x.")
     ] = None,
     keep_prototypes: Annotated[bool, typer.Option(help="Keep the images that annotators compared against.")] = False,
-    resamples: Annotated[int, typer.Option(min=0, help="Bootstrap draws for the intervals; 0 for none.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    resamples: Annotated[int, typer.Option(min=0, help="Number of bootstrap resamples; 0 for no intervals.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed of the resamples.")] = 0,
 ) -> None:
-    """Which factors of variation (pose, background, …) does a model trip over? ImageNet-X, with intervals.
+    """Measure with ImageNet-X which factors of variation (pose, background, …) cause a model's mistakes.
 
-    PREDICTIONS may mix CSVs (file_name, predicted_class, predicted_probability; one a model) and Parquet written by
-    `unfazed evaluate`. Rows are joined by file name, so order, folders and missing images do not matter; the share of
-    the annotated images that a model covers is said.
+    PREDICTIONS may contain CSV files (file_name, predicted_class, predicted_probability; one file per model) and
+    Parquet files written by `unfazed evaluate`. Rows are joined by file name, so order, folders and missing images do
+    not matter; the share of the annotated images that a model covers is printed.
 
-    An error ratio of 2 on `smaller` says: twice as many mistakes on images whose object is smaller than typical as on
-    average.
+    An error ratio of 2 for `smaller` means that the error rate on images whose object is smaller than usual is twice
+    the average error rate.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`unfazed import`: a published set as a benchmark."""
+"""`unfazed import`: import a published dataset as a benchmark."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import typer
 
 
 def import_(
-    path: Annotated[Path, typer.Argument(help="The set: a folder of folders, a folder of tar shards, or one shard.")],
+    path: Annotated[Path, typer.Argument(help="A folder of folders, a folder of tar shards, or one shard.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")],
     labels: Annotated[
-        Path | None, typer.Option(help="Lines `name<TAB>class` [default: labels.txt in the set, or its shards].")
+        Path | None, typer.Option(help="Lines of `name<TAB>class` [default: labels.txt in the dataset, or its shards].")
     ] = None,
     classes: Annotated[
-        Path | None, typer.Option(help="A text file, one class name a line, where they are not ImageNet's.")
+        Path | None, typer.Option(help="A text file with one class name per line, if the classes are not ImageNet's.")
     ] = None,
     original: Annotated[
-        str | None, typer.Option(help="The folder of the unedited pictures [default: `ori` or `original`].")
+        str | None, typer.Option(help="The folder of unedited pictures [default: `ori` or `original`].")
     ] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the pictures; else they are linked.")] = False,
-    workers: Annotated[int, typer.Option(help="Threads that read and hash.")] = 4,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the pictures instead of linking to them.")] = False,
+    workers: Annotated[int, typer.Option(help="Number of threads that read and hash files.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Import the official ImageNet-E release, or any folder-an-edit with a labels file, as a benchmark.
+    """Import the official ImageNet-E release, or any dataset with one folder per edit and a labels file.
 
     - `unfazed import ImageNet-E -o bench`
     - `unfazed import shards/ -o bench`
     - `unfazed import myset -o bench --original clean --labels labels.csv --copy`
 
-    The release's folders get our names (`ori` is `original`, `20_smooth` is `background-simple`, `005` is
-    `size-0.05`, `rd` is `direction`); other folders keep theirs. A label is an index, a WNID or a class name.
+    The folders of the release get the names that `unfazed build` uses (`ori` becomes `original`, `20_smooth`
+    `background-simple`, `005` `size-0.05`, `rd` `direction`); other folders keep their names. A label is an index, a
+    WNID or a class name.
 
-    Exit codes: 0 done, 2 the command was wrong, 4 done but some pictures have no label or are no pictures.
+    Exit codes: 0 done, 2 wrong command, 4 done but some pictures have no label or cannot be read.
     """
     import json
     from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`unfazed masks`: masks for photographs that have none."""
+"""`unfazed masks`: make masks for photographs that have none."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import typer
 
 def masks(
     pictures: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of photographs, or one photograph.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder that gets NAME.png for each.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the masks (NAME.png).")],
     segmenter: Annotated[
         str, typer.Option(help="`grabcut`, or `onnx:FILE`: a salient-object network such as U²-Net.")
     ] = "grabcut",
     box: Annotated[
         str | None, typer.Option(metavar="X,Y,W,H", help="A box around the object, in pixels, for every photograph.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line a photograph.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per photograph.")] = False,
 ) -> None:
     """Make a mask for every photograph of a folder.
 
-    A mask is white where the object is. Without `--box` the object is taken to be in the middle. Masks that are
-    already there are kept, so a run that was stopped goes on where it stopped. A bad picture is reported and the
-    others are done; then the exit code is 4.
+    A mask is white where the object is. Without `--box` the object is assumed to be in the middle. Existing masks are
+    kept, so running the same command again resumes. A photograph that cannot be read is reported and skipped; the
+    exit code is then 4.
 
         unfazed masks photos -o photos/masks
 
@@ -31,7 +31,7 @@ def masks(
 
         unfazed masks photos -o masks --segmenter onnx:u2net.onnx
 
-    Look at the masks before you build on them. Then: unfazed build "folder:photos?masks=masks" -o BENCH
+    Look at the masks before you build a benchmark with them: unfazed build "folder:photos?masks=masks" -o BENCH
     """
     import json
     from collections import Counter

@@ -1,4 +1,4 @@
-"""`unfazed models`: what a model may be called; `unfazed models SPEC`: one model's card."""
+"""`unfazed models`: the names that models can have; `unfazed models SPEC`: one model's card."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 
 def models(
-    spec: Annotated[str | None, typer.Argument(help="A model, as `lite:0`: its card is printed.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    spec: Annotated[str | None, typer.Argument(help="A model, such as `lite:0`, whose card is printed.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """List the sources of models, or print one model's card: transform, labels, weights, the heat map's layer.
+    """List the model sources, or print one model's card: preprocessing, labels, weights, layer of the heat map.
 
         unfazed models
 
@@ -19,8 +19,8 @@ def models(
 
         unfazed models "timm:resnet50?checkpoint=mine.pt+tencrop" --json
 
-    Wrappers follow the name: `+tencrop` (mean over ten crops), `+bn-adapt` (batch-norm statistics estimated anew from
-    the pictures). Options follow a `?`: `checkpoint=FILE`, `labels=FILE`, `crop=224`, `mean=0.5`, `layer=NAME`.
+    Wrappers follow the name: `+tencrop` (mean over ten crops), `+bn-adapt` (batch-norm statistics recomputed from the
+    pictures). Options follow a `?`: `checkpoint=FILE`, `labels=FILE`, `crop=224`, `mean=0.5`, `layer=NAME`.
     """
     import json
 

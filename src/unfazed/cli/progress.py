@@ -1,4 +1,4 @@
-"""The progress line of long commands, on stderr: how far, how fast, how long still."""
+"""The progress line of long commands on stderr: what is done, the rate and the remaining time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A function `show(done, total, note)` that moves the line; the rate counts from its first call."""
+    """Yield a function `show(done, total, note)` that updates the line; the rate is measured from its first call."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -23,12 +23,12 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None, rate="–", note="")
-        before: list[int] = []
+        first: list[int] = []
 
         def show(done: int, total: int, note: str = "") -> None:
-            before.append(done) if not before else None
+            first.append(done) if not first else None
             elapsed = progress.tasks[0].elapsed or 0.0
-            made = done - before[0]
+            made = done - first[0]
             rate = f"{made / elapsed:.3g}" if elapsed > 0 and made else "–"
             progress.update(task, completed=done, total=total, rate=rate, note=note)
 
@@ -37,11 +37,11 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
 
 @contextmanager
 def stoppable(run: str) -> Iterator[None]:
-    """A block that Ctrl-C ends with a word about how to go on, and with 130."""
+    """Run a block; Ctrl-C prints how to resume and exits with 130."""
     import typer
 
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command goes on from here\nrun: {run}", err=True)
+        typer.echo(f"stopped; run the same command again to resume\nrun: {run}", err=True)
         raise typer.Exit(130) from None

@@ -1,4 +1,4 @@
-"""`unfazed report`: one self-contained HTML file."""
+"""`unfazed report`: write the report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import typer
 
 def report(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="Where the report goes.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="The report's file.")],
     benchmark: Annotated[
-        Path | None, typer.Option(metavar="BENCH", help="The benchmark, where it is not where the cards say.")
+        Path | None, typer.Option(metavar="BENCH", help="The benchmark, if it has been moved since the evaluation.")
     ] = None,
     assets: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also every figure as PNG, SVG, PDF and every table as CSV.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write every figure as PNG, SVG and PDF and every table as CSV."),
     ] = None,
     factors: Annotated[
-        Path | None, typer.Option(metavar="PREDICTIONS", help="Predictions over ImageNet's validation images.")
+        Path | None, typer.Option(metavar="PREDICTIONS", help="Predictions on ImageNet's validation images.")
     ] = None,
-    sensitivity: Annotated[Path | None, typer.Option(metavar="DIR", help="What `unfazed sensitivity` wrote.")] = None,
+    sensitivity: Annotated[Path | None, typer.Option(metavar="DIR", help="Results of `unfazed sensitivity`.")] = None,
     distribution: Annotated[Path | None, typer.Option(metavar="DIR", help="CSV tables of distribution checks.")] = None,
-    title: Annotated[str, typer.Option(help="The report's heading.")] = "How far do the answers move?",
-    flips: Annotated[int, typer.Option(help="How many right-to-wrong flips to show.")] = 36,
-    heat_maps: Annotated[int, typer.Option(help="How many of them with heat maps; 0 opens no model.")] = 36,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the resamples and of which flips are shown.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    title: Annotated[str, typer.Option(help="The report's heading.")] = "How much accuracy do the edits cost?",
+    flips: Annotated[int, typer.Option(help="Number of right-to-wrong flips to show.")] = 36,
+    heat_maps: Annotated[int, typer.Option(help="Number of flips with heat maps; 0 loads no model.")] = 36,
+    resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed of the resamples and of the choice of flips.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Write the report: one HTML file that opens by double click, needs no network and prints well.
+    """Write the report: one HTML file that opens in any browser and needs no internet connection.
 
         unfazed report predictions -o report.html
 
@@ -37,9 +38,9 @@ def report(
 
         unfazed report predictions -o report.html --factors val-predictions --sensitivity results --heat-maps 0
 
-    In it: the verdict in three sentences, drops by edit with intervals, accuracy against drop, curves of sweeps, worst
-    classes, a gallery of flips with heat maps, and how everything was made. What `unfazed sensitivity` and others wrote
-    into folders named `sensitivity`, `factors` or `distribution` beside PREDICTIONS is shown as well.
+    It shows the verdict in three sentences, the drop for each edit with confidence intervals, accuracy against drop,
+    the curves of sweeps, the worst classes, a gallery of flips with heat maps, and how everything was made. Results in
+    folders named `sensitivity`, `factors` or `distribution` next to PREDICTIONS are shown as well.
     """
     import json
 

@@ -1,4 +1,4 @@
-"""`unfazed sensitivity`: noise on foreground, background and attributes, RFS, and where the model looks."""
+"""`unfazed sensitivity`: noise on foreground, background and attributes, the RFS measure, and heat maps."""
 
 from __future__ import annotations
 
@@ -14,47 +14,51 @@ from .devices import Device
 
 def sensitivity(
     source: Annotated[str, typer.Argument(help="`sample`, `folder:PATH`, `rival10:PATH`, …, or a benchmark's folder.")],
-    model: Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; once for each model.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")],
-    norm: Annotated[str, typer.Option(help="`linf` (standard deviations), `l2` (norms), or `both`.")] = "linf",
-    levels: Annotated[str | None, typer.Option(help="`30,60,90` [default: the published levels].")] = None,
-    seeds: Annotated[int, typer.Option(help="Noise draws for each level.")] = 1,
+    model: Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; may be repeated.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")],
+    norm: Annotated[str, typer.Option(help="Noise by standard deviation (`linf`), norm (`l2`), or `both`.")] = "linf",
+    levels: Annotated[str | None, typer.Option(help="Such as `30,60,90` [default: the published levels].")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of noise samples per level.")] = 1,
     saliency: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="Also heat maps against the object: `layercam`, `gradcam`, ….")
+        str | None,
+        typer.Option(metavar="METHOD", help="Also compare heat maps with the object's mask: `layercam`, `gradcam`, …."),
     ] = None,
-    spurious: Annotated[bool, typer.Option(help="Also a gallery of what models look at beside the object.")] = False,
+    spurious: Annotated[bool, typer.Option(help="Also a gallery of what models use outside the object.")] = False,
     channels: Annotated[
         str | None,
-        typer.Option(metavar="LAYER", help="Also the layer's channels against attributes; `heat`: the last."),
+        typer.Option(
+            metavar="LAYER", help="Also compare a layer's channels with attributes; `heat` is the last layer."
+        ),
     ] = None,
     groups: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="Model groups: `model,architecture,training` ….")
+        Path | None, typer.Option(metavar="CSV", help="Groups of models: a CSV such as `model,architecture,training`.")
     ] = None,
-    attributes: Annotated[bool, typer.Option(help="Noise on each attribute's mask, where there are any.")] = True,
-    ablation: Annotated[bool, typer.Option(help="Also each region replaced by grey.")] = True,
-    frame: Annotated[Frame, typer.Option(help="How a photograph becomes a square.")] = "object",
+    attributes: Annotated[bool, typer.Option(help="Also noise on each attribute's mask, if there are any.")] = True,
+    ablation: Annotated[bool, typer.Option(help="Also replace each region by gray.")] = True,
+    frame: Annotated[Frame, typer.Option(help="How photographs are cropped or squeezed to a square.")] = "object",
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Only these classes: names, WNIDs or indices with commas.")
+        str | None, typer.Option(help="Only these classes: names, WNIDs or indices separated by commas.")
     ] = None,
     device: Device = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Pictures in one pass [default: 4 on a CPU, else 256].")
+        int | None, typer.Option(help="Pictures per batch [default: 4 on a CPU, otherwise 256].")
     ] = None,
-    resamples: Annotated[int, typer.Option(min=10, help="Bootstrap draws for the intervals.")] = 1000,
+    resamples: Annotated[int, typer.Option(min=10, help="Number of bootstrap resamples.")] = 1000,
     table: Annotated[
         str | None,
         typer.Option(
-            help="What to print: `rfs`, `class`, `group`, `drops`, `saliency`, `answers`, `edits`, `suspects`."
+            help="The table to print: `rfs`, `class`, `group`, `drops`, `saliency`, `answers`, `edits`, `suspects`."
         ),
     ] = None,
-    format: Annotated[TableFormat, typer.Option(help="How the table is written.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
 ) -> None:
-    """Does the answer come from the object or from what is around it? RIVAL10's measures for any source with masks.
+    """Measure whether models use the object or its background, with RIVAL10's measures on any source with masks.
 
-    Noise is put on the object, on the background, on everything and on each attribute, at rising levels. The relative
-    foreground sensitivity (RFS) is 1 if only noise on the object hurts, -1 if only noise on the background does, 0 if
-    both hurt alike; it is missing where neither changes anything. 95 % intervals are over pictures.
+    Noise of rising levels is added to the object, to the background, to the whole picture and to each attribute. The
+    relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, -1 if only noise on the
+    background does, 0 if both lower it equally; it is missing if neither changes it. The 95 % confidence intervals are
+    computed over pictures.
 
     Examples:
 
@@ -68,8 +72,10 @@ def sensitivity(
 
     `unfazed sensitivity BENCH -m lite:0 -o results --saliency gradcam --table edits`
 
-    The same command again goes on where it stopped. DIR holds every row (noise/, saliency/), the tables as CSV and the
-    curve as rfs.png. Exit codes: 0 done, 2 the command was wrong, 4 done but some pictures could not be used.
+    Running the same command again resumes. DIR contains every row (noise/, saliency/), the tables as CSV and the curve
+    as rfs.png.
+
+    Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
     from unfazed.cli import EXIT_WITH_FAILURES
     from unfazed.probes.noise import choose_levels

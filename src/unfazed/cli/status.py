@@ -1,4 +1,4 @@
-"""`unfazed status`: how a long run stands."""
+"""`unfazed status`: print the progress of a build."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import typer
 
 def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A benchmark's folder, finished or not.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Say how a build stands: what is done, what failed, whether it runs now, and how long it will take.
+    """Print the progress of a build: what is done, what failed, whether it is running, and the remaining time.
 
     - `unfazed status bench`
 
     - `watch -n 10 unfazed status bench`
 
-    Nothing is changed by asking. Exit codes: 0 always, 2 where DIR is no benchmark.
+    This command changes nothing. Exit codes: 0 done, 2 DIR is not a benchmark.
     """
     import json
 
@@ -28,7 +28,9 @@ def status(
     if as_json:
         print(json.dumps(now.to_json(), ensure_ascii=False))
         return
-    state = "running" if now.running else "finished" if now.finished else "stopped: the same build command goes on"
+    state = (
+        "running" if now.running else "finished" if now.finished else "stopped: run the same build command to resume"
+    )
     rows = ", ".join(f"{number} {name}" for name, number in now.counts.items())
     print(f"{now.root}: {now.kind} of {now.recipe}, {state}")
     print(f"{now.done} of {now.total} scenes, {rows}")

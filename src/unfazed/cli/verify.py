@@ -1,4 +1,4 @@
-"""`unfazed verify`: is a benchmark what its manifest says?"""
+"""`unfazed verify`: check a benchmark against its manifest."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import typer
 
 def verify(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
-    workers: Annotated[int, typer.Option(help="Threads that read and hash.")] = 2,
+    workers: Annotated[int, typer.Option(help="Number of threads that read and hash files.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
 ) -> None:
-    """Check a benchmark: every row has its file, every hash matches, every requested value is met.
+    """Check a benchmark: every row has its file, every hash matches, every requested value is reached.
 
     - `unfazed verify bench`
     - `unfazed verify bench --json | jq '.problems[].where'`
 
-    The pixel rate is measured on the written mask and must lie within 0.002 of the one requested. Skipped rows are
-    planned and fine; failed rows are problems.
+    The pixel rate is measured on the written mask and must be within 0.002 of the requested one. Skipped rows are
+    expected; failed rows are problems.
 
-    Exit codes: 0 all is well, 1 there are problems (each on a line), 2 this is no benchmark.
+    Exit codes: 0 no problems, 1 there are problems (one per line), 2 BENCH is not a benchmark.
     """
     import json
 
@@ -37,7 +37,7 @@ def verify(
     else:
         for problem in verdict.problems:
             print(problem)
-        found = f"{len(verdict.problems)} problems" if verdict.problems else "all is well"
+        found = f"{len(verdict.problems)} problems" if verdict.problems else "no problems"
         print(f"{benchmark}: {verdict.rows} rows, {verdict.files} files: {found}")
     if not verdict.passed:
         raise typer.Exit(EXIT_FAILED)

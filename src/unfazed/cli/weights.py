@@ -1,4 +1,4 @@
-"""`unfazed weights`: known weight files; fetch them, check them."""
+"""`unfazed weights`: list, download and check the known weight files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 def weights(
     action: Annotated[str, typer.Argument(help="`list`, `fetch NAME` or `check FILE`.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="A name or kind of the list, or a file to check.")] = None,
-    url: Annotated[str | None, typer.Option(help="Fetch from this mirror instead.")] = None,
-    sha256: Annotated[str | None, typer.Option(help="Hold the file to this hash where none is known.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A name or kind from the list, or a file to check.")] = None,
+    url: Annotated[str | None, typer.Option(help="Download from this mirror instead.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="The expected hash, if the list has none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the known weights (diffusion networks, guides, masks, measures); fetch one or a kind; check a file.
+    """List the known weights (diffusion networks, guides, masks, measures), download them or check a file.
 
-    The list has sizes, SHA-256 hashes and whether each file is here.
+    The list shows sizes, SHA-256 hashes and whether each file has been downloaded.
 
         unfazed weights
 
@@ -28,10 +28,10 @@ def weights(
 
         unfazed build sample -o bench --network 256x256_diffusion_uncond
 
-    A download that broke off goes on where it stopped. Files land in ~/.cache/unfazed, or in $UNFAZED_CACHE. The
-    network `compact` comes with the package and needs no download.
+    An interrupted download resumes. Files are stored in ~/.cache/unfazed, or in $UNFAZED_CACHE. The network `compact`
+    comes with the package and needs no download.
 
-    Exit codes: 0 done, 1 a checked file is not what it should be, 2 the command was wrong or the file out of reach.
+    Exit codes: 0 done, 1 a checked file does not match its hash, 2 wrong command or the download failed.
     """
     import json
 
@@ -45,14 +45,15 @@ def weights(
             return
         for row in rows:
             size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
-            print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'here' if row['here'] else 'not here'})")
+            print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'' if row['here'] else 'not '}downloaded)")
             print(f"    {row['url'] or 'comes with the package'}{_inside(row)}")
             print(f"    {_hash_line(row)}")
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])
     if name is None:
-        raise UserError(f"{action} what?", allowed="a name of the list" if action == "fetch" else "a file")
+        what = "a name from the list" if action == "fetch" else "the path of a weight file"
+        raise UserError(f"`unfazed weights {action}` needs {what}", run="unfazed weights")
     if action == "fetch":
         from unfazed.known_weights import of_kind
 
@@ -84,21 +85,21 @@ def _fetch(name: str, url: str | None, sha256: str | None, as_json: bool) -> Non
         )
     checked = (find(name).sha256 or sha256) is not None
     if not checked:
-        typer.echo(f"{path} is there; no SHA-256 of {name} is known, so it was not checked", err=True)
+        typer.echo(f"{path} was downloaded but not checked, because no SHA-256 of {name} is known", err=True)
     print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
 
 
 def _inside(row: dict[str, Any]) -> str:
     licensed = f" ({row['license']})" if row["license"] and row["url"] else ""
-    return (f", in it {row['member']}" if row["member"] else "") + licensed
+    return (f", file {row['member']} in it" if row["member"] else "") + licensed
 
 
 def _hash_line(row: dict[str, Any]) -> str:
-    """What is said of a row's hash: a file that is here is not read for a list, so nothing is vouched for."""
+    """Return the line about a row's hash; listing does not read the files, so it cannot say that a hash matches."""
     if row["sha256"] is None:
-        return "sha256 unknown: nothing to check it by" if row["here"] else "sha256 unknown: fetch needs --sha256"
+        return "sha256 unknown: the file cannot be checked" if row["here"] else "sha256 unknown: fetch needs --sha256"
     if row["url"] is None or not row["here"]:
         return f"sha256 {row['sha256']}"
     if row["size"] not in (None, row["size_here"]):
-        return f"{row['here']} is another file: {row['size_here']:,} bytes, not {row['size']:,}"
+        return f"{row['here']} is a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
     return f"sha256 should be {row['sha256']}; not checked: unfazed weights check {row['here']}"

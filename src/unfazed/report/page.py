@@ -60,7 +60,7 @@ def write_report(
     factors: str | Path | None = None,
     sensitivity: str | Path | None = None,
     distribution: str | Path | None = None,
-    title: str = "How far do the answers move?",
+    title: str = "How much accuracy do the edits cost?",
     flips: int = 36,
     heat_maps: int = 36,
     explain: Explain | None = None,
