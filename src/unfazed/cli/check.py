@@ -51,8 +51,8 @@ def check(
     """Check whether a model may be released: its accuracy and drops against limits or against a baseline.
 
     A check passes or fails only if its whole confidence interval lies on one side of the limit. If the interval
-    contains the limit, the check is undecided and more photographs are needed. Predictions on another benchmark than the
-    baseline's are refused.
+    contains the limit, the check is undecided and more photographs are needed. Predictions on another benchmark than
+    the baseline's are refused.
 
     Exit codes: 0 every check passes, 1 a check fails, 2 wrong command, 3 a check is undecided or was not measured.
 
