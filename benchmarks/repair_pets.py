@@ -20,9 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from unfazed.benchmark import build
+from unfazed.benchmark.building import build
+from unfazed.benchmark.settings import BuildSettings
 from unfazed.models.registry import open_model
 from unfazed.predictions.evaluation import run_evaluation
+from unfazed.predictions.settings import EvaluateSettings
 from unfazed.repair import RepairSettings, repair
 from unfazed.repair.measuring import before_and_after, read_answers
 from unfazed.sources import open_source
@@ -99,7 +101,8 @@ def main() -> None:
     for renderer in options.renderer:
         benches[renderer] = options.out / f"bench-{renderer}"
         say(f"building {benches[renderer]} of {len(held)} photographs")
-        build(held, benches[renderer], RECIPE, renderer=renderer, workers=options.workers)
+        settings = BuildSettings(recipe=RECIPE, renderer=renderer, workers=options.workers)
+        build(held, benches[renderer], settings)
     rows: dict[str, list[list[dict]]] = {renderer: [] for renderer in benches}
     base = open_model("lite:0", device=options.device)
     # Balanced over the edits that ImageNet-E measures, the others at a quarter; objects as small as those it shows.
@@ -133,7 +136,8 @@ def main() -> None:
         }
         for renderer in options.renderer[1:]:
             place = folder / f"predictions-{renderer}"
-            run_evaluation(benches[renderer], list(models.values()), place, workers=options.workers)
+            settled = EvaluateSettings(workers=options.workers)
+            run_evaluation(benches[renderer], list(models.values()), place, settled)
             answers = {arm: read_answers(place / f"{model.slug}.parquet") for arm, model in models.items()}
             rows[renderer].append(before_and_after(answers))
     for renderer, found in rows.items():

@@ -22,6 +22,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "sensitivity": "sensitivity",
     },
     "Reports": {"report": "report"},
+    "Repair": {"repair": "repair", "enhance": "enhance"},
     "Diffusion networks": {"weights": "weights", "train-network": "train_network"},
 }
 

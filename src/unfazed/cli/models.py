@@ -19,8 +19,9 @@ def models(
 
         unfazed models "timm:resnet50?checkpoint=mine.pt+tencrop" --json
 
-    Wrappers follow the name: `+tencrop` (mean over ten crops), `+bn-adapt` (batch-norm statistics recomputed from the
-    pictures). Options follow a `?`: `checkpoint=FILE`, `labels=FILE`, `crop=224`, `mean=0.5`, `layer=NAME`.
+    Wrappers follow the name: `+tencrop` (mean over ten crops), `+flip` (mean over the picture and its mirror image),
+    `+object-crop` (mean over the picture and a crop around the object), `+bn-adapt` (batch-norm statistics recomputed
+    from the pictures). Options follow a `?`: `checkpoint=FILE`, `labels=FILE`, `crop=224`, `mean=0.5`, `layer=NAME`.
     """
     import json
 

@@ -23,6 +23,7 @@ def report(
     ] = None,
     sensitivity: Annotated[Path | None, typer.Option(metavar="DIR", help="Results of `unfazed sensitivity`.")] = None,
     distribution: Annotated[Path | None, typer.Option(metavar="DIR", help="CSV tables of distribution checks.")] = None,
+    repair: Annotated[Path | None, typer.Option(metavar="DIR", help="Results of `unfazed repair`.")] = None,
     title: Annotated[str, typer.Option(help="The report's heading.")] = "How much accuracy do the edits cost?",
     flips: Annotated[int, typer.Option(help="Number of right-to-wrong flips to show.")] = 36,
     heat_maps: Annotated[int, typer.Option(help="Number of flips with heat maps; 0 loads no model.")] = 36,
@@ -40,7 +41,7 @@ def report(
 
     It shows the verdict in three sentences, the drop for each edit with confidence intervals, accuracy against drop,
     the curves of sweeps, the worst classes, a gallery of flips with heat maps, and how everything was made. Results in
-    folders named `sensitivity`, `factors` or `distribution` next to PREDICTIONS are shown as well.
+    folders named `sensitivity`, `factors`, `distribution` or `repair` next to PREDICTIONS are shown as well.
     """
     import json
 
@@ -57,6 +58,7 @@ def report(
             factors=factors,
             sensitivity=sensitivity,
             distribution=distribution,
+            repair=repair,
             title=title,
             flips=flips,
             heat_maps=heat_maps,

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from unfazed.errors import UserError
 
 from .classifier import Classifier
+from .views import flip, object_crop
 
 
 class TenCrop(nn.Module):
@@ -97,4 +98,9 @@ def bn_adapt(model: Classifier) -> Classifier:
     return replace(model, module=module, adapt=adapt, wraps=wraps)
 
 
-WRAPPERS: dict[str, Callable[[Classifier], Classifier]] = {"tencrop": tencrop, "bn-adapt": bn_adapt}
+WRAPPERS: dict[str, Callable[[Classifier], Classifier]] = {
+    "tencrop": tencrop,
+    "flip": flip,
+    "object-crop": object_crop,
+    "bn-adapt": bn_adapt,
+}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unfazed.choices import RendererName
 from unfazed.errors import UserError
 from unfazed.files import make_folder, read_json, write_json
 from unfazed.labels import LabelSpace
@@ -51,7 +52,7 @@ def repair(
     tests: Sequence[str] = (),
     benchmark: str | Path | None = None,
     recipe: str = RECIPE,
-    renderer: str = "paste",
+    renderer: RendererName = "paste",
     device: str | None = None,
     workers: int | None = None,
     cache: str | Path | None = None,
@@ -237,17 +238,19 @@ def _build(
     scenes: Source,
     data: _Data,
     recipe: str,
-    renderer: str,
+    renderer: RendererName,
     device: str | None,
     workers: int | None,
     say: Callable[[str], None],
 ) -> Path:
-    from unfazed.benchmark import build
+    from unfazed.benchmark.building import build
+    from unfazed.benchmark.settings import BuildSettings
 
     wanted = set(data.test)
     held = replace(scenes, entries=tuple(entry for entry in scenes.entries if entry.id in wanted))
     say(f"building a benchmark of {len(held)} photographs that were held out")
-    build(held, folder / "benchmark", recipe, renderer=renderer, device=device, workers=workers)
+    settings = BuildSettings(recipe=recipe, renderer=renderer, device=device, workers=workers)
+    build(held, folder / "benchmark", settings)
     return folder / "benchmark"
 
 

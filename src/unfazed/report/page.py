@@ -29,6 +29,7 @@ from .gallery_heat import Explain, heat_maps_of_flips
 from .gallery_pictures import THUMBNAIL, Album, data_address
 from .markup import joined, render, tag
 from .provenance import made_section
+from .repair_section import RESULT, repair_section
 from .section import Section, paragraphs
 from .sections_drops import accuracy_section, classes_section, curves_section, drops_section, edits_table
 from .svg import drawing
@@ -60,6 +61,7 @@ def write_report(
     factors: str | Path | None = None,
     sensitivity: str | Path | None = None,
     distribution: str | Path | None = None,
+    repair: str | Path | None = None,
     title: str = "How much accuracy do the edits cost?",
     flips: int = 36,
     heat_maps: int = 36,
@@ -72,10 +74,10 @@ def write_report(
     """The report of a folder of predictions, as one HTML file; with `assets`, figures and numbers also as files.
 
     benchmark: where the pictures are, if not where the cards say; factors: predictions over ImageNet's validation
-    images; sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; all three are also
-    found beside the predictions under these names. flips, heat_maps: how many to show; explain: makes the heat maps
-    (`probes.flip_heat.explain_pairs`; None: there are none); command: the one that makes all of it again, where there
-    is one; progress: (done, total, what).
+    images; sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; repair: what
+    `unfazed repair` wrote; all four are also found beside the predictions under these names. flips, heat_maps: how
+    many to show; explain: makes the heat maps (`probes.flip_heat.explain_pairs`; None: there are none); command: the
+    one that makes all of it again, where there is one; progress: (done, total, what).
     """
     if flips < 0 or heat_maps < 0:
         raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
@@ -94,7 +96,7 @@ def write_report(
         heat, notes = heat_maps_of_flips(
             findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
         )
-    given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution}
+    given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution, "repair": repair}
     again = _command(predictions, output, benchmark, assets, given)
     with drawing("unfazed"):
         sections = [
@@ -152,13 +154,20 @@ def _thumbnails(findings: Findings, album: Album) -> dict[str, list[tuple[str, s
 
 
 def _extra_sections(predictions: Path, given: dict[str, str | Path | None]) -> list[Section]:
-    makers = {"factors": factors_section, "sensitivity": sensitivity_section, "distribution": distribution_section}
+    makers = {
+        "factors": factors_section,
+        "sensitivity": sensitivity_section,
+        "distribution": distribution_section,
+        "repair": repair_section,
+    }
     found = []
     for name, make in makers.items():
         folder = given[name]
         if folder is not None and not Path(folder).exists():
             raise UserError(f"there is no folder {folder} for --{name}")
         beside = predictions.resolve().parent / name
+        if name == "repair" and (predictions.resolve().parent / RESULT).is_file():
+            beside = predictions.resolve().parent  # the predictions that the repair itself was measured by
         if folder is not None:
             found.append(make(Path(folder)))
         elif beside.is_dir() and beside != predictions.resolve():

@@ -1,0 +1,160 @@
+"""`unfazed repair`: fine-tune a classifier on edited data and measure before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from unfazed.choices import RendererName
+
+from .devices import Device
+
+
+def repair(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Labeled photographs with masks: `folder:PATH` …")],
+    model: Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder of the repaired model.")],
+    new_head: Annotated[
+        bool, typer.Option("--new-head", help="Train a new classification layer for the source's classes.")
+    ] = False,
+    predictions: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PREDICTIONS", help="Draw more of the edits that cost this model the most."),
+    ] = None,
+    also: Annotated[
+        str | None, typer.Option(metavar="images:PATH", help="Labeled photographs without masks, trained on as well.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(metavar="images:PATH", help="Also measure on this labeled folder; repeatable.")
+    ] = None,
+    benchmark: Annotated[
+        Path | None, typer.Option(metavar="BENCH", help="Measure on this benchmark instead of photographs held out.")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="The edits to measure on photographs held out.")
+    ] = "original,background-random,size-0.05,position,direction",
+    renderer: Annotated[RendererName, typer.Option(help="How those edits are rendered.")] = "paste",
+    train: Annotated[
+        Literal["head", "last", "all"], typer.Option(help="Which part of the network is trained.")
+    ] = "all",
+    epochs: Annotated[int, typer.Option(help="Passes over the photographs, at most.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Pictures of one optimizer step.")] = 64,
+    accumulate: Annotated[int, typer.Option(help="Passes that one step is divided into, to save memory.")] = 1,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Peak learning rate [default: by the model's family].")
+    ] = None,
+    layer_decay: Annotated[
+        float | None, typer.Option(help="Factor of the rate from block to block [default: 0.75 for transformers].")
+    ] = None,
+    freeze_norm: Annotated[
+        bool | None, typer.Option(help="Keep batch-norm statistics [default: below 20,000 photographs].")
+    ] = None,
+    ema: Annotated[float, typer.Option(help="Decay of the averaged weights.")] = 0.99,
+    patience: Annotated[int, typer.Option(help="Epochs without a better validation loss before an early stop.")] = 6,
+    consistency: Annotated[
+        float, typer.Option(help="Weight of the divergence between answers before and after an edit; 0 is off.")
+    ] = 0.0,
+    probability: Annotated[float, typer.Option(help="Share of the pictures that are edited.")] = 0.7,
+    fill: Annotated[
+        Literal["patches", "smooth"], typer.Option(help="What stands where an object was; smooth is quicker.")
+    ] = "patches",
+    validation: Annotated[float, typer.Option(help="Share of every class to choose the epoch with.")] = 0.1,
+    held_out: Annotated[float, typer.Option(help="Share of every class to measure on.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Of the splits, the order, the crops, the edits and a new head.")] = 0,
+    precision: Annotated[
+        Literal["fp32", "bf16"] | None, typer.Option(help="[default: fp32 on a CPU, bf16 on a GPU].")
+    ] = None,
+    device: Device = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that prepare pictures.")] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also write the repaired model as DIR/model.onnx.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table of before and after as JSON.")] = False,
+) -> None:
+    """Fine-tune a classifier on edits of its photographs; measure before and after.
+
+        unfazed repair folder:photos -m timm:resnet50.a1_in1k -o repaired
+
+        unfazed repair folder:pets -m lite:0 -o pets-model --new-head --from predictions
+
+        unfazed repair imagenet-s:/data/S919 -m timm:resnet50 -o better --also images:/data/train --test images:/data/v2
+
+    A plain fine-tune with the same photographs, crops and number of steps is always made as control. The folder then
+    holds the repaired model (`evaluate -m repaired:DIR`), the control (`repaired:DIR/control`), the benchmark and the
+    predictions it was measured by, and `repair.json`; `unfazed report DIR/predictions` shows all of it. Stopped or
+    killed, the same command resumes.
+
+    Exit codes: 0 the average drop falls against the control, 1 it rises, or the originals lose more than two points,
+    2 the command was wrong or the disk full, 3 it cannot be told from so few photographs, 130 interrupted.
+    """
+    import json
+    import shlex
+    import sys
+
+    from unfazed.repair import RepairSettings
+    from unfazed.repair import repair as run_repair
+    from unfazed.repair.measuring import EXITS
+    from unfazed.repair.run import RESULT, read_result
+    from unfazed.report.formats import format_table
+    from unfazed.report.repair_section import repair_table
+    from unfazed.transforms import EditMixture
+
+    from .progress import progress_line, stoppable
+
+    mixture = EditMixture(probability=probability)
+    if predictions is not None:
+        from unfazed.repair.drawing import mixture_from
+
+        mixture = mixture_from(predictions, model, mixture)
+    settings = RepairSettings(
+        train=train,
+        epochs=epochs,
+        batch_size=batch_size,
+        accumulate=accumulate,
+        learning_rate=learning_rate,
+        layer_decay=layer_decay,
+        freeze_norm=freeze_norm,
+        ema=ema,
+        patience=patience,
+        consistency=consistency,
+        precision=precision,
+        mixture=mixture,
+        fill=fill,
+        validation=validation,
+        held_out=held_out,
+        seed=seed,
+    )
+    with progress_line("repair", "steps") as show, stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
+        done = run_repair(
+            source,
+            model,
+            output,
+            settings,
+            new_head=new_head,
+            also=also,
+            tests=test or (),
+            benchmark=benchmark,
+            recipe=recipe,
+            renderer=renderer,
+            device=device,
+            workers=workers,
+            onnx=onnx,
+            report=lambda now: show(now.step, now.steps, f"{now.arm}, loss {now.loss:.3f}"),
+            note=lambda text: typer.echo(text, err=True),
+        )
+    for line in done.warnings:
+        typer.echo(f"warning: {line}", err=True)
+    if as_json:
+        print(json.dumps(read_result(output), ensure_ascii=False))
+    else:
+        title = f"{done.verdict}: {done.reason}"
+        print(
+            format_table(repair_table(read_result(output)), title=title, digits=1, notes=f"{output / RESULT}"), end=""
+        )
+        counts = done.counts
+        print(
+            f"{counts['train']} photographs trained on, {counts['train_without_mask']} of them without a mask and so "
+            f"never edited; {counts['validation']} to choose the epoch, {counts['held_out']} held out, "
+            f"{counts['unusable']} unusable"
+        )
+    raise typer.Exit(EXITS[done.verdict])

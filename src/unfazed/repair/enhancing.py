@@ -1,0 +1,102 @@
+"""The enhancement study of ImageNet-E (section 5.2) for one model: what helps without training it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unfazed.errors import UserError
+from unfazed.files import write_json
+from unfazed.models.classifier import Classifier
+from unfazed.models.registry import open_model
+from unfazed.models.wrappers import WRAPPERS
+from unfazed.predictions.evaluation import run_evaluation
+from unfazed.predictions.settings import EvaluateSettings
+
+from .measuring import AVERAGE, ORIGINAL, Answers, before_and_after, read_answers
+
+RESULT = "enhance.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Enhanced:
+    """What the study found: one row for each way, more rows by edit, and the ways that do not suit the model."""
+
+    folder: Path
+    rows: list[dict[str, Any]]
+    by_edit: list[dict[str, Any]]
+    skipped: dict[str, str]
+
+
+def enhance(
+    benchmark: str | Path,
+    model: str,
+    output: str | Path,
+    *,
+    others: Sequence[str] = (),
+    device: str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Enhanced:
+    """Measure a model as it is and in every way that may help it, on the same pictures.
+
+    others: further models to compare with it, such as the trained hybrid. Each row holds the accuracy on the
+    originals, the average drop, and the change of both against the plain model with a paired 95 % interval.
+    """
+    plain = open_model(model, device=device)
+    ways: dict[str, Classifier] = {"plain": plain}
+    skipped: dict[str, str] = {}
+    for wrapper in WRAPPERS:
+        try:
+            ways[wrapper] = open_model(f"{model}+{wrapper}", device=device)
+        except UserError as error:
+            skipped[wrapper] = error.given
+    ways |= {other: open_model(other, device=device) for other in others}
+    done = run_evaluation(
+        benchmark,
+        list(ways.values()),
+        output,
+        EvaluateSettings(device=device, batch_size=batch_size, workers=workers),
+        progress=progress,
+    )
+    if plain.name in done.failed:
+        raise UserError(f"{plain.name} could not be measured: {done.failed[plain.name]}")
+    skipped |= {way: done.failed[one.name] for way, one in ways.items() if one.name in done.failed}
+    answers = {
+        way: read_answers(Path(output) / f"{one.slug}.parquet")
+        for way, one in ways.items()
+        if one.name not in done.failed
+    }
+    rows: list[dict[str, Any]] = []
+    by_edit: list[dict[str, Any]] = []
+    for way, found in answers.items():
+        compared = _against_plain(answers["plain"], found)
+        by_edit += [{"way": way, **row} for row in compared]
+        rows.append(_summary(way, compared))
+    result = {"model": plain.name, "benchmark": str(benchmark), "rows": rows, "by_edit": by_edit, "skipped": skipped}
+    write_json(Path(output) / "enhance" / RESULT, result)
+    return Enhanced(Path(output), rows, by_edit, skipped)
+
+
+def _against_plain(plain: Answers, other: Answers) -> list[dict[str, Any]]:
+    rows = before_and_after({"control": plain, "repaired": other})
+    names = {"control": "plain", "repaired": "enhanced"}
+    return [{names.get(key, key): value for key, value in row.items() if key != "before"} for row in rows]
+
+
+def _summary(way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row: the originals and the average drop, with what changed against the plain model."""
+    found = {(row["measure"], row["pictures"]): row for row in rows}
+    original = found["accuracy", ORIGINAL]
+    drop = found.get(("drop", AVERAGE))
+    row = {"way": way, "n": original["n"], "accuracy": original["enhanced"]}
+    row |= {f"accuracy_{name}": original[name] for name in ("difference", "low", "high")}
+    if way == "plain":
+        row |= dict.fromkeys(("accuracy_difference", "accuracy_low", "accuracy_high"))
+        drop = drop and {**drop, **dict.fromkeys(("difference", "low", "high"))}
+    row["average_drop"] = None if drop is None else drop["enhanced"]
+    row |= {f"drop_{name}": None if drop is None else drop[name] for name in ("difference", "low", "high")}
+    return row
