@@ -34,5 +34,7 @@ def versions() -> dict[str, str]:
 
 
 def package_version() -> str:
-    """The version of the installed package."""
-    return metadata.version("unfazed")
+    """The version of this package, also where it runs from a source tree that is not installed."""
+    from unfazed import __version__
+
+    return __version__
