@@ -39,7 +39,7 @@ def published_way(model: Classifier, module: torch.nn.Module, source: Source) ->
                     if region != "clean":
                         version = add_noise(pixels, noise, torch.from_numpy(masks[region])[None], norm, strength)
                     with torch.no_grad():
-                        logits = module(model.transform.normalise(version))
+                        logits = module(model.transform.normalize(version))
                     right.setdefault((norm, level, region), []).append(int(logits.argmax()) == scene.label)
     return {key: float(np.mean(value)) for key, value in right.items()}
 

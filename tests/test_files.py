@@ -58,7 +58,7 @@ def test_json_comes_back_and_equal_records_are_equal_bytes(tmp_path):
 
 
 def test_json_that_is_not_there_or_not_json_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"nothing\.json is not there"):
+    with pytest.raises(UserError, match=r"nothing\.json does not exist"):
         read_json(tmp_path / "nothing.json")
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserError, match=r"bad\.json is not readable JSON"):

@@ -186,10 +186,10 @@ def test_an_unknown_name_lists_the_known_ones():
         fetch("256x256")
 
 
-def test_a_known_file_is_recognised_by_its_hash(server, tmp_path):
+def test_a_known_file_is_recognized_by_its_hash(server, tmp_path):
     path = fetch("net")
     assert verify(path) == (DIGEST, "net")
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="does not exist"):
         verify(tmp_path / "gone")
 
 

@@ -55,7 +55,7 @@ def test_classes_are_chosen_by_list_by_text_or_as_imagenet_e():
     assert choose(imagenet(), "giant panda, n01440764,5,5") == (388, 0, 5)
     assert choose(imagenet(), [388, "n01440764"]) == (388, 0)
     assert choose(imagenet(), "imagenet-e") == imagenet_e_classes()
-    with pytest.raises(UserError, match="names ImageNet classes"):
+    with pytest.raises(UserError, match="means ImageNet classes"):
         choose(own(["a", "b"]), "imagenet-e")
 
 

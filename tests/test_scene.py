@@ -1,4 +1,4 @@
-"""A scene refuses what is no scene; framing keeps the whole object, square and near the centre."""
+"""A scene refuses what is no scene; framing keeps the whole object, square and near the center."""
 
 from typing import get_args
 
@@ -57,7 +57,7 @@ def test_mask_and_picture_stay_together_in_the_frame(scene):
 
 @given(scenes())
 @settings(max_examples=300, deadline=None)
-def test_the_frame_is_the_largest_window_nearest_to_the_centre(scene):
+def test_the_frame_is_the_largest_window_nearest_to_the_center(scene):
     high, wide = scene.mask.shape
     framed = frame(scene)
     side = len(framed.mask)
@@ -74,9 +74,9 @@ def test_the_frame_is_the_largest_window_nearest_to_the_centre(scene):
         offset for offset in range(max(high, wide) - side + 1) if offset <= along.min() and along.max() < offset + side
     ]
     offset = int(framed.image[0, 0, 1] if wide > high else framed.image[0, 0, 0])
-    centred = (max(high, wide) - side) / 2
+    centered = (max(high, wide) - side) / 2
     assert offset in allowed
-    assert abs(offset - centred) == min(abs(one - centred) for one in allowed)
+    assert abs(offset - centered) == min(abs(one - centered) for one in allowed)
 
 
 def test_a_wide_object_is_padded_by_reflection_and_its_reflection_is_no_object():
@@ -127,7 +127,7 @@ def test_the_central_square_may_cut_the_object_but_not_lose_it():
     cut = frame(made(10, 30, 2, 8, 8, 15), "center")
     assert cut.mask.shape == (10, 10)
     assert 0 < (cut.mask > 0.5).sum() < 42
-    with pytest.raises(BadPicture, match="nothing of the object is in the central square"):
+    with pytest.raises(BadPicture, match="no part of the object is in the central square"):
         frame(made(10, 30, 2, 8, 0, 5), "center")
 
 

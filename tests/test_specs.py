@@ -24,7 +24,7 @@ def test_a_path_that_exists_keeps_its_question_mark(tmp_path):
 
 @pytest.mark.parametrize("text", ["folder:x?masks=", "folder:x?masks=a&labels"])
 def test_an_option_without_a_value_is_refused(text):
-    with pytest.raises(UserError, match="is no option"):
+    with pytest.raises(UserError, match="is not an option"):
         Spec.parse(text)
 
 
@@ -69,7 +69,7 @@ def test_a_bare_path_is_answered_with_the_source_it_could_be(tmp_path):
 
 @pytest.mark.parametrize("kind", ["folder", "images", "imagenet-s", "cutouts", "rival10"])
 def test_a_folder_that_is_not_there_is_named(kind, tmp_path):
-    with pytest.raises(UserError, match="gone is not there"):
+    with pytest.raises(UserError, match="gone does not exist"):
         open_source(f"{kind}:{tmp_path}/gone")
     with pytest.raises(UserError, match=f"has no path\nallowed: {kind}:PATH"):
         open_source(kind)

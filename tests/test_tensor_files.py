@@ -28,7 +28,7 @@ def test_a_changed_byte_is_found_by_the_files_own_checksums(tmp_path: Path) -> N
     data = bytearray(path.read_bytes())
     data[data.index(tensor.numpy().tobytes()) + 10] ^= 4
     path.write_bytes(data)
-    assert "weights/data/0, are not as written" in str(damage(path))
+    assert "weights/data/0, do not match their checksums" in str(damage(path))
     with pytest.raises(UserError, match="weights.pt is damaged(.|\n)*run: fetch it anew"):
         read_tensor_file(path, run="fetch it anew")
 
@@ -36,5 +36,5 @@ def test_a_changed_byte_is_found_by_the_files_own_checksums(tmp_path: Path) -> N
 def test_what_is_no_zip_has_no_checksums(tmp_path: Path) -> None:
     (tmp_path / "weights.pt").write_bytes(b"no zip at all")
     assert damage(tmp_path / "weights.pt") is None
-    with pytest.raises(UserError, match="truncated or no file of weights: it begins with b'no zip at all'"):
+    with pytest.raises(UserError, match="truncated or not a weights file: it begins with b'no zip at all'"):
         read_tensor_file(tmp_path / "weights.pt")

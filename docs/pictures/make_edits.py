@@ -14,7 +14,7 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.rendering import RenderSettings, open_renderer
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Refused, Rendered
-from unfazed.rendering.realize import realise
+from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import frame
 from unfazed.sources import open_source
@@ -38,7 +38,7 @@ def strip(recipe: str, scene_id: str, columns: int, renderer_name: str) -> Image
     scene, tiles = frame(source[scene_id]), []
     for number, item in enumerate(open_recipe(recipe).items):
         try:
-            layers = realise(item.compose(scene, np.random.default_rng([7, number]), pool), backgrounds, number)
+            layers = realize(item.compose(scene, np.random.default_rng([7, number]), pool), backgrounds, number)
             (answer,) = renderer.render([layers])
         except Impossible as reason:
             answer = Refused(str(reason))

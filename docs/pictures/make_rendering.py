@@ -15,7 +15,7 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.rendering import RenderSettings, open_renderer
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Rendered
-from unfazed.rendering.realize import realise
+from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import frame
 from unfazed.sources import open_source
@@ -32,7 +32,7 @@ def main() -> None:
     tiles = []
     for scene_id in SCENES:
         framed = frame(source[scene_id])
-        made = [realise(item.compose(framed, np.random.default_rng(3), pool), backgrounds, SEED) for item in items]
+        made = [realize(item.compose(framed, np.random.default_rng(3), pool), backgrounds, SEED) for item in items]
         answers = renderer.render(made)
         tiles += [
             tile(item.name, one.image) for item, one in zip(items, answers, strict=True) if isinstance(one, Rendered)

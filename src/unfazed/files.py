@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: write beside, fsync, rename."""
+"""Files that appear whole or not at all: write to a temporary file, fsync, rename."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY = "df -h, or choose another -o"
 
 @contextlib.contextmanager
 def whole(path: str | Path) -> Iterator[IO[bytes]]:
-    """A binary file that replaces `path` when the block ends well, and leaves no trace when it does not."""
+    """A binary file that replaces `path` when the block succeeds, and is removed when it does not."""
     path = Path(path)
     part = None
     try:
@@ -39,7 +39,7 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
-    """A new file `.NAME.….part` in the folder of `path` (made if need be), to be renamed to `path` once it is whole."""
+    """A new file `.NAME.….part` in the folder of `path` (created if needed), to be renamed to `path` when complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
     os.fchmod(handle, 0o666 & ~_UMASK)
@@ -59,7 +59,7 @@ def explained(path: str | Path, run: str = _REMEDY) -> Iterator[None]:
 
 
 def check_writable(path: str | Path, run: str = _REMEDY) -> None:
-    """Refuse, before any work is done, a file that could not be written."""
+    """Raises UserError, before any work is done, if a file could not be written."""
     with explained(path, run):
         folder = next(folder for folder in Path(path).absolute().parents if folder.exists())
         with tempfile.TemporaryFile(dir=folder):
@@ -67,7 +67,7 @@ def check_writable(path: str | Path, run: str = _REMEDY) -> None:
 
 
 def make_folder(path: str | Path) -> Path:
-    """The folder `path`, made if need be."""
+    """The folder `path`, created if needed."""
     with explained(path):
         Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path)
@@ -87,7 +87,7 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_bytes())
     except FileNotFoundError:
-        raise UserError(f"{path} is not there") from None
+        raise UserError(f"{path} does not exist") from None
     except (ValueError, OSError) as error:
         raise UserError(f"{path} is not readable JSON: {error}") from None
 
@@ -97,7 +97,7 @@ def read_lines(path: str | Path, what: str) -> list[str]:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
-        raise UserError(f"the {what} {path} is not there") from None
+        raise UserError(f"the {what} {path} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"the {what} {path} cannot be read as text ({error})") from None
 
@@ -120,7 +120,7 @@ def sha256(path: str | Path) -> str:
 
 
 def canonical(value: Any) -> str:
-    """JSON with one spelling for equal values: sorted keys, no spaces."""
+    """JSON that is identical for equal values: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -130,11 +130,11 @@ def _umask() -> int:
     return mask
 
 
-# Read once: asking means setting it for a moment, which two threads must never do at the same time.
+# Read once: reading the umask means setting it briefly, which two threads must never do at the same time.
 _UMASK = _umask()
 
 _CAUSES = {
-    errno.ENOENT: "there is no such folder, and it cannot be made",
+    errno.ENOENT: "there is no such folder, and it cannot be created",
     errno.ENAMETOOLONG: "the name is too long",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",

@@ -283,7 +283,7 @@ def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
         )
 
 
-def recognised(path: Path) -> str:
+def recognized(path: Path) -> str:
     """The file's SHA-256; refused where the file bears the name of a known one and is not it."""
     found, _ = verify(path)
     known = KNOWN.get(path.stem)
@@ -301,7 +301,7 @@ def recognised(path: Path) -> str:
 def verify(path: str | Path) -> tuple[str, str | None]:
     """(SHA-256 of the file, the known name it belongs to or None)."""
     if not Path(path).is_file():
-        raise UserError(f"the file {path} is not there")
+        raise UserError(f"the file {path} does not exist")
     found = sha256(path)
     return found, next((name for name, known in KNOWN.items() if known.sha256 == found), None)
 

@@ -1,4 +1,4 @@
-"""Label spaces: the list of classes that an index means, and how classes are found by index, WNID or name."""
+"""Label spaces: ordered lists of classes, which are found by index, WNID or name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LabelSpace:
         return index
 
     def to_json(self) -> dict[str, Any]:
-        """What a card or `benchmark.json` stores: ImageNet by name, any other space in full."""
+        """The label space for a card or `benchmark.json`: ImageNet by name, any other space in full."""
         return {"name": self.name} if self == imagenet() else {"name": self.name, "classes": list(self.classes)}
 
     @staticmethod
@@ -74,7 +74,7 @@ class LabelSpace:
 
 
 def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
-    """A user's own label space; an ordered list of distinct names."""
+    """A user's own label space from an ordered list of distinct names."""
     names = tuple(classes)
     if len(set(map(plain, names))) != len(names):
         twice = sorted({n for n in names if [plain(m) for m in names].count(plain(n)) > 1})
@@ -101,7 +101,7 @@ def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...
     """Class indices from `imagenet-e`, a comma-separated list or a sequence of indices, WNIDs or names."""
     if spec == "imagenet-e":
         if space != imagenet():
-            raise UserError(f"--classes imagenet-e names ImageNet classes, the source's labels are {space.name}")
+            raise UserError(f"--classes imagenet-e means ImageNet classes, but the source's labels are {space.name}")
         return imagenet_e_classes()
     items = [part.strip() for part in spec.split(",") if part.strip()] if isinstance(spec, str) else spec
     return tuple(dict.fromkeys(space.index(item) for item in items))
@@ -126,7 +126,7 @@ def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def plain(name: str) -> str:
-    """A name as it is compared: lower case, runs of anything but letters and digits as one space."""
+    """A name in the form used for comparison: lower case, with one space for all that is not a letter or digit."""
     return re.sub(r"[\W_]+", " ", name.lower()).strip()
 
 
@@ -134,6 +134,6 @@ def plain(name: str) -> str:
 def _lookup(space: LabelSpace) -> dict[str, int]:
     table = {plain(name): index for index, name in enumerate(space.classes)}
     table.update({wnid: index for index, wnid in enumerate(space.wnids)})
-    # Last, names as written: ImageNet has the dog `Cardigan` and the garment `cardigan`.
+    # Names as written come last: ImageNet has the dog `Cardigan` and the garment `cardigan`.
     table.update({name: index for index, name in enumerate(space.classes)})
     return table

@@ -1,4 +1,4 @@
-"""A scene, the unit that everything works on: a photograph, the mask of its object, its label; and how it is framed."""
+"""A scene: a photograph, the mask of its object and its label; and how it is framed as a square."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scene:
 
     id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object, also made from
     bool and uint8 (0 and 255, or 0 and 1);
-    label: index into the source's label space, or None; notes: what was done to get here, for the manifest;
+    label: index into the source's label space, or None; notes: what was done to the photograph, for the manifest;
     parts: further masks of the same shape by name (RIVAL10's attributes).
     """
 
@@ -87,7 +87,7 @@ def frame(scene: Scene, how: Frame = "object") -> Scene:
     if how == "center":
         offset = int(centered)
         if not ((inside >= offset) & (inside < offset + side)).any():
-            raise BadPicture(f"{scene.id}: nothing of the object is in the central square", allowed="--frame object")
+            raise BadPicture(f"{scene.id}: no part of the object is in the central square", allowed="--frame object")
         return _window(scene, along_width, offset, side)
     if last - first > side:
         return _padded(scene, along_width, first, last)
@@ -106,7 +106,7 @@ def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
 
 
 def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
-    """The object's own extent along the long side, the short side grown to it by reflection."""
+    """The object's extent along the long side, with the short side extended to it by reflection."""
     long = _window(scene, along_width, first, last - first)
     axis = 0 if along_width else 1
     missing = (last - first) - min(scene.mask.shape)
@@ -126,22 +126,22 @@ def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
 def _reflection(mask: np.ndarray, axis: int, before: int, after: int) -> np.ndarray:
     """The rows (axis 0) or columns (1) to take, in order, for a picture with `before` and `after` more of them.
 
-    Each side mirrors the strip between the border and the object, to and fro, so that no second object appears;
-    where that strip is too thin (less than a quarter of what is missing), the whole picture.
+    Each side mirrors the strip between the border and the object, back and forth, so that no second object appears;
+    if that strip is too thin (less than a quarter of what is missing), it mirrors the whole picture.
     """
     length = mask.shape[axis]
     inside = np.flatnonzero((mask > 0).any(axis=1 - axis))
     free_before, free_after = int(inside[0]), length - 1 - int(inside[-1])
     return np.concatenate(
         [
-            _to_and_fro(before, free_before if free_before * 4 >= before else length)[::-1],
+            _back_and_forth(before, free_before if free_before * 4 >= before else length)[::-1],
             np.arange(length),
-            length - 1 - _to_and_fro(after, free_after if free_after * 4 >= after else length),
+            length - 1 - _back_and_forth(after, free_after if free_after * 4 >= after else length),
         ]
     )
 
 
-def _to_and_fro(count: int, strip: int) -> np.ndarray:
+def _back_and_forth(count: int, strip: int) -> np.ndarray:
     """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
     steps = np.arange(count) % (2 * max(strip, 1))
     return np.minimum(steps, 2 * max(strip, 1) - 1 - steps)

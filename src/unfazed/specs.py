@@ -20,7 +20,7 @@ LONGEST = 120  # characters of a file's name, to which suffixes are added
 
 @dataclass(frozen=True)
 class Spec:
-    """The parts of a name; `kind` says who opens it, `name` is a path or whatever that kind calls its things.
+    """The parts of a name; `kind` determines what opens it, `name` is a path or the name of a model.
 
     >>> Spec.parse("timm:resnet50?checkpoint=w.pt+tencrop", wrappers=["tencrop"])
     Spec(text='timm:resnet50?checkpoint=w.pt+tencrop', kind='timm', name='resnet50', options={'checkpoint': 'w.pt'}, \
@@ -56,7 +56,7 @@ wrappers=('tencrop',))
             name, equals, value = part.partition("=")
             if not equals or not value:
                 raise UserError(
-                    f"'{part}' in '{text}' is no option: it has no value",
+                    f"'{part}' in '{text}' is not an option: it has no value",
                     allowed=f"{kind}:NAME?option=value&option=value",
                 )
             if name in options:
@@ -82,7 +82,7 @@ wrappers=('tencrop',))
         return str(value)
 
     def without_wrappers(self) -> Spec:
-        """The spec of what the wrappers wrap."""
+        """The spec without its wrappers."""
         length = sum(len(wrapper) + 1 for wrapper in self.wrappers)
         return Spec(self.text[: len(self.text) - length], self.kind, self.name, self.options)
 
@@ -94,7 +94,9 @@ wrappers=('tencrop',))
         """The name as a path, which must be a file."""
         path = self._path()
         if not path.is_file():
-            raise UserError(f"{path} is {'a folder' if path.is_dir() else 'not there'}, '{self.text}' needs a file")
+            raise UserError(
+                f"{path} {'is a folder' if path.is_dir() else 'does not exist'}, '{self.text}' needs a file"
+            )
         return path
 
     def _path(self) -> Path:
@@ -107,14 +109,14 @@ wrappers=('tencrop',))
 
 
 def existing_folder(path: Path, text: str) -> Path:
-    """`path`, which must be a folder; `text` is where the user named it."""
+    """`path`, which must be a folder; `text` is the user's spec, for the message."""
     if not path.is_dir():
-        raise UserError(f"{path} is {'a file' if path.exists() else 'not there'}, '{text}' needs a folder")
+        raise UserError(f"{path} {'is a file' if path.exists() else 'does not exist'}, '{text}' needs a folder")
     return path
 
 
 def slug_of(name: str) -> str:
-    """A model's name as a file may be called.
+    """A model's name as a valid file name.
 
     >>> slug_of("timm:vit_tiny.augreg+tencrop")
     'timm-vit_tiny.augreg+tencrop'
@@ -122,5 +124,5 @@ def slug_of(name: str) -> str:
     slug = re.sub(r"[^A-Za-z0-9._+=-]+", "-", name).strip("-.") or "model"
     if name.isascii() and len(slug) <= LONGEST:
         return slug
-    # Characters are lost: two such names must still be two files.
+    # Some characters are replaced, so a hash keeps two such names apart.
     return f"{slug[: LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

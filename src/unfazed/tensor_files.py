@@ -1,4 +1,4 @@
-"""What a file of weights holds that nobody need trust: safetensors, or a `.pt` read without running any code in it."""
+"""Reading weights files that need not be trusted: safetensors, or a `.pt` read without running code in it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .errors import UserError
 
 AGAIN = "copy or fetch the file again"
 _PICKLE = b"\x80"
-_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how a `.pt` of the format before zips begins
+_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of a `.pt` in the format before zip
 
 
 def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
-    """The file's content on the CPU: of safetensors a dict of tensors, of a `.pt` whatever it holds.
+    """The file's content on the CPU: a dict of tensors for safetensors, any content for a `.pt`.
 
-    run: what to do about a file that is damaged or no file of weights.
+    run: the advice in the error for a damaged file or one that is not a weights file.
     """
     path = Path(path)
     if path.suffix == ".safetensors" or _begins_as_safetensors(path):
@@ -29,9 +29,9 @@ def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
 
 
 def damage(path: str | Path) -> str | None:
-    """What is wrong with a `.pt`, a zip, by its own checksums, which torch does not look at; None: nothing.
+    """What is wrong with a `.pt` (a zip) by its own checksums, which torch does not check; None if nothing is.
 
-    Files of the old format have none; where torch was told to write none, every single one is wrong, and none counts.
+    Files of the old format have no checksums; if torch was told not to write them, all are wrong and are ignored.
     """
     if not zipfile.is_zipfile(path):
         return None
@@ -39,11 +39,11 @@ def damage(path: str | Path) -> str | None:
         with zipfile.ZipFile(path) as archive:
             names = [record.filename for record in archive.infolist() if record.file_size]
             wrong = [name for name in names if not _as_written(archive, name)]
-    except Exception as error:  # a damaged table of records fails in many ways
+    except Exception as error:  # a damaged table of records causes many kinds of errors
         return str(error)
     if not wrong or len(wrong) == len(names):
         return None
-    return f"{len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, are not as written"
+    return f"{len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, do not match their checksums"
 
 
 def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
@@ -57,7 +57,7 @@ def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
 
 
 def _begins_as_safetensors(path: Path) -> bool:
-    """Whether a file is safetensors whatever its name: the length of a header (at most 100 MB), then the header."""
+    """Whether a file of any name is safetensors: the length of a header (at most 100 MB), then the header."""
     start = _start(path, 9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= 100_000_000
 
@@ -68,7 +68,7 @@ def _safetensors(path: Path, run: str) -> Any:
     try:
         return load_file(path)
     except Exception as error:
-        raise UserError(f"{_sized(path)} is truncated or no safetensors file: {error}", run=run) from None
+        raise UserError(f"{_sized(path)} is truncated or not a safetensors file: {error}", run=run) from None
 
 
 def _torch(path: Path, run: str) -> Any:
@@ -80,22 +80,22 @@ def _torch(path: Path, run: str) -> Any:
         wanted = _wanted(error) or _bare_pickle(path)
         if wanted is not None:
             raise UserError(
-                f"{path} holds more than tensors (a pickle with code in it), not opened: {wanted}",
+                f"{path} holds more than tensors (a pickle with code) and was not opened: {wanted}",
                 allowed="safetensors, or a torch file of tensors, dicts, lists, numbers and strings",
-                run="torch.save(module.state_dict(), 'weights.pt') where the file is trusted, then give weights.pt",
+                run="torch.save(module.state_dict(), 'weights.pt') if you trust the file, then use weights.pt",
             ) from None
         cause = ""
-    except Exception as error:  # torch reads a damaged file into errors of every kind
+    except Exception as error:  # torch raises many kinds of errors for a damaged file
         cause = (str(error).splitlines() or [""])[0]
     raise UserError(
-        f"{_sized(path)} is truncated or no file of weights: {cause if ' ' in cause else _begins(path)}",
+        f"{_sized(path)} is truncated or not a weights file: {cause if ' ' in cause else _begins(path)}",
         allowed=".pt or .safetensors",
         run=run,
     )
 
 
 def _wanted(error: Exception) -> str | None:
-    """The part of torch's long message that says what the pickle wanted to run; None where it is no such pickle."""
+    """The part of torch's long message that names what the pickle would run; None if there is none."""
     for line in str(error).splitlines():
         if "GLOBAL" in line or "nsupported global" in line or "nsupported class" in line:
             return line.strip()[:160]
@@ -103,7 +103,7 @@ def _wanted(error: Exception) -> str | None:
 
 
 def _bare_pickle(path: Path) -> str | None:
-    """What is said of a pickle that torch did not write; None of anything else, such as a truncated file of torch."""
+    """The description of a pickle that torch did not write; None for anything else, such as a truncated torch file."""
     start = _start(path, len(_OLD_TORCH))
     return "it is a bare pickle" if start.startswith(_PICKLE) and start != _OLD_TORCH else None
 

@@ -133,7 +133,7 @@ def test_wrong_configs_are_refused(tmp_path, text, message):
 
 
 def test_a_config_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="does not exist"):
         read_rules(tmp_path / "gate.toml")
 
 

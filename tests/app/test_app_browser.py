@@ -140,7 +140,7 @@ def test_a_photograph_of_ones_own_and_one_that_is_none(page, tmp_path):
     bad.write_bytes(b"PK\x03\x04" + bytes(64))
     page.set_input_files("#upload input[type=file]", bad)
     page.wait_for_selector("#problem [role=alert]")
-    assert "holiday.jpg: this is no picture but a ZIP archive" in page.inner_text("#problem")
+    assert "holiday.jpg: this is not a picture but a ZIP archive" in page.inner_text("#problem")
     shutil.copy(SAMPLE / "panda.jpg", own)
     page.set_input_files("#upload input[type=file]", own)
     page.wait_for_selector("#marker :text('mask made by grabcut')")

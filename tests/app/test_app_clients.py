@@ -82,7 +82,7 @@ def made_bad(folder: Path) -> dict[str, tuple[Path, str]]:
         "200 megapixels": (huge, "too large"),
         "zip": (archive, "a ZIP archive"),
         "empty": (empty, "the file is empty"),
-        "text": (text, "no picture but text"),
+        "text": (text, "not a picture but text"),
         "cut": (cut, "cut off"),
     }
 

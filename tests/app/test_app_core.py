@@ -97,7 +97,7 @@ def test_a_mask_is_found_boxed_painted_and_given_back():
     again = marked(corner, {"paint": painted(slice(0, 21), slice(0, 21)), "add": False}, "grabcut")
     assert again.scene.mask[0, 0] == 0
     assert own_mask(again) == photograph
-    assert "centre prior" in found_by(photograph, "grabcut").notes[0]
+    assert "center prior" in found_by(photograph, "grabcut").notes[0]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_an_upload_is_called_by_its_name_and_bad_ones_are_refused(tmp_path):
         own_mask(photograph)
     bad = tmp_path / "archive.jpg"
     bad.write_bytes(b"PK\x03\x04" + bytes(100))
-    with pytest.raises(BadPicture, match=r"^archive\.jpg: this is no picture but a ZIP archive"):
+    with pytest.raises(BadPicture, match=r"^archive\.jpg: this is not a picture but a ZIP archive"):
         open_upload(str(bad))
 
 

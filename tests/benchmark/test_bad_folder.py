@@ -49,7 +49,7 @@ def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     assert sorted(reasons) == ["0010", "0100", "0211", "0301", "0412", "0502", "0613", "0703", "0814"]
     assert all("cut off" in reasons[stem] for stem in ("0010", "0211", "0412", "0613", "0814"))
     assert all("there is no mask for it" in reasons[stem] for stem in ("0100", "0301"))
-    assert "no picture but text" in reasons["0502"]
+    assert "not a picture but text" in reasons["0502"]
     assert "the mask is empty" in reasons["0703"]
     rows = Benchmark(out).manifest.to_pylist()
     assert len({row["source_id"] for row in rows}) == 1000

@@ -195,7 +195,7 @@ def test_bad_labels_are_refused(release, tmp_path, text, words):
 
 
 def test_sets_that_cannot_be_imported(release, tmp_path):
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="does not exist"):
         import_benchmark(tmp_path / "nowhere", tmp_path / "bench")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no pictures in folders"):

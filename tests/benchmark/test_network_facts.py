@@ -75,8 +75,8 @@ def test_a_removal_by_that_network_is_told_as_well(tmp_path, weights):
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"head_width": 32}, "no fact of a network 'head_width'(.|\n)*num_head_channels, num_heads"),
-        ({**FACTS, "num_head_channels": "wide"}, "num_head_channels is 'wide': a whole number"),
+        ({"head_width": 32}, "no network fact 'head_width'(.|\n)*num_head_channels, num_heads"),
+        ({**FACTS, "num_head_channels": "wide"}, "num_head_channels is 'wide': an integer from 1"),
         ({**FACTS, "beta_schedule": "sqrt"}, "no β schedule 'sqrt'"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_fact_that_cannot_be_is_refused(tmp_path, weights, facts, words):
             tmp_path / "b",
             BuildSettings(recipe="original", network=weights, network_facts=facts, limit=1, size=32),
         )
-    with pytest.raises(UserError, match="compact network states its own"):
+    with pytest.raises(UserError, match="compact network's config already states its"):
         build("sample", tmp_path / "b", BuildSettings(recipe="original", network_facts=facts, limit=1))
 
 

@@ -72,7 +72,7 @@ def test_a_moved_photograph_is_given_anew_and_a_changed_one_refused(tmp_path):
     moved.write_bytes(DOG.read_bytes())
     record = made(pasted(size="0.1"), tmp_path / "first.png", image=moved)[2]
     moved.rename(tmp_path / "there.jpg")
-    with pytest.raises(UserError, match="here.jpg is not there"):
+    with pytest.raises(UserError, match="here.jpg does not exist"):
         replay(record)
     again = replay(record, tmp_path / "there.jpg")
     assert again.record["picture_sha256"] == json.loads(record.read_text())["picture_sha256"]

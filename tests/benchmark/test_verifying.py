@@ -99,7 +99,7 @@ def test_a_row_may_not_point_outside(copied):
 
 
 def test_what_is_no_benchmark_is_refused(tmp_path, copied):
-    with pytest.raises(UserError, match="it is not there"):
+    with pytest.raises(UserError, match="it does not exist"):
         verify(tmp_path / "nothing")
     with pytest.raises(UserError, match="holds no benchmark.json"):
         verify(tmp_path)

@@ -113,16 +113,16 @@ def test_edit_writes_three_files_and_replays(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("edit", "dog.jpg", "--size", "0.1"), "the file is not there"),
+        (("edit", "dog.jpg", "--size", "0.1"), "the file does not exist"),
         (("edit", "--size", "0.1"), "no photograph is given"),
         (("edit", "dog.jpg"), "no edit is given"),
         (("edit", "dog.jpg", "--size", "7"), "0.001 to 1"),
         (("edit", "dog.jpg", "--size", "0.1", "--box", "1,2"), "X,Y,W,H"),
         (("edit", "dog.jpg", "--edit", "sise=0.1"), "did you mean 'size'"),
         (("verify", "nowhere"), "is no benchmark"),
-        (("import", "nowhere", "-o", "bench"), "is not there"),
+        (("import", "nowhere", "-o", "bench"), "does not exist"),
         (("build", "sampel", "-o", "bench"), "did you mean 'sample'"),
-        (("build", "folder:nowhere", "-o", "bench"), "nowhere is not there"),
+        (("build", "folder:nowhere", "-o", "bench"), "nowhere does not exist"),
         (("build", "sample", "-o", "bench", "--recipe", "imagenet-f"), "did you mean 'imagenet-e'"),
     ],
 )

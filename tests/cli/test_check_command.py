@@ -106,7 +106,7 @@ def test_a_baseline_and_a_config(predictions, tmp_path):
         (["--max-drop", "size-0.05"], "EDIT=NUMBER"),
         (["--min-accuracy", "0.9"], "90 means 90 %"),
         (["--max-drop", "position=3", "-m", "goood"], "did you mean 'good'"),
-        (["--config", "nowhere.toml"], "is not there"),
+        (["--config", "nowhere.toml"], "does not exist"),
         (["--baseline", "nowhere"], "there is no folder nowhere"),
     ],
 )

@@ -95,7 +95,7 @@ def test_the_sample_gives_tables_a_curve_and_heat_maps_and_resumes(tmp_path):
         (["-m", "lite:0", "--levels", "0"], "the levels are '0'"),
         (["-m", "lite:0", "--norm", "both", "--levels", "30"], "levels of one norm"),
         (["-m", "lite:0", "--seeds", "0"], "--seeds is 0"),
-        (["-m", "lite:0", "-m", "lite:0"], "each once"),
+        (["-m", "lite:0", "-m", "lite:0"], "one or more different models"),
     ],
 )
 def test_mistakes_are_answered_in_words(tmp_path, options, reason):

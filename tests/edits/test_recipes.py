@@ -136,7 +136,7 @@ def test_a_file_holds_expressions_and_chains(tmp_path: Path) -> None:
         ("size(start)=0.05", "list of parameters"),
         ("size=0.05,0.05", "more than once"),
         ("lighting(where=sky)=1", "object, background, both"),
-        ("nowhere.toml", "not there"),
+        ("nowhere.toml", "does not exist"),
         ("", "empty"),
         (",", "empty"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from unfazed.engine import ENGINES, run_tasks
-from unfazed.engine.prefetch import ahead
+from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -124,7 +124,7 @@ def test_ahead_keeps_order_works_ahead_and_passes_errors_on():
             yield number
         raise ValueError("the well is dry")
 
-    stream = ahead(items(), count=2)
+    stream = prefetch(items(), count=2)
     assert next(stream) == 0
     deadline = time.monotonic() + 30
     while len(fetched) < 4 and time.monotonic() < deadline:
@@ -144,7 +144,7 @@ def test_ahead_stops_when_left_early():
         finally:
             closed.append(True)
 
-    stream = ahead(items(), count=1)
+    stream = prefetch(items(), count=1)
     next(stream)
     stream.close()
     assert closed == [True]

@@ -3,14 +3,14 @@ import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from unfazed.measures.channels import auroc, best_channels, channel_localisation, channel_table
+from unfazed.measures.channels import auroc, best_channels, channel_localization, channel_table
 from unfazed.probes.suspects import suspects
 
 
 def test_every_channel_agrees_with_scikit_learn_ties_included():
     rng = np.random.default_rng(0)
     maps, mask = rng.integers(-2, 5, (7, 9, 9)).astype(float), rng.random((9, 9)) < 0.3
-    iou, precision = channel_localisation(maps, mask)
+    iou, precision = channel_localization(maps, mask)
     for channel in range(7):
         assert precision[channel] == pytest.approx(average_precision_score(mask.ravel(), maps[channel].ravel()))
         hot = maps[channel] >= maps[channel].max() / 2

@@ -8,7 +8,7 @@ from unfazed.errors import UserError
 from unfazed.measures.glcm import cooccurrence, glcm_measures
 
 
-def grey(values):
+def gray(values):
     return np.repeat(np.asarray(values, np.uint8)[..., None], 3, axis=2)
 
 
@@ -23,7 +23,7 @@ def test_without_a_mask_it_is_scikit_image():
 
 
 def test_only_pairs_wholly_in_the_background_count():
-    image = grey([[0, 255, 0], [0, 0, 0], [0, 0, 0]])
+    image = gray([[0, 255, 0], [0, 0, 0], [0, 0, 0]])
     mask = np.zeros((3, 3))
     mask[0, 1] = 0.01
     assert glcm_measures(image, mask)["contrast"] == 0
@@ -49,12 +49,12 @@ def test_tables_are_symmetric_shares():
 def test_more_texture_is_more_contrast():
     rng = np.random.default_rng(3)
     noise = rng.normal(0, 1, (64, 64))
-    seen = [glcm_measures(grey(np.clip(128 + s * noise, 0, 255)), np.zeros((64, 64)))["contrast"] for s in (5, 15, 40)]
+    seen = [glcm_measures(gray(np.clip(128 + s * noise, 0, 255)), np.zeros((64, 64)))["contrast"] for s in (5, 15, 40)]
     assert seen == sorted(seen)
 
 
 def test_no_background_is_nan_and_a_wrong_mask_refused():
-    image = grey(np.zeros((4, 4)))
+    image = gray(np.zeros((4, 4)))
     assert np.isnan(glcm_measures(image, np.ones((4, 4)))["contrast"])
     with pytest.raises(UserError, match="mask"):
         glcm_measures(image, np.ones((3, 4)))

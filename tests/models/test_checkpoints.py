@@ -103,7 +103,7 @@ def test_labels_of_another_number_are_refused(tmp_path: Path, name: str) -> None
     module = network() if name.startswith("timm") else torchvision.models.get_model("squeezenet1_1", num_classes=12)
     torch.save(module.state_dict(), tmp_path / "weights.pt")
     (tmp_path / "names.txt").write_text("cat\ndog")
-    with pytest.raises(UserError, match="names 2 classes, the model has 12 outputs"):
+    with pytest.raises(UserError, match="names 2 classes, but the model has 12 outputs"):
         open_model(f"{name}?checkpoint={tmp_path}/weights.pt&labels={tmp_path}/names.txt", device="cpu")
 
 
@@ -112,7 +112,7 @@ def test_labels_of_another_number_are_refused(tmp_path: Path, name: str) -> None
 def test_a_broken_file_is_named(tmp_path: Path, file: str, content: bytes) -> None:
     (tmp_path / file).write_bytes(content)
     with pytest.raises(
-        UserError, match=rf"{file} \([0-9]+ bytes\) is truncated or no (.|\n)*copy or fetch the file again"
+        UserError, match=rf"{file} \([0-9]+ bytes\) is truncated or not (.|\n)*copy or fetch the file again"
     ):
         open_model(f"timm:test_resnet?checkpoint={tmp_path}/{file}")
 

@@ -14,7 +14,7 @@ from unfazed.models import fit_head, open_model
 from unfazed.models.heads import Training, classification_layer, split, train_linear
 
 
-def coloured(label: int, seed: int) -> np.ndarray:
+def colored(label: int, seed: int) -> np.ndarray:
     """A noisy picture that is mostly red, green or blue."""
     image = np.random.default_rng(seed).integers(0, 90, (48, 48, 3), dtype=np.uint8)
     image[..., label] += 120
@@ -25,7 +25,7 @@ def coloured(label: int, seed: int) -> np.ndarray:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = open_model("lite:0", device="cpu")
     targets = [index % 3 for index in range(24)]
-    images = (coloured(label, index) for index, label in enumerate(targets))
+    images = (colored(label, index) for index, label in enumerate(targets))
     head = fit_head(base, images, targets, ["red", "green", "blue"], Training(epochs=60))
     folder = tmp_path_factory.mktemp("head")
     head.save(folder)
@@ -34,7 +34,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_head_is_opened_as_a_model_and_knows_its_classes(saved: Path) -> None:
     model = open_model(f"head:{saved}", device="cpu")
-    batch = torch.stack([model.prepare(coloured(label, 100 + label)) for label in range(3)])
+    batch = torch.stack([model.prepare(colored(label, 100 + label)) for label in range(3)])
     assert model.labels.classes == ("red", "green", "blue")
     assert model.logits(batch).argmax(1).tolist() == [0, 1, 2]
     assert model.transform == open_model("lite:0", device="cpu").transform
@@ -80,7 +80,7 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
     with pytest.raises(UserError, match="no pictures"):
         fit_head(base, [], [], ["a", "b"])
     with pytest.raises(UserError, match="outside the 2 classes"):
-        fit_head(base, [coloured(0, 0)], [2], ["a", "b"])
+        fit_head(base, [colored(0, 0)], [2], ["a", "b"])
     with pytest.raises(UserError, match="no class has two pictures"):
         split(torch.tensor([0, 1]), Training())
 

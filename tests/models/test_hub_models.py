@@ -208,7 +208,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, dict[str,
 
 @pytest.mark.parametrize("name", ["googlenet", "vit_b_16"])
 def test_torchvisions_networks_are_built_as_their_weights_want(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """GoogLeNet undoes ImageNet's normalisation inside, and this ViT has another side, because the weights say so."""
+    """GoogLeNet undoes ImageNet's normalization inside, and this ViT has another side, because the weights say so."""
     from torchvision import models
 
     torch.manual_seed(0)
@@ -246,8 +246,8 @@ def test_a_tag_beside_a_checkpoint_gives_the_transform(tmp_path: Path) -> None:
     [
         ("ViT-B-32/openia", "did you mean 'ViT-B-32/openai'"),
         ("ViT-B-32", "did you mean 'ViT-B-32/"),
-        ("ViT-B-32/openai?normalised=yes", "normalised does nothing without head"),
-        ("ViT-B-32/openai?head=head.pt&prompt=a {}", "prompt does nothing beside head"),
+        ("ViT-B-32/openai?normalised=yes", "normalised has no effect without head"),
+        ("ViT-B-32/openai?head=head.pt&prompt=a {}", "prompt has no effect with head"),
         ("ViT-B-32/openai?head=head.pt&normalised=maybe", "no setting of normalised 'maybe'"),
     ],
 )
@@ -258,7 +258,7 @@ def test_open_clips_mistakes_are_named(name: str, message: str) -> None:
 
 def test_a_head_of_another_number_of_classes_is_refused(tmp_path: Path) -> None:
     save_open_clip(tmp_path)
-    with pytest.raises(UserError, match="has 4 outputs, the label space 'imagenet-1k' 1000"):
+    with pytest.raises(UserError, match="has 4 outputs, the label space 'imagenet-1k' has 1000"):
         open_model(f"open_clip:tiny/{tmp_path}/tiny.safetensors?head={tmp_path}/head.safetensors", device="cpu")
 
 

@@ -58,7 +58,7 @@ def test_own_groups_come_from_a_file(tmp_path: Path) -> None:
     mapping = map_labels(imagenet(), own(["bird", "fish"]), [0, 1], read_groups(tmp_path / "groups.json"))
     assert mapping.members == ((10, 11), (0, 1))
     (tmp_path / "bad.json").write_text('["fish"]')
-    with pytest.raises(UserError, match="is no grouping"):
+    with pytest.raises(UserError, match="is not a grouping"):
         read_groups(tmp_path / "bad.json")
     with pytest.raises(UserError, match="more than one class"):
         map_labels(imagenet(), own(["bird", "fish"]), [0, 1], {"bird": [10], "fish": [10]})

@@ -61,7 +61,7 @@ def test_options_are_followed_or_refused(tmp_path: Path) -> None:
     names.write_text("\n".join(f"thing {index}" for index in range(1000)))
     assert open_model(f"lite:0?labels={names}", device="cpu").labels.classes[7] == "thing 7"
     names.write_text("cat\ndog")
-    with pytest.raises(UserError, match="names 2 classes, the model has 1000 outputs"):
+    with pytest.raises(UserError, match="names 2 classes, but the model has 1000 outputs"):
         open_model(f"lite:0?labels={names}", device="cpu")
 
 

@@ -49,7 +49,7 @@ def test_a_plus_in_a_file_name_is_no_wrapper() -> None:
         ("python:nowhere.py:build", "no Python file"),
         ("python:json", "names no function"),
         ("python:json:lods", "did you mean 'loads'"),
-        ("head:nowhere", "is not there"),
+        ("head:nowhere", "does not exist"),
     ],
 )
 def test_unknown_names_say_what_there_is(text: str, message: str) -> None:

@@ -63,7 +63,7 @@ def test_options_and_a_background_class_in_front(tmp_path: Path) -> None:
 
 def test_without_a_transform_it_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "m.onnx")
-    with pytest.raises(UserError, match="nothing says how pictures are prepared"):
+    with pytest.raises(UserError, match="it is not known how to prepare pictures"):
         open_model(f"onnx:{tmp_path}/m.onnx")
 
 

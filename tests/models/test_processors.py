@@ -64,8 +64,12 @@ def test_a_folder_answers_as_the_library_does(tmp_path: Path, kind: str, setting
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ViT", {"size": {"shortest_edge": SIDE}}, r"makes \(3, 56, 84\) of a picture of 480×320"),
     ("ViT", {"do_resize": False}, r"makes \(3, 320, 480\)"),
-    ("PPLCNet", {"size": {"height": 64, "width": 64}, "resize_short": 64, "crop_size": SIDE}, "makes other pixels"),
-    ("ImageGPT", {"clusters": [[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]]}, "gives input_ids"),
+    (
+        "PPLCNet",
+        {"size": {"height": 64, "width": 64}, "resize_short": 64, "crop_size": SIDE},
+        "does not match its settings",
+    ),
+    ("ImageGPT", {"clusters": [[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]]}, "returns input_ids"),
     ("Siglip2", {}, "states no size"),
 ]
 
@@ -102,16 +106,16 @@ def test_a_processor_read_wrongly_is_noticed(
     save(tmp_path, "CLIP", size={"shortest_edge": 64}, crop_size=crop)
     assert open_model(f"transformers:{tmp_path}", device="cpu").transform.crop == SIDE
     monkeypatch.setattr(from_transformers, "from_processor", lambda config: replace(from_processor(config), **mistake))
-    with pytest.raises(UserError, match=r"makes other pixels(.|\n)*\?resize=…&crop=…&mean=…&std=…"):
+    with pytest.raises(UserError, match=r"does not match its settings(.|\n)*\?resize=…&crop=…&mean=…&std=…"):
         open_model(f"transformers:{tmp_path}", device="cpu")
 
 
 def test_options_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
     save(tmp_path, "ViT", size={"height": SIDE, "width": SIDE})
     (tmp_path / "names.txt").write_text("cat\ndog")
-    with pytest.raises(UserError, match="names 2 classes, the model has 3 outputs"):
+    with pytest.raises(UserError, match="names 2 classes, but the model has 3 outputs"):
         open_model(f"transformers:{tmp_path}?labels={tmp_path}/names.txt", device="cpu")
-    with pytest.raises(UserError, match="prompt would do nothing"):
+    with pytest.raises(UserError, match="prompt would have no effect"):
         open_model(f"transformers:{tmp_path}?prompt=a {{}}", device="cpu")
 
 
@@ -119,7 +123,7 @@ def test_a_network_without_pixels_is_refused(tmp_path: Path) -> None:
     config = transformers.ImageGPTConfig(vocab_size=3, n_positions=16, n_embd=8, n_layer=1, n_head=1)
     transformers.ImageGPTForImageClassification(config).save_pretrained(tmp_path)
     transformers.ImageGPTImageProcessor(clusters=[[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]]).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="which takes no pixels"):
+    with pytest.raises(UserError, match="which does not take pixels"):
         open_model(f"transformers:{tmp_path}{STATED}", device="cpu")
 
 

@@ -60,8 +60,8 @@ def test_channels_last_pixels_give_the_same_numbers_to_the_bit() -> None:
     expected = (pixels - torch.tensor(transform.mean).view(3, 1, 1)) / torch.tensor(transform.std).view(3, 1, 1)
     for layout in (torch.contiguous_format, torch.channels_last):
         given = pixels.clone(memory_format=layout)
-        assert torch.equal(transform.normalise(given), expected)
-        assert torch.equal(transform.normalise(given, in_place=True), expected)
+        assert torch.equal(transform.normalize(given), expected)
+        assert torch.equal(transform.normalize(given, in_place=True), expected)
 
 
 def test_reads_a_preset_and_a_compose() -> None:
@@ -117,7 +117,7 @@ def test_equals_the_processors_of_transformers(kind: str, settings: dict[str, An
         image = np.array(Image.fromarray(picture(20, 30)).resize(size[::-1], Image.Resampling.BICUBIC))
         theirs = processor(images=image, return_tensors="pt")["pixel_values"][0]
         difference = (transform.tensor(image) - theirs) * torch.tensor(transform.std).view(3, 1, 1) / transform.scale
-        # torchvision's resize rounds a few pixels to the neighbouring one of 255 levels.
+        # torchvision's resize rounds a few pixels to the neighboring one of 255 levels.
         assert difference.abs().mean() * 255 < (0.1 if backend == "" else 0.005)
 
 

@@ -41,7 +41,7 @@ def test_ten_crops_equal_torchvisions() -> None:
     steps = [library.Resize(20), library.TenCrop(16)]
     views = library.Compose(steps)(Image.fromarray(image()))
     crops = torch.stack([library.functional.to_tensor(view) for view in views])
-    expected = plain.logits(plain.transform.normalise(crops)).mean(0)
+    expected = plain.logits(plain.transform.normalize(crops)).mean(0)
     assert torch.allclose(wrapped.logits(wrapped.prepare(image())[None])[0], expected, atol=1e-5)
 
 
@@ -124,5 +124,5 @@ def test_gradients_reach_the_pixels() -> None:
 
 def test_outputs_and_labels_must_agree() -> None:
     short = Classifier(Tiny(), Transform(20, 16), ["a", "b", "c"], "tiny", device="cpu")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"answers with shape \(1, 4\).*has 3 classes"):
+    with pytest.raises(UserError, match=r"returns the shape \(1, 4\).*has 3 classes"):
         short.logits(torch.zeros(1, 3, 16, 16))

@@ -77,14 +77,14 @@ def test_only_the_region_that_the_model_looks_at_matters(model, tmp_path):
     clean = dict(rows.filter(norm="clean").select("source_id", "true_probability").iter_rows())
     for row in rows.filter(region="background").iter_rows(named=True):
         assert row["true_probability"] == pytest.approx(clean[row["source_id"]], abs=1e-6)
-    grey = rows.filter(norm="grey", region="foreground")
-    assert grey["true_probability"].to_list() == pytest.approx([0.5, 0.5], abs=0.02)
+    gray = rows.filter(norm="grey", region="foreground")
+    assert gray["true_probability"].to_list() == pytest.approx([0.5, 0.5], abs=0.02)
     strong = rows.filter(norm="linf", level=210.0, region="foreground", source_id="a")["true_probability"]
     assert strong.max() < clean["a"]
     assert strong.n_unique() == 2  # two seeds, two draws
 
 
-def test_results_do_not_depend_on_the_batch_or_on_the_neighbours(model, tmp_path):
+def test_results_do_not_depend_on_the_batch_or_on_the_neighbors(model, tmp_path):
     measure_noise(model, source("a", "b", "c"), tmp_path / "many", SETTINGS, batch_size=64)
     measure_noise(model, source("c"), tmp_path / "alone", SETTINGS, batch_size=1)
     many, alone = (read_probe(tmp_path / name, "noise").filter(source_id="c") for name in ("many", "alone"))

@@ -60,10 +60,10 @@ def test_statistics_on_masks_of_all_sizes(seed, share, norm):
     mask = torch.from_numpy(rng.random((64, 64)) < share)
     mask[0, 0], mask[0, 1] = True, False
     noise = torch.from_numpy(draw_noise(f"picture {seed}", 64, 0))
-    grey = torch.full((3, 64, 64), 0.5)
+    gray = torch.full((3, 64, 64), 0.5)
     level = 0.02 if norm == "linf" else 0.5
-    change = (add_noise(grey, noise, mask[None], norm, torch.tensor([level]))[0] - grey)[:, mask]
-    outside = (add_noise(grey, noise, mask[None], norm, torch.tensor([level]))[0] - grey)[:, ~mask]
+    change = (add_noise(gray, noise, mask[None], norm, torch.tensor([level]))[0] - gray)[:, mask]
+    outside = (add_noise(gray, noise, mask[None], norm, torch.tensor([level]))[0] - gray)[:, ~mask]
     assert outside.abs().max() == 0
     if norm == "l2":
         assert change.norm().item() == pytest.approx(level, rel=1e-3)

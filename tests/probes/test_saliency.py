@@ -69,8 +69,8 @@ def test_a_map_goes_back_to_where_the_crop_was():
         slice(int((top + 8) * scale), int((top + 24) * scale)),
         slice(int((left + 40) * scale), int((left + 56) * scale)),
     )
-    centre = (np.argwhere(heat > 0.9) + 0.5).mean(0)
-    assert centre == pytest.approx(
+    center = (np.argwhere(heat > 0.9) + 0.5).mean(0)
+    assert center == pytest.approx(
         [(expected[0].start + expected[0].stop) / 2, (expected[1].start + expected[1].stop) / 2], abs=1.5
     )
     assert heat[: int(top * scale)].max() == 0
@@ -144,7 +144,7 @@ def test_mistakes_are_named():
     image = np.zeros((64, 64, 3), np.uint8)
     with pytest.raises(UserError, match="did you mean 'layercam'"):
         heat_maps(patch_model(), [image], None, "layer-cam")
-    with pytest.raises(UserError, match="one shape"):
+    with pytest.raises(UserError, match="different shapes"):
         heat_maps(patch_model(), [image, image[:32]])
     with pytest.raises(UserError, match="2 targets for 1"):
         heat_maps(patch_model(), [image], [0, 1])

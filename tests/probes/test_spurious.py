@@ -26,8 +26,8 @@ TRANSFORM = Transform(resize=64, crop=64, mean=(0.0,) * 3, std=(1.0,) * 3)
 RED, GREEN = (250, 0, 0), (0, 250, 0)
 
 
-class SeesColours(nn.Module):
-    """A channel a colour (red, green, blue) on an 8×8 grid; the first class is their sum, the second half of it."""
+class SeesColors(nn.Module):
+    """A channel a color (red, green, blue) on an 8×8 grid; the first class is their sum, the second half of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,25 +45,25 @@ class SeesColours(nn.Module):
 
 @pytest.fixture
 def model():
-    return Classifier(SeesColours(), TRANSFORM, LABELS, "colours", device="cpu", layer="features")
+    return Classifier(SeesColors(), TRANSFORM, LABELS, "colors", device="cpu", layer="features")
 
 
 def load(entry):
-    """A grey-blue object at the left; something red or green at the right, which the masks call by its name."""
+    """A gray-blue object at the left; something red or green at the right, which the masks call by its name."""
     image, mask = np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64), np.float32)
     image[24:40, 0:16] = (20, 20, 90)
     mask[24:40, 0:16] = 1
     spot = np.zeros((64, 64), np.float32)
     row = int(entry.detail) * 8
     spot[row : row + 16, 40:56] = 1
-    colour = RED if entry.id.startswith("red") else GREEN
-    image[spot > 0] = colour
+    color = RED if entry.id.startswith("red") else GREEN
+    image[spot > 0] = color
     return Scene(entry.id, image, mask, entry.label, parts={entry.id.split("-")[0]: spot})
 
 
 @pytest.fixture
 def source():
-    names = [f"{colour}-{i}" for colour in ("red", "green") for i in range(4)]
+    names = [f"{color}-{i}" for color in ("red", "green") for i in range(4)]
     entries = tuple(Entry(name, f"{name}.png", None, i // 4, detail=str(i % 4 + 1)) for i, name in enumerate(names))
     return Source("made", LABELS, entries, load)
 
@@ -72,11 +72,11 @@ def source():
 def test_regions_beside_the_object_are_clustered_by_what_they_show(model, source, clustering):
     regions = shared_regions(model, source, source.ids, clustering=clustering)
     assert len(regions) == 8
-    by_colour = {
-        colour: {one.cluster for one in regions if one.source_id.startswith(colour)} for colour in ("red", "green")
+    by_color = {
+        color: {one.cluster for one in regions if one.source_id.startswith(color)} for color in ("red", "green")
     }
-    assert len(by_colour["red"]) == len(by_colour["green"]) == 1
-    assert by_colour["red"] != by_colour["green"]
+    assert len(by_color["red"]) == len(by_color["green"]) == 1
+    assert by_color["red"] != by_color["green"]
     for one in regions:
         top, left, bottom, right = one.box
         row = (int(one.source_id[-1]) % 4 + 1) * 8
@@ -88,11 +88,11 @@ def test_regions_beside_the_object_are_clustered_by_what_they_show(model, source
 
 def test_the_gallery_has_a_slot_for_every_name_and_shows_the_names_given(model, source):
     regions = shared_regions(model, source, source.ids)
-    page = spurious_page(regions, "<colours>", LABELS.classes, {"0": 'a "red" thing'})
+    page = spurious_page(regions, "<colors>", LABELS.classes, {"0": 'a "red" thing'})
     assert page.count("<figure>") == 8
     assert page.count("data-cluster=") == 2
     assert 'value="a &#34;red&#34; thing"' in page
-    assert "&lt;colours&gt;" in page
+    assert "&lt;colors&gt;" in page
     assert "http" not in page.replace("http-equiv", "")
     assert figure_bytes(spurious_sheet(regions, LABELS.classes, {"0": "red"}), "png").startswith(b"\x89PNG")
 
@@ -115,7 +115,7 @@ def test_a_model_that_looks_at_the_object_alone_has_no_regions(model, source):
         shared_regions(model, Source("made", LABELS, source.entries, object_alone), source.ids)
 
 
-def test_the_channel_of_a_colour_is_found_for_the_attribute_of_that_colour(model, source):
+def test_the_channel_of_a_color_is_found_for_the_attribute_of_that_color(model, source):
     study = study_channels(model, source)
     best = best_channels(study.table)
     found = {row["attribute"]: row for row in best.iter_rows(named=True)}
@@ -147,14 +147,14 @@ def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tm
 
     monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))
     monkeypatch.setattr(sensitivity_study, "_open", lambda *_: model)
-    (tmp_path / "spurious/colours").mkdir(parents=True)
-    (tmp_path / "spurious/colours/names.json").write_text(json.dumps({"0": "traffic light"}))
+    (tmp_path / "spurious/colors").mkdir(parents=True)
+    (tmp_path / "spurious/colors/names.json").write_text(json.dumps({"0": "traffic light"}))
     settings = NoiseSettings({"linf": (60.0,)}, ablation=False)
-    study = sensitivity_study.run_study("made", ["colours"], tmp_path, settings, spurious=True, channels="heat")
-    assert study.slugs == ["colours"]
+    study = sensitivity_study.run_study("made", ["colors"], tmp_path, settings, spurious=True, channels="heat")
+    assert study.slugs == ["colors"]
     assert [line.partition(":")[0] for line in write_study_pictures(study)] == [
-        str(tmp_path / "spurious/colours/gallery.html")
+        str(tmp_path / "spurious/colors/gallery.html")
     ]
-    assert "traffic light" in (tmp_path / "spurious/colours/gallery.html").read_text()
-    best = pl.read_csv(tmp_path / "channels/colours.best.csv")
+    assert "traffic light" in (tmp_path / "spurious/colors/gallery.html").read_text()
+    best = pl.read_csv(tmp_path / "channels/colors.best.csv")
     assert set(best["attribute"]) == {"object", "red", "green"}

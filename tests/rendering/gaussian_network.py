@@ -15,17 +15,17 @@ class ExactDenoiser(nn.Module):
     def __init__(self, mean: float, deviation: float, halves: int = 2, second: float | None = None) -> None:
         super().__init__()
         self.mean, self.variance, self.halves, self.second = mean, deviation**2, halves, second
-        self.left = nn.Parameter(torch.tensor(Schedule.respaced(1000).alphas_cumprod, dtype=torch.float32), False)
+        self.alpha_bar = nn.Parameter(torch.tensor(Schedule.respaced(1000).alpha_bar, dtype=torch.float32), False)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        left = self.left[t.round().long()].view(-1, 1, 1, 1)
-        gain = left.sqrt() * self.variance / (left * self.variance + 1 - left)
-        start = self.mean + gain * (x - left.sqrt() * self.mean)
-        noise = (x - left.sqrt() * start) / (1 - left).sqrt()
+        alpha_bar = self.alpha_bar[t.round().long()].view(-1, 1, 1, 1)
+        gain = alpha_bar.sqrt() * self.variance / (alpha_bar * self.variance + 1 - alpha_bar)
+        x0 = self.mean + gain * (x - alpha_bar.sqrt() * self.mean)
+        noise = (x - alpha_bar.sqrt() * x0) / (1 - alpha_bar).sqrt()
         if self.halves == 1:
             return noise
         # The error of ε̂ is that of x̂0 times sqrt(ᾱ / (1 − ᾱ)).
-        error = (left * self.variance / (left * self.variance + 1 - left)).log().expand_as(x)
+        error = (alpha_bar * self.variance / (alpha_bar * self.variance + 1 - alpha_bar)).log().expand_as(x)
         return torch.cat([noise, error if self.second is None else torch.full_like(x, self.second)], dim=1)
 
 

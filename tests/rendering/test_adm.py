@@ -42,7 +42,7 @@ def test_a_step_is_the_originals(mini, golden, name):
     schedule = Schedule.respaced(100)
     assert torch.equal(torch.tensor(schedule.network_times)[golden["t"]].float(), golden["model_t"])
     step = posterior(schedule, mini(golden["x"], golden["model_t"]), golden["x"], golden["t"])
-    found = step.start if name == "pred_xstart" else getattr(step, name)
+    found = step.x0 if name == "pred_xstart" else getattr(step, name)
     assert apart(found, golden[name]) < 1e-5
 
 
@@ -145,16 +145,16 @@ def test_a_512_network_is_known_by_its_multipliers_and_survives_saving(tmp_path,
 
 @pytest.mark.parametrize("size", [64, 128])
 def test_an_asked_size_does_not_overrule_sidecar_or_multipliers(large, size):
-    with pytest.raises(UserError, match=f"256×256, asked were {size}×{size}"):
+    with pytest.raises(UserError, match=f"256×256, {size}×{size} was requested"):
         load_network(WEIGHTS, size=size)
-    with pytest.raises(UserError, match=f"512×512, asked were {size}×{size}"):
+    with pytest.raises(UserError, match=f"512×512, {size}×{size} was requested"):
         load_network(large, size=size)
 
 
 def test_an_asked_size_fills_a_gap(tmp_path):
     path = written(tmp_path, adm_reference.random_state((32, 32), (False, True)), num_head_channels=16)
     assert load_network(path, size=48).size == 48
-    with pytest.raises(UserError, match="64×64, asked were 48×48"):
+    with pytest.raises(UserError, match="64×64, 48×48 was requested"):
         load_network(path, size=48, image_size=64)
 
 
@@ -238,8 +238,8 @@ def test_a_fixed_variance_is_the_one_it_was_sampled_with(tmp_path, config, varia
     ("name", "shape", "message"),
     [
         ("out.2.c_proj.weight", (11, 7, 1), "do not fit the network"),
-        ("out.2.c_proj.bias", (), "no guided-diffusion classifier"),
-        ("middle_block.1.qkv.weight", (12, 128, 1), "no guided-diffusion classifier"),
+        ("out.2.c_proj.bias", (), "not a guided-diffusion classifier"),
+        ("middle_block.1.qkv.weight", (12, 128, 1), "not a guided-diffusion classifier"),
     ],
 )
 def test_a_noisy_classifier_that_does_not_fit_is_refused(tmp_path, name, shape, message):

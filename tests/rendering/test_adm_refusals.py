@@ -18,7 +18,7 @@ WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 
 
 def test_a_network_is_no_classifier():
-    with pytest.raises(UserError, match="no guided-diffusion classifier"):
+    with pytest.raises(UserError, match="not a guided-diffusion classifier"):
         load_noisy_classifier(WEIGHTS)
 
 
@@ -34,14 +34,14 @@ def test_what_no_file_tells_is_asked_for_in_a_list(tmp_path):
 
 def test_another_architecture_is_refused(tmp_path):
     save_file({"layer1.0.conv1.weight": torch.zeros(3, 3), "fc.bias": torch.zeros(3)}, tmp_path / "resnet.safetensors")
-    with pytest.raises(UserError, match="no guided-diffusion network: of 2 tensors"):
+    with pytest.raises(UserError, match="not a guided-diffusion network: none of its 2 tensors"):
         load_network(tmp_path / "resnet.safetensors")
 
 
 def test_an_upsampler_is_refused(tmp_path):
     state = adm_reference.random_state((32, 64), (False, True))
     state["input_blocks.0.0.weight"] = torch.zeros(32, 6, 3, 3)
-    with pytest.raises(UserError, match="6 channels"):
+    with pytest.raises(UserError, match="6 input channels"):
         load_network(written(tmp_path, state, num_head_channels=32, image_size=32))
 
 
@@ -74,15 +74,15 @@ def misshapen(name, shape):
     ("name", "shape", "words"),
     [
         ("middle_block.0.in_layers.2.weight", (64, 32, 3, 3), "first .*is 64×32×3×3, not 64×64×3×3"),
-        ("input_blocks.1.0.skip_connection.weight", (32, 32, 1, 1), "conv_shortcut.weight is foreign"),
-        ("time_embed.0.weight", (7,), r"time_embed.0.weight is of shape \(7,\)"),
-        ("input_blocks.0.0.weight", (7,), "input_blocks.0.0.weight is of shape"),
-        ("out.2.weight", (), "out.2.weight is of shape"),
-        ("out.2.weight", (4, 32, 3, 3), "gives 4 channels(.|\n)*3, or 6"),
-        ("input_blocks.1.0.emb_layers.1.weight", (), "emb_layers.1.weight is of shape"),
-        ("middle_block.1.qkv.weight", (), "middle_block.1 has a shape of its own"),
-        ("middle_block.1.qkv.bias", (191,), "middle_block.1 has a shape of its own"),
-        ("middle_block.1.proj_out.weight", (64,), "middle_block.1 has a shape of its own"),
+        ("input_blocks.1.0.skip_connection.weight", (32, 32, 1, 1), "conv_shortcut.weight is unexpected"),
+        ("time_embed.0.weight", (7,), r"time_embed.0.weight has the shape \(7,\)"),
+        ("input_blocks.0.0.weight", (7,), "input_blocks.0.0.weight has the shape"),
+        ("out.2.weight", (), "out.2.weight has the shape"),
+        ("out.2.weight", (4, 32, 3, 3), "has 4 output channels(.|\n)*3, or 6"),
+        ("input_blocks.1.0.emb_layers.1.weight", (), "emb_layers.1.weight has the shape"),
+        ("middle_block.1.qkv.weight", (), "middle_block.1 has an unexpected shape"),
+        ("middle_block.1.qkv.bias", (191,), "middle_block.1 has an unexpected shape"),
+        ("middle_block.1.proj_out.weight", (64,), "middle_block.1 has an unexpected shape"),
         ("middle_block.2.out_layers.0.weight", (), "is a number, not 64"),
         ("input_blocks.1.0.out_layers.3.weight", (33, 33, 3, 3), "no UNet2DModel can be built"),
     ],
@@ -95,15 +95,15 @@ def test_a_misshapen_tensor_is_named(tmp_path, name, shape, words):
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"num_head_channels": "32"}, "num_head_channels is '32': a whole number"),
-        ({"num_head_channels": 32.0}, "num_head_channels is 32.0: a whole number"),
+        ({"num_head_channels": "32"}, "num_head_channels is '32': an integer from 1"),
+        ({"num_head_channels": 32.0}, "num_head_channels is 32.0: an integer from 1"),
         ({"num_head_channels": 0}, "num_head_channels is 0"),
         ({"num_heads": -2, "num_head_channels": -1}, "num_heads is -2"),
         ({"image_size": -5}, "image_size is -5"),
-        ({"image_size": 33}, "33 is not halved 1 times"),
+        ({"image_size": 33}, "33 cannot be halved 1 times"),
         ({"noise_schedule": 5}, "no β schedule '5'"),
-        ({"diffusion_steps": 4000}, "4000 steps of noise\nallowed: 1000"),
-        ({"num_head_channels": -1, "num_heads": 4, "num_heads_upsample": 2}, "num_heads_upsample: 2, where only"),
+        ({"diffusion_steps": 4000}, "4000 timesteps\nallowed: 1000"),
+        ({"num_head_channels": -1, "num_heads": 4, "num_heads_upsample": 2}, "num_heads_upsample: 2, but only"),
     ],
 )
 def test_a_wrong_sidecar_is_refused(tmp_path, config, words):
@@ -151,7 +151,7 @@ def test_a_pickle_with_code_is_not_opened(tmp_path, how):
         torch.save({"a": Evil(mark)}, tmp_path / "evil.pt", _use_new_zipfile_serialization=how == "zip")
     else:
         (tmp_path / "evil.pt").write_bytes(pickle.dumps({"a": Evil(mark)}, protocol=how))
-    with pytest.raises(UserError, match="a pickle with code in it(.|\n)*where the file is trusted"):
+    with pytest.raises(UserError, match="a pickle with code(.|\n)*if you trust the file"):
         load_network(tmp_path / "evil.pt")
     assert not mark.exists()
 
@@ -207,7 +207,7 @@ def test_a_file_without_checksums_is_read(tmp_path):
 @pytest.mark.parametrize("data", [b"<html>404</html>", b"P", b"error: not found", b""])
 def test_what_is_no_checkpoint_is_not_called_an_attack(tmp_path, data):
     (tmp_path / "net.pt").write_bytes(data)
-    with pytest.raises(UserError, match="no file of weights") as error:
+    with pytest.raises(UserError, match="not a weights file") as error:
         load_network(tmp_path / "net.pt")
     assert "code" not in str(error.value)
     assert "copy the file again" in str(error.value)
@@ -224,5 +224,5 @@ def test_complex_weights_are_refused(tmp_path):
 def test_a_loaded_network_takes_no_further_facts():
     network = load_network(WEIGHTS, image_size=32)
     assert load_network(network) is network
-    with pytest.raises(UserError, match="loaded already: its beta_schedule"):
+    with pytest.raises(UserError, match="already loaded: its beta_schedule"):
         load_network(network, beta_schedule="cosine")

@@ -140,7 +140,7 @@ def test_a_config_that_leaves_a_fact_out_is_refused(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     del config["beta_schedule"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="does not say beta_schedule"):
+    with pytest.raises(UserError, match="does not state beta_schedule"):
         load_network(tmp_path)
 
 
@@ -148,7 +148,7 @@ def test_a_truncated_weights_file_is_refused(tmp_path):
     save_compact(CompactNetwork(SMALL), tmp_path)
     file = tmp_path / "network.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(UserError, match="truncated or no safetensors file(.|\n)*train-network"):
+    with pytest.raises(UserError, match="truncated or not a safetensors file(.|\n)*train-network"):
         load_compact(tmp_path)
 
 

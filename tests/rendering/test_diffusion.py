@@ -121,7 +121,7 @@ def test_the_object_is_noised_to_the_level_it_is_blended_into():
     size = 64
     kept, mask = torch.full((3, size, size), 0.6), torch.ones(1, size, size)
     timesteps = visited(0.5, 20)
-    left = Schedule.respaced(1000).alphas_cumprod[timesteps]
+    alpha_bar = Schedule.respaced(1000).alpha_bar[timesteps]
     for through in (False, True):
         seen = {}
 
@@ -131,7 +131,7 @@ def test_the_object_is_noised_to_the_level_it_is_blended_into():
         job = Job(kept, kept, mask, timesteps, 0.5, 20, 4)
         list(denoise_all(gaussian(size=size), [job], 1, Settings(SAMPLERS["ancestral"], through, watch=watch)))
         for place in range(1, len(timesteps)):
-            level = left[place - 1] if through else left[place]
+            level = alpha_bar[place - 1] if through else alpha_bar[place]
             assert float(seen[place].var()) == pytest.approx(1 - level, rel=0.08)
             assert float(seen[place].mean()) == pytest.approx(0.6 * np.sqrt(level), abs=0.05)
 
@@ -140,11 +140,11 @@ def test_flow_samplers_keep_one_draw_of_object_noise():
     size = 32
     kept, mask = torch.full((3, size, size), 0.6), torch.ones(1, size, size)
     timesteps = visited(0.5, 20, "karras")
-    left = Schedule.respaced(1000).alphas_cumprod[timesteps]
+    alpha_bar = Schedule.respaced(1000).alpha_bar[timesteps]
     draws = []
 
     def watch(positions, places, x, start):
-        level = left[places[0]]
+        level = alpha_bar[places[0]]
         draws.append((x[0] - np.sqrt(level) * 0.6) / np.sqrt(1 - level))
 
     job = Job(kept, kept, mask, timesteps, 0.5, 20, 4)
@@ -256,9 +256,9 @@ def test_a_class_conditional_network_needs_a_class_it_knows(mini):
 
 
 def test_pictures_of_another_size_are_refused(mini):
-    with pytest.raises(UserError, match="32×32, asked were 64×64"):
+    with pytest.raises(UserError, match="32×32, 64×64 was requested"):
         diffusion(mini).render([layers(0, size=64)])
-    with pytest.raises(UserError, match="asked were 64×64"):
+    with pytest.raises(UserError, match="64×64 was requested"):
         diffusion(mini, size=64)
 
 

@@ -1,4 +1,4 @@
-"""Group normalisation in another order of sums: the same numbers, and the compiled network uses it."""
+"""Group normalization in another order of sums: the same numbers, and the compiled network uses it."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from unfazed.rendering.networks.group_norm import GroupNorm, channels_last_norm
 
 
 @pytest.mark.parametrize("offset", [0.0, 300.0])
-def test_it_is_group_normalisation_even_beside_a_large_mean(offset):
+def test_it_is_group_normalization_even_beside_a_large_mean(offset):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 12, 9, 7, generator=generator) * torch.arange(1, 13).view(1, -1, 1, 1) + offset
     weight, bias = torch.randn(12, generator=generator), torch.randn(12, generator=generator)

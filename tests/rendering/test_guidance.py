@@ -15,7 +15,7 @@ from unfazed.rendering.sampling.noise import as_seeds, normal
 from unfazed.rendering.sampling.samplers import SAMPLERS, total_push, visited
 from unfazed.rendering.sampling.schedule import Schedule
 
-FULL = Schedule.respaced(1000).alphas_cumprod
+FULL = Schedule.respaced(1000).alpha_bar
 
 
 def pictures(n=3, size=32, seed=0):
@@ -47,7 +47,7 @@ def test_the_gradient_climbs():
     assert (amplitude(start - step) < amplitude(start)).all()
 
 
-def test_each_picture_has_its_own_strength_and_no_neighbours():
+def test_each_picture_has_its_own_strength_and_no_neighbors():
     start = pictures(3)
     together = complexity(torch.tensor([20.0, 0.0, -5.0]))(start)
     assert torch.equal(together[1], torch.zeros_like(together[1]))

@@ -41,7 +41,7 @@ def test_the_noisy_classifier_guides_by_its_file(tmp_path):
 
 def test_a_noisy_classifier_of_another_size_is_refused(tmp_path):
     path = written(tmp_path, classifier_state(places=64), num_head_channels=32)
-    with pytest.raises(UserError, match="net_weights.safetensors takes pictures of 64×64, the network makes 32×32"):
+    with pytest.raises(UserError, match="net_weights.safetensors takes 64×64 pictures, the network makes 32×32"):
         opened(str(path))
 
 
@@ -56,11 +56,11 @@ def test_nan_in_a_guides_weights_is_refused_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("guide", "words"),
     [
-        (lambda pictures: pictures, r"answers a picture \(1, 3, 32, 32\) with a tensor of shape \(1, 3, 32, 32\)"),
+        (lambda pictures: pictures, r"returns a tensor of shape \(1, 3, 32, 32\) for a picture \(1, 3, 32, 32\)"),
         (lambda pictures: pictures.sum(), r"a tensor of shape \(\)"),
-        (lambda pictures: [1.0], "with a list"),
-        (lambda pictures: linear(pictures).detach(), "gives no gradient"),
-        (lambda pictures: linear(pictures) * float("nan"), "answers a grey picture with NaN"),
+        (lambda pictures: [1.0], "returns a list"),
+        (lambda pictures: linear(pictures).detach(), "returns logits without a gradient"),
+        (lambda pictures: linear(pictures) * float("nan"), "returns NaN or infinity for a gray picture"),
     ],
 )
 def test_a_function_that_cannot_guide_is_refused_when_it_is_opened(guide, words):
@@ -82,7 +82,7 @@ def test_nan_on_the_way_names_the_guide_as_well():
     answer = edited(late)
     assert isinstance(answer, Refused)
     assert answer.status == "failed"
-    assert "the network, or the guide late, answered with NaN" in answer.reason
+    assert "the network, or the guide late, returned NaN" in answer.reason
 
 
 def test_a_guide_that_does_not_fit_in_memory_is_an_error_of_its_own():

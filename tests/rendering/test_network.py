@@ -11,7 +11,7 @@ from unfazed.errors import UserError
 from unfazed.known_weights import KNOWN, Known
 from unfazed.rendering import load_network
 from unfazed.rendering.networks.network import Network
-from unfazed.rendering.sampling.prediction import predicted_start
+from unfazed.rendering.sampling.prediction import predicted_x0
 
 MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 MINI_FACTS = {"num_head_channels": 32, "image_size": 256}
@@ -67,10 +67,14 @@ def test_what_a_bare_folder_leaves_open_can_be_said(unet_folder):
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction", "sample"])
 def test_x0_comes_out_of_every_prediction(prediction):
     start, noise = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8)
-    left = torch.tensor([0.9, 0.1]).view(-1, 1, 1, 1)
-    x = left.sqrt() * start + (1 - left).sqrt() * noise
-    answers = {"epsilon": noise, "v_prediction": left.sqrt() * noise - (1 - left).sqrt() * start, "sample": start}
-    assert torch.allclose(predicted_start(answers[prediction], x, left, prediction), start, atol=1e-5)
+    alpha_bar = torch.tensor([0.9, 0.1]).view(-1, 1, 1, 1)
+    x = alpha_bar.sqrt() * start + (1 - alpha_bar).sqrt() * noise
+    answers = {
+        "epsilon": noise,
+        "v_prediction": alpha_bar.sqrt() * noise - (1 - alpha_bar).sqrt() * start,
+        "sample": start,
+    }
+    assert torch.allclose(predicted_x0(answers[prediction], x, alpha_bar, prediction), start, atol=1e-5)
 
 
 def test_one_time_serves_a_batch(unet_folder):
@@ -86,7 +90,7 @@ def test_classes_are_asked_for_and_refused(unet_folder):
 
 
 def test_another_resolution_is_refused(unet_folder):
-    with pytest.raises(UserError, match="16×16, asked were 256×256"):
+    with pytest.raises(UserError, match="16×16, 256×256 was requested"):
         load_network(unet_folder, prediction_type="epsilon", beta_schedule="linear", size=256)
 
 
@@ -133,7 +137,7 @@ def test_a_schedule_it_was_not_trained_with_is_refused(unet_folder, tmp_path, ch
         (scheduler(beta_start="a"), "beta_start is 'a'"),
         (scheduler(prediction_type="flow_prediction"), "no prediction type 'flow_prediction'"),
         (scheduler(prediction_type=["epsilon"]), "no prediction type"),
-        (scheduler(variance_type="learned_range"), "3 channels with the variance_type learned_range"),
+        (scheduler(variance_type="learned_range"), "3 output channels and the variance_type learned_range"),
     ],
 )
 def test_a_scheduler_that_cannot_be_is_refused(unet_folder, tmp_path, given, words):
@@ -152,7 +156,7 @@ def test_six_channels_are_a_learned_range_or_refused(tmp_path, variance):
     (tmp_path / "scheduler_config.json").write_text(scheduler(variance_type="learned_range"))
     assert load_network(tmp_path).variance_type == "learned_range"
     (tmp_path / "scheduler_config.json").write_text(scheduler(variance_type=variance))
-    with pytest.raises(UserError, match="6 channels with the variance_type"):
+    with pytest.raises(UserError, match="6 output channels and the variance_type"):
         load_network(tmp_path)
 
 
@@ -166,7 +170,7 @@ def test_six_channels_are_a_learned_range_or_refused(tmp_path, variance):
         ({"class_embed_type": "identity"}, "class_embed_type is identity"),
         ({"time_embedding_type": "fourier"}, "time_embedding_type is fourier"),
         ({"sample_size": [16, 32]}, r"sample_size is \[16, 32\]"),
-        ({"sample_size": None}, "sample_size is 'unsaid'"),
+        ({"sample_size": None}, "sample_size is 'not stated'"),
         ({"time_channels": "x"}, "no UNet2DModel can be built"),
     ],
 )
@@ -210,7 +214,7 @@ def test_a_name_that_is_not_known_lists_those_that_are():
 
 
 def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(UserError, match=r"gone/net\.pt is not there"):
+    with pytest.raises(UserError, match=r"there is no network gone/net\.pt"):
         load_network("gone/net.pt")
 
 
@@ -243,7 +247,7 @@ def test_the_known_file_itself_is_taken(monkeypatch, tmp_path):
     monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
     (tmp_path / "ours.safetensors").write_bytes(weights)
     assert load_network("ours").weights_hash == known.sha256
-    with pytest.raises(UserError, match="256×256, asked were 128×128"):
+    with pytest.raises(UserError, match="256×256, 128×128 was requested"):
         load_network("ours", size=128)
     (tmp_path / "ours.safetensors").write_bytes(weights[:-1] + b"!")
     with pytest.raises(UserError, match="is another file"):

@@ -15,7 +15,7 @@ from unfazed.edits.composition import Composition, Pool
 from unfazed.edits.recipes import open_recipe
 from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.realize import realise
+from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import Scene
 from unfazed.sources import open_source
@@ -54,7 +54,7 @@ def test_an_object_that_fills_the_picture_has_no_background_to_change(edit: str)
     item = open_recipe(edit).items[-1]
     composition = item.compose(scene("full"), np.random.default_rng(0), BACKGROUNDS.pool)
     with pytest.raises(Exception, match=r"no background to change|cannot be removed") as refused:
-        realise(composition, BACKGROUNDS, 0)
+        realize(composition, BACKGROUNDS, 0)
     assert type(refused.value).__name__ == "Impossible"
 
 
@@ -62,19 +62,19 @@ def test_an_object_that_fills_the_picture_has_no_background_to_change(edit: str)
 def test_what_needs_no_background_is_made_of_it_all_the_same(edit: str) -> None:
     item = open_recipe(edit).items[-1]
     composition = item.compose(scene("full"), np.random.default_rng(0), Pool(("roomy",), scene))
-    assert realise(composition, BACKGROUNDS, 0).alpha.min() == 1
+    assert realize(composition, BACKGROUNDS, 0).alpha.min() == 1
 
 
 def test_an_object_that_grows_over_the_whole_picture_is_fine() -> None:
     item = open_recipe("size-full").items[-1]
-    layers = realise(item.compose(scene("wide"), np.random.default_rng(0), BACKGROUNDS.pool), BACKGROUNDS, 0)
+    layers = realize(item.compose(scene("wide"), np.random.default_rng(0), BACKGROUNDS.pool), BACKGROUNDS, 0)
     assert (layers.alpha > 0.5).mean() > 0.999
 
 
 def test_a_thin_margin_still_has_its_own_background_regenerated() -> None:
     item = open_recipe("inversion").items[-1]
     composition = item.compose(scene("tight"), np.random.default_rng(0), BACKGROUNDS.pool)
-    assert np.array_equal(realise(composition, BACKGROUNDS, 0).background, scene("tight").image)
+    assert np.array_equal(realize(composition, BACKGROUNDS, 0).background, scene("tight").image)
 
 
 def test_a_build_skips_them_and_nobody_borrows_from_them(folder: Path, tmp_path: Path) -> None:
@@ -120,5 +120,5 @@ def test_one_photograph_is_refused_in_words(folder: Path) -> None:
 
 
 def test_a_composition_of_its_own_scene_is_not_asked_to_lend() -> None:
-    layers = realise(Composition.of(scene("full")), BACKGROUNDS, 0)
+    layers = realize(Composition.of(scene("full")), BACKGROUNDS, 0)
     assert np.array_equal(layers.background, scene("full").image)

@@ -15,7 +15,7 @@ def test_it_is_standard_normal_to_its_tails():
     assert 4.3 < np.abs(values).max() < 6.7
 
 
-def test_seeds_draws_and_neighbours_are_independent():
+def test_seeds_draws_and_neighbors_are_independent():
     seeds = as_seeds(range(40))
     draws = torch.cat([normal(seeds, draw, (4096,)) for draw in range(5)]).double().numpy()
     correlation = np.corrcoef(draws)

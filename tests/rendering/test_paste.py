@@ -9,7 +9,7 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Rendered
 from unfazed.rendering.paste import Paste, composite, feathered
-from unfazed.rendering.realize import realise
+from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.methods import open_removal
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())
@@ -19,7 +19,7 @@ def batch(recipe: str, scene_id: str = "pig") -> dict[str, Layers]:
     items = open_recipe(recipe).items
     scene = sample_scene(scene_id)
     return {
-        item.name: realise(item.compose(scene, np.random.default_rng(n), SAMPLE), BACKGROUNDS, n)
+        item.name: realize(item.compose(scene, np.random.default_rng(n), SAMPLE), BACKGROUNDS, n)
         for n, item in enumerate(items)
     }
 

@@ -12,7 +12,7 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.edits.textures import checker
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers
-from unfazed.rendering.realize import own_colours, realise
+from unfazed.rendering.realize import own_colors, realize
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import Scene
 
@@ -23,7 +23,7 @@ def layers_of(spec: str, scene_id: str = "pig", seed: int = 0) -> Layers:
     """The layers of a recipe's last item."""
     item = open_recipe(spec).items[-1]
     composition = item.compose(sample_scene(scene_id), np.random.default_rng(seed), SAMPLE)
-    return realise(composition, BACKGROUNDS, seed)
+    return realize(composition, BACKGROUNDS, seed)
 
 
 def test_the_original_is_the_photograph_in_every_layer() -> None:
@@ -44,7 +44,7 @@ def test_achieved_rates_are_the_promised_ones(name: str) -> None:
             composition = item.compose(sample_scene(scene_id), np.random.default_rng(position), SAMPLE)
         except Impossible:
             continue
-        layers = realise(composition, BACKGROUNDS, seed=position)
+        layers = realize(composition, BACKGROUNDS, seed=position)
         made += 1
         assert layers.seed == position
         assert layers.label == sample_scene(scene_id).label
@@ -75,7 +75,7 @@ def test_the_rim_loses_the_old_background() -> None:
     image = np.where(mask[..., None] > 0.5, (200, 40, 40), (20, 220, 20)).astype(np.uint8)
     scene = Scene("disc", image, mask, 0)
     composition = open_recipe("size=0.1").items[-1].compose(scene, np.random.default_rng(0), SAMPLE)
-    layers = realise(replace(composition, background=Drawn(checker, 0)), BACKGROUNDS, 0)
+    layers = realize(replace(composition, background=Drawn(checker, 0)), BACKGROUNDS, 0)
     rim = (layers.alpha > 0.05) & (layers.alpha < 0.95)
     assert rim.sum() > 50
     assert layers.object[rim][:, 1].max() < 75
@@ -87,13 +87,13 @@ def test_cleaning_the_rim_leaves_solid_pixels_and_thin_objects_alone() -> None:
     pixels = rng.integers(0, 256, (64, 64, 3)).astype(np.uint8)
     alpha = np.zeros((64, 64), np.float32)
     alpha[20:40, 20:40] = 1
-    assert own_colours(pixels, alpha) is pixels
+    assert own_colors(pixels, alpha) is pixels
     alpha[40, 20:40] = 0.4
-    assert np.array_equal(own_colours(pixels, alpha)[alpha == 1], pixels[alpha == 1])
+    assert np.array_equal(own_colors(pixels, alpha)[alpha == 1], pixels[alpha == 1])
     thin = np.zeros((64, 64), np.float32)
     thin[30] = 0.6
-    assert np.isfinite(own_colours(np.full_like(pixels, 90), thin)).all()
-    assert (own_colours(np.full_like(pixels, 90), thin) == 90).all()
+    assert np.isfinite(own_colors(np.full_like(pixels, 90), thin)).all()
+    assert (own_colors(np.full_like(pixels, 90), thin) == 90).all()
 
 
 def test_a_cover_hides_the_object_and_is_not_part_of_its_mask() -> None:
@@ -112,7 +112,7 @@ def test_a_defocused_background_keeps_the_object_sharp_and_unmixed() -> None:
     image = np.where(mask[..., None] > 0.5, (255, 0, 0), (0, 0, 255)).astype(np.uint8)
     scene = Composition.of(Scene("square", image, mask, 0))
     item = open_recipe("blur(where=background)=8").items[-1]
-    layers = realise(item.chain[0].apply(scene, np.random.default_rng(0), SAMPLE), BACKGROUNDS, 0)
+    layers = realize(item.chain[0].apply(scene, np.random.default_rng(0), SAMPLE), BACKGROUNDS, 0)
     assert np.array_equal(layers.object[mask == 1], image[mask == 1])
     assert (layers.background[mask == 0] == (0, 0, 255)).all()
 
@@ -123,7 +123,7 @@ def test_a_blurred_object_shows_the_ground_through_its_rim_not_itself() -> None:
     image = np.where(mask[..., None] > 0.5, (255, 0, 0), (0, 0, 255)).astype(np.uint8)
     scene = Composition.of(Scene("square", image, mask, 0))
     item = open_recipe("blur(where=object)=4").items[-1]
-    layers = realise(item.chain[0].apply(scene, np.random.default_rng(0), SAMPLE), BACKGROUNDS, 0)
+    layers = realize(item.chain[0].apply(scene, np.random.default_rng(0), SAMPLE), BACKGROUNDS, 0)
     assert (layers.background == (0, 0, 255)).all()
     assert 0.3 < layers.alpha[128, 97] < 0.9
     assert (layers.object[layers.alpha > 0.05] == (255, 0, 0)).all()
@@ -142,6 +142,6 @@ def test_another_output_size() -> None:
     small = Backgrounds(replace(SAMPLE, size=128), open_removal(), size=128)
     item = open_recipe("size=0.1").items[-1]
     composition = item.compose(sample_scene("pig"), np.random.default_rng(0), small.pool)
-    layers = realise(composition, small, 0)
+    layers = realize(composition, small, 0)
     assert layers.object.shape == layers.background.shape == (128, 128, 3)
     assert abs(float((layers.mask > 0.5).mean()) - 0.1) <= 0.002

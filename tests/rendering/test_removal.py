@@ -24,7 +24,7 @@ def test_nothing_outside_a_generous_hole_changes_and_the_object_is_gone(scene_id
     removed = open_removal("patches")(image, mask, 0)
     assert np.array_equal(removed[~hole], image[~hole])
     assert (hole | (mask <= 0.02)).all()
-    # Gone: the colours in its place are the rest of the picture's (a jaguar's coat has the rocks' colours already).
+    # Gone: the colors in its place are the rest of the picture's (a jaguar's coat has the rocks' colors already).
     rest, inside = image[~hole].astype(float), mask > 0.9
     bins = [
         np.histogramdd(part, bins=6, range=[(0, 256)] * 3)[0].ravel() for part in (rest, image[inside], removed[inside])
@@ -77,7 +77,7 @@ def test_any_hole_is_filled_the_same_each_time(seed: int, size: int) -> None:
 def test_a_hole_that_is_nothing_or_everything() -> None:
     image = np.full((256, 256, 3), 77, np.uint8)
     assert np.array_equal(fill_hole(image, np.zeros((256, 256), bool), 0), image)
-    with pytest.raises(Impossible, match="nothing of the picture is left"):
+    with pytest.raises(Impossible, match="the hole covers the whole picture"):
         fill_hole(image, np.ones((256, 256), bool), 0)
 
 

@@ -146,7 +146,7 @@ def test_the_device_is_the_one_that_was_asked_for():
 
 
 def exported(path, picture, mask, dtype, keep_is_one):
-    """An ONNX network that paints the hole grey (128, or 0.5) and passes the rest through."""
+    """An ONNX network that paints the hole gray (128, or 0.5) and passes the rest through."""
     onnx = pytest.importorskip("onnx")
     from onnx import TensorProto, helper
 
@@ -201,10 +201,10 @@ def test_an_empty_mask_removes_nothing(tmp_path):
 
 
 def test_what_is_no_network_is_refused(tmp_path):
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="does not exist"):
         open_removal(f"onnx:{tmp_path / 'gone.onnx'}")
     (tmp_path / "bad.onnx").write_bytes(b"not a network")
-    with pytest.raises(UserError, match="no readable ONNX"):
+    with pytest.raises(UserError, match="not a readable ONNX"):
         open_removal(f"onnx:{tmp_path / 'bad.onnx'}")
 
 

@@ -13,7 +13,7 @@ from unfazed.rendering.sampling.noise import as_seeds, normal
 from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler, total_push, visited
 from unfazed.rendering.sampling.schedule import Schedule
 
-FULL = Schedule.respaced(1000).alphas_cumprod
+FULL = Schedule.respaced(1000).alpha_bar
 PICTURES = 6
 
 
@@ -47,12 +47,12 @@ def test_every_ancestral_step_has_the_mean_and_variance_of_theory(kind, mean, de
     run(gaussian(mean, deviation, kind), work, "ancestral", watch)
     assert sorted(seen) == list(range(len(timesteps)))
     for place, found in seen.items():
-        left = FULL[timesteps[place]]
+        alpha_bar = FULL[timesteps[place]]
         values = torch.stack(found).double()
         assert len(found) == PICTURES
-        expected = left * deviation**2 + 1 - left
+        expected = alpha_bar * deviation**2 + 1 - alpha_bar
         count = values.numel()
-        assert float(values.mean()) == pytest.approx(np.sqrt(left) * mean, abs=5 * np.sqrt(expected / count))
+        assert float(values.mean()) == pytest.approx(np.sqrt(alpha_bar) * mean, abs=5 * np.sqrt(expected / count))
         assert float(values.var()) == pytest.approx(expected, rel=5 * np.sqrt(2 / count))
 
 
@@ -65,12 +65,12 @@ def test_too_little_variance_would_be_seen():
 
 def exact_flow(work, mean, deviation):
     """Where the probability flow ends: each pixel keeps its place within the distribution."""
-    left = FULL[work[0].timesteps[0]]
+    alpha_bar = FULL[work[0].timesteps[0]]
     end = FULL[work[0].timesteps[-1]]
     first = torch.stack([job.first for job in work])
     noise = torch.cat([normal(as_seeds([job.seed]), 0, job.first.shape) for job in work])
-    x = np.sqrt(left) * first + np.sqrt(1 - left) * noise
-    place = (x - np.sqrt(left) * mean) / np.sqrt(left * deviation**2 + 1 - left)
+    x = np.sqrt(alpha_bar) * first + np.sqrt(1 - alpha_bar) * noise
+    place = (x - np.sqrt(alpha_bar) * mean) / np.sqrt(alpha_bar * deviation**2 + 1 - alpha_bar)
     last = np.sqrt(end) * mean + place * np.sqrt(end * deviation**2 + 1 - end)
     gain = np.sqrt(end) * deviation**2 / (end * deviation**2 + 1 - end)
     return mean + gain * (last - np.sqrt(end) * mean)
@@ -120,7 +120,7 @@ def test_a_clean_picture_stays_what_it_is(sampler, start, steps):
     levels = FULL[visited(start, steps, SAMPLERS[sampler].spacing)]
     table = SAMPLERS[sampler].steps(levels)
     assert np.allclose(table.keep * np.sqrt(levels[:-1]) + table.toward, np.sqrt(levels[1:]), atol=1e-12)
-    assert (table.noise >= 0).all()
+    assert (table.sigma >= 0).all()
     assert (table.push >= 0).all()
 
 
@@ -160,11 +160,11 @@ def test_a_steady_push_moves_gaussian_pictures_as_far_as_told(sampler):
     ends = []
     for push in (0.0, 1.0):
         x, previous = np.ones_like(variance), np.zeros_like(variance)
-        for k, left in enumerate(levels):
-            start = np.sqrt(left) * variance / (left * variance + 1 - left) * x
+        for k, alpha_bar in enumerate(levels):
+            start = np.sqrt(alpha_bar) * variance / (alpha_bar * variance + 1 - alpha_bar) * x
             if k < len(table.keep):
-                towards = start + table.memory[k] * (start - previous) + push * table.push[k]
-                x, previous = table.keep[k] * x + table.toward[k] * towards, start
+                toward = start + table.memory[k] * (start - previous) + push * table.push[k]
+                x, previous = table.keep[k] * x + table.toward[k] * toward, start
         ends.append(start)
     expected = np.average(ends[1] - ends[0], weights=np.sqrt(variance))
     assert total_push(levels, table) == pytest.approx(expected, rel=1e-9)

@@ -25,15 +25,15 @@ ORIGINAL = {
 @pytest.mark.parametrize("index", ORIGINAL)
 def test_respaced_to_100_is_the_original(index):
     schedule = Schedule.respaced(100)
-    timestep, left, variance = ORIGINAL[index]
+    timestep, alpha_bar, variance = ORIGINAL[index]
     assert schedule.timesteps[index] == timestep
-    assert schedule.alphas_cumprod[index] == pytest.approx(left, rel=1e-12)
+    assert schedule.alpha_bar[index] == pytest.approx(alpha_bar, rel=1e-12)
     assert schedule.posterior_variance[index] == pytest.approx(variance, rel=1e-11, abs=1e-18)
 
 
 def test_everything_is_float64():
     schedule = Schedule.respaced(37, "cosine")
-    assert schedule.alphas_cumprod.dtype == schedule.betas.dtype == np.float64
+    assert schedule.alpha_bar.dtype == schedule.betas.dtype == np.float64
     assert schedule.timesteps.dtype == np.int64
 
 
@@ -50,7 +50,7 @@ def test_any_number_of_steps_spans_the_schedule(steps):
 def test_respaced_betas_multiply_to_the_same_noise(steps, beta):
     schedule = Schedule.respaced(steps, beta)
     full = Schedule.respaced(1000, beta)
-    assert np.allclose(np.cumprod(1 - schedule.betas), full.alphas_cumprod[schedule.timesteps], rtol=1e-9)
+    assert np.allclose(np.cumprod(1 - schedule.betas), full.alpha_bar[schedule.timesteps], rtol=1e-9)
     assert (schedule.posterior_variance >= 0).all()
     assert (schedule.posterior_variance[1:] <= schedule.betas[1:]).all()
 
@@ -62,10 +62,10 @@ def test_sections_and_strides_are_cut_as_the_original_cuts_them():
 
 
 def test_cosine_is_the_squared_cosine():
-    left = Schedule.respaced(1000, "cosine").alphas_cumprod
+    alpha_bar = Schedule.respaced(1000, "cosine").alpha_bar
     place = np.arange(1, 1001) / 1000
     expected = np.cos((place + 0.008) / 1.008 * np.pi / 2) ** 2 / np.cos(0.008 / 1.008 * np.pi / 2) ** 2
-    assert np.allclose(left[:990], expected[:990], rtol=1e-9)
+    assert np.allclose(alpha_bar[:990], expected[:990], rtol=1e-9)
 
 
 def test_times_are_rescaled_to_a_thousand():

@@ -76,7 +76,7 @@ def test_every_object_but_crowds(annotations):
 
 def test_pictures_elsewhere_are_named_by_the_option(annotations, tmp_path):
     (tmp_path / "val").rename(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match=r"are not beside it, such as .*\nallowed: coco:.*\?images=DIR"):
+    with pytest.raises(UserError, match=r"such as .*, were not found near it\nallowed: coco:.*\?images=DIR"):
         open_source(f"coco:{annotations}")
     assert len(open_source(f"coco:{annotations}?images={tmp_path}/elsewhere")) == 2
 
@@ -89,7 +89,7 @@ def test_a_broken_annotation_and_a_missing_picture_are_one_bad_scene_each(annota
     source = open_source(f"coco:{annotations}?objects=all")
     with pytest.raises(BadPicture, match="annotation 30 cannot be used: it has no polygon"):
         source["000000000007-30"]
-    with pytest.raises(BadPicture, match="the file is not there"):
+    with pytest.raises(BadPicture, match="the file does not exist"):
         source["000000000003-40"]
     assert source["000000000007-20"].label == 0
 
@@ -97,16 +97,16 @@ def test_a_broken_annotation_and_a_missing_picture_are_one_bad_scene_each(annota
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "captions.json"
     path.write_text('{"images": [], "annotations": [{"caption": "a dog"}]}')
-    with pytest.raises(UserError, match="is no COCO annotation file of objects"):
+    with pytest.raises(UserError, match="is not a COCO annotation file with objects"):
         open_source(f"coco:{path}")
     content = {**CONTENT, "images": [{"id": 7, "file_name": "a.jpg"}]}
     path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="is no COCO annotation file of objects"):
+    with pytest.raises(UserError, match="is not a COCO annotation file with objects"):
         open_source(f"coco:{path}")
     path.write_text("[")
     with pytest.raises(UserError, match="is not readable JSON"):
         open_source(f"coco:{path}")
-    with pytest.raises(UserError, match=r"gone\.json is not there"):
+    with pytest.raises(UserError, match=r"gone\.json does not exist"):
         open_source(f"coco:{tmp_path}/gone.json")
 
 

@@ -1,4 +1,4 @@
-"""Cut-outs over backgrounds: the object is whole, centred, of the size asked for, and its edges do not bleed."""
+"""Cut-outs over backgrounds: the object is whole, centered, of the size asked for, and its edges do not bleed."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,10 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.sources import open_source
 
 
-def cutout(path, alpha, colour=(200, 30, 30), hidden=(0, 255, 0)):
-    """A cut-out of one colour; what lies under full transparency is of another."""
+def cutout(path, alpha, color=(200, 30, 30), hidden=(0, 255, 0)):
+    """A cut-out of one color; what lies under full transparency is of another."""
     pixels = np.empty((*alpha.shape, 4), np.uint8)
-    pixels[..., :3] = np.where(alpha[..., None] > 0, colour, hidden)
+    pixels[..., :3] = np.where(alpha[..., None] > 0, color, hidden)
     pixels[..., 3] = alpha
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
@@ -32,7 +32,7 @@ def folder(tmp_path, disc):
     return tmp_path
 
 
-def test_the_object_lies_centred_over_its_background(folder):
+def test_the_object_lies_centered_over_its_background(folder):
     source = open_source(f"cutouts:{folder}?fill=0.5")
     assert source.ids == ("koala--two", "tench--one")
     for scene in source:
@@ -80,8 +80,8 @@ def test_missing_backgrounds_and_a_wrong_fill_are_refused(folder, tmp_path):
     with pytest.raises(UserError, match="the option fill is '2'"):
         open_source(f"cutouts:{folder}?fill=2")
     (folder / "backgrounds/blue.png").unlink()
-    with pytest.raises(UserError, match="holds no pictures to lie behind"):
+    with pytest.raises(UserError, match="holds no background pictures"):
         open_source(f"cutouts:{folder}")
     (folder / "backgrounds").rmdir()
-    with pytest.raises(UserError, match="backgrounds is not there"):
+    with pytest.raises(UserError, match="backgrounds does not exist"):
         open_source(f"cutouts:{folder}")

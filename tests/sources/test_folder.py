@@ -46,7 +46,7 @@ def test_pictures_and_masks_may_lie_side_by_side(tmp_path, photograph, mask_file
 def test_masks_may_lie_anywhere_when_the_option_says_where(tmp_path, photograph, mask_file):
     pixels, mask = photograph("photos/1.png"), mask_file("elsewhere/1.png")
     check(open_source(f"folder:{tmp_path}/photos?masks={tmp_path}/elsewhere"), "1", pixels, mask)
-    with pytest.raises(UserError, match="gone is not there"):
+    with pytest.raises(UserError, match="gone does not exist"):
         open_source(f"folder:{tmp_path}/photos?masks={tmp_path}/gone")
 
 
@@ -84,7 +84,7 @@ def test_a_table_that_makes_no_sense_is_refused(tmp_path, photograph, text, reas
 
 def test_a_table_that_is_not_there_is_named(tmp_path, photograph):
     photograph("a.jpg")
-    with pytest.raises(UserError, match=r"gone\.csv is not there"):
+    with pytest.raises(UserError, match=r"gone\.csv does not exist"):
         open_source(f"folder:{tmp_path}?labels=gone.csv")
 
 
@@ -94,7 +94,7 @@ def test_a_picture_that_the_table_names_but_is_not_there_is_one_bad_scene(tmp_pa
     (tmp_path / "labels.csv").write_text("file,label,mask\na.jpg,x,a.png\ngone.jpg,x,a.png\n")
     source = open_source(f"folder:{tmp_path}")
     assert source["a"].label == 0
-    with pytest.raises(BadPicture, match=r"gone\.jpg: the file is not there"):
+    with pytest.raises(BadPicture, match=r"gone\.jpg: the file does not exist"):
         source["gone"]
 
 
@@ -162,8 +162,8 @@ def test_bad_scenes_say_why_and_the_others_load(tmp_path, photograph, mask_file)
     assert source["good"].pixel_rate == pytest.approx(400 / 1200)
     reasons = {
         "alone": "there is no mask for it",
-        "twice": r"more than one candidate mask for it: twice\.png, twice_mask\.png",
-        "words": "no picture but text",
+        "twice": r"more than one candidate mask: twice\.png, twice_mask\.png",
+        "words": "not a picture but text",
         "black": "the mask is empty",
         "size": "the mask is 41×30, its picture 40×30",
         "cut": "cut off",
@@ -204,6 +204,6 @@ def test_a_picture_without_a_mask_can_have_one_made(tmp_path):
     scene = open_source(f"folder:{tmp_path}?segment=grabcut")["panda"]
     both = (scene.mask > 0.5) & (sample.mask > 0.5)
     assert both.sum() / ((scene.mask > 0.5) | (sample.mask > 0.5)).sum() > 0.8
-    assert scene.notes == ("mask made by grabcut from the centre prior",)
+    assert scene.notes == ("mask made by grabcut from the center prior",)
     with pytest.raises(UserError, match="there is no segmenter 'grabcutt'; did you mean 'grabcut'"):
         open_source(f"folder:{tmp_path}?segment=grabcutt")

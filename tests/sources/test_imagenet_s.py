@@ -65,7 +65,7 @@ def test_the_subset_is_known_by_its_name_by_its_classes_or_by_the_option(tmp_pat
         segmentation(root / "validation-segmentation/n02510455/1.png", [(16, (0, 0, 9, 9))])
     assert open_source(f"imagenet-s:{tmp_path}/ImageNet-S_50")[0].label == 388
     assert open_source(f"imagenet-s:{tmp_path}/mine?subset=50")[0].label == 388
-    with pytest.raises(UserError, match="holds 1 classes, so it is not clear which ImageNet-S"):
+    with pytest.raises(UserError, match="holds 1 classes, so it is unclear which ImageNet-S"):
         open_source(f"imagenet-s:{tmp_path}/mine")
 
 
@@ -85,14 +85,14 @@ def test_a_mask_without_the_class_or_no_mask_is_one_bad_scene(tmp_path, photogra
     segmentation(root / "validation-segmentation/n02510455/2.png", [(3, (0, 0, 9, 9)), (1000, (9, 9, 12, 12))])
     source = open_source(f"imagenet-s:{root}")
     assert source[0].pixel_rate == pytest.approx(81 / 1200)
-    with pytest.raises(BadPicture, match=r"no pixel is of the picture's class 16, only \[3\]"):
+    with pytest.raises(BadPicture, match=r"no pixel has the picture's class 16, only \[3\]"):
         source[1]
-    with pytest.raises(BadPicture, match=r"3\.png: the file is not there"):
+    with pytest.raises(BadPicture, match=r"3\.png: the file does not exist"):
         source[2]
 
 
 def test_a_folder_of_another_layout_is_refused(tmp_path):
-    with pytest.raises(UserError, match="validation is not there"):
+    with pytest.raises(UserError, match="validation does not exist"):
         open_source(f"imagenet-s:{tmp_path}")
     with pytest.raises(UserError, match="did you mean 'validation'"):
         open_source(f"imagenet-s:{tmp_path}?split=valid")
@@ -102,5 +102,5 @@ def test_classes_of_another_subset_are_refused(tmp_path, photograph):
     root = tmp_path / "ImageNetS50"
     photograph("validation/n01440764/1.JPEG", folder=root)
     (root / "validation-segmentation").mkdir()
-    with pytest.raises(UserError, match="n01440764 are no classes of ImageNet-S 50"):
+    with pytest.raises(UserError, match="n01440764 are not classes of ImageNet-S 50"):
         open_source(f"imagenet-s:{root}")

@@ -1,4 +1,4 @@
-"""Labelled folders without masks: every way in which people label them."""
+"""Labeled folders without masks: every way in which people label them."""
 
 import pytest
 

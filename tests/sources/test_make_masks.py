@@ -33,7 +33,7 @@ def test_every_good_picture_gets_a_mask_that_the_folder_source_takes(photographs
         ("panda/1.jpg", "made"),
         ("panda/bad.jpg", "failed"),
     ]
-    assert "no picture but text" in made[2].reason
+    assert "not a picture but text" in made[2].reason
     source = open_source(f"folder:{photographs}?masks={masks}")
     assert source["panda--1"].pixel_rate > 0.05
     assert sorted(path.name for path in masks.rglob("*") if path.is_file()) == ["1.png", "1.png"]
@@ -64,13 +64,13 @@ def test_two_pictures_that_would_share_a_mask_are_told(photographs, tmp_path):
     Image.open(photographs / "koala/1.jpg").save(photographs / "koala/1.png")
     made = list(make_masks(photographs, tmp_path / "masks"))
     assert [one.status for one in made] == ["made", "failed", "made", "failed"]
-    assert "koala/1.jpg has the same name but for the suffix" in made[1].reason
+    assert "koala/1.jpg differs only in the suffix" in made[1].reason
 
 
 def test_masks_among_the_pictures_a_missing_and_an_empty_folder_are_refused(photographs, tmp_path):
-    with pytest.raises(UserError, match="would lie among the pictures"):
+    with pytest.raises(UserError, match="would be written among the pictures"):
         list(make_masks(photographs, photographs))
-    with pytest.raises(UserError, match="gone is not there"):
+    with pytest.raises(UserError, match="gone does not exist"):
         list(make_masks(tmp_path / "gone", tmp_path / "masks"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no pictures"):

@@ -8,7 +8,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.labels import own
 from unfazed.scene import Scene
 from unfazed.sources import open_source
-from unfazed.sources.labelled import name_remarks
+from unfazed.sources.labeled import name_remarks
 from unfazed.sources.mask_checks import mask_warnings, warning_summary
 from unfazed.sources.pictures import mask_of, read_mask
 

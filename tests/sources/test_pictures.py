@@ -21,24 +21,24 @@ def encoded(image, kind="PNG", **options):
 
 
 @pytest.fixture
-def colours():
+def colors():
     """(24, 32, 3) uint8, different at every pixel and in every quarter."""
     rows, columns = np.mgrid[:24, :32]
     return np.stack([rows * 10, columns * 8, (rows + columns) * 4], axis=-1).astype(np.uint8)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM", "WEBP"])
-def test_lossless_files_come_back_exactly(colours, kind):
+def test_lossless_files_come_back_exactly(colors, kind):
     options = {"lossless": True} if kind == "WEBP" else {}
-    assert (read_picture(encoded(Image.fromarray(colours), kind, **options)) == colours).all()
+    assert (read_picture(encoded(Image.fromarray(colors), kind, **options)) == colors).all()
 
 
-def test_a_path_a_text_path_bytes_and_an_open_file_are_all_read(colours, tmp_path):
+def test_a_path_a_text_path_bytes_and_an_open_file_are_all_read(colors, tmp_path):
     path = tmp_path / "one.png"
-    path.write_bytes(encoded(Image.fromarray(colours)))
+    path.write_bytes(encoded(Image.fromarray(colors)))
     with path.open("rb") as file:
         answers = [read_picture(given) for given in (path, str(path), path.read_bytes(), file)]
-    assert all((answer == colours).all() for answer in answers)
+    assert all((answer == colors).all() for answer in answers)
 
 
 @pytest.mark.parametrize("options", [{}, {"subsampling": 0}, {"progressive": True}, {"quality": 30}])
@@ -52,10 +52,10 @@ def test_the_quick_way_to_read_a_jpeg_gives_the_pixels_of_pillow(options):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_a_picture_is_turned_as_its_exif_says(colours, orientation, kind):
+def test_a_picture_is_turned_as_its_exif_says(colors, orientation, kind):
     exif = Image.Exif()
     exif[0x0112] = orientation
-    data = encoded(Image.fromarray(colours), kind, exif=exif)
+    data = encoded(Image.fromarray(colors), kind, exif=exif)
     stored = Image.open(io.BytesIO(data))
     turned = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -72,21 +72,21 @@ def test_a_picture_is_turned_as_its_exif_says(colours, orientation, kind):
     assert answer.flags["C_CONTIGUOUS"]
 
 
-def test_a_picture_with_broken_exif_is_read_as_it_lies(colours):
-    data = encoded(Image.fromarray(colours), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\xff\xff")
-    assert read_picture(data).shape == colours.shape
+def test_a_picture_with_broken_exif_is_read_as_it_lies(colors):
+    data = encoded(Image.fromarray(colors), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\xff\xff")
+    assert read_picture(data).shape == colors.shape
 
 
-def test_greyscale_and_black_and_white_spread_to_rgb(colours):
-    grey = Image.fromarray(colours).convert("L")
-    answer = read_picture(encoded(grey))
-    assert (answer == np.asarray(grey)[..., None]).all()
-    assert read_picture(encoded(grey, "JPEG")).shape == colours.shape
-    assert set(np.unique(read_picture(encoded(grey.convert("1"))))) == {0, 255}
+def test_grayscale_and_black_and_white_spread_to_rgb(colors):
+    gray = Image.fromarray(colors).convert("L")
+    answer = read_picture(encoded(gray))
+    assert (answer == np.asarray(gray)[..., None]).all()
+    assert read_picture(encoded(gray, "JPEG")).shape == colors.shape
+    assert set(np.unique(read_picture(encoded(gray.convert("1"))))) == {0, 255}
 
 
-def test_palette_files_have_the_colours_of_their_palette(colours):
-    palette = Image.fromarray(colours).quantize(16)
+def test_palette_files_have_the_colors_of_their_palette(colors):
+    palette = Image.fromarray(colors).quantize(16)
     for kind in ("PNG", "GIF"):
         assert (read_picture(encoded(palette, kind)) == np.asarray(palette.convert("RGB"))).all()
 
@@ -105,32 +105,32 @@ def test_sixteen_bits_are_reduced_to_eight():
     for kind in ("PNG", "TIFF"):
         answer = read_picture(encoded(Image.fromarray(levels), kind))
         assert (answer == (levels // 257)[..., None]).all()
-    in_colour = np.stack([levels, levels[::-1], levels.T], axis=-1)
-    answer = read_picture(cv2.imencode(".png", in_colour[..., ::-1])[1].tobytes())
-    assert (answer == in_colour // 257).all()
+    in_color = np.stack([levels, levels[::-1], levels.T], axis=-1)
+    answer = read_picture(cv2.imencode(".png", in_color[..., ::-1])[1].tobytes())
+    assert (answer == in_color // 257).all()
 
 
-def test_sixteen_bit_tiff_in_colour_is_read(tmp_path):
+def test_sixteen_bit_tiff_in_color_is_read(tmp_path):
     levels = (np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)
-    in_colour = np.stack([levels, levels[::-1], levels.T], axis=-1)
+    in_color = np.stack([levels, levels[::-1], levels.T], axis=-1)
     path = tmp_path / "deep.tiff"
-    assert cv2.imwrite(str(path), in_colour[..., ::-1])
-    assert (read_picture(path) == in_colour // 257).all()
+    assert cv2.imwrite(str(path), in_color[..., ::-1])
+    assert (read_picture(path) == in_color // 257).all()
 
 
-def test_transparent_parts_lie_over_white(colours):
-    alpha = np.zeros(colours.shape[:2], np.uint8)
+def test_transparent_parts_lie_over_white(colors):
+    alpha = np.zeros(colors.shape[:2], np.uint8)
     alpha[:12] = 255
     alpha[12:18] = 128
-    answer = read_picture(encoded(Image.fromarray(np.dstack([colours, alpha]))))
-    assert (answer[:12] == colours[:12]).all()
+    answer = read_picture(encoded(Image.fromarray(np.dstack([colors, alpha]))))
+    assert (answer[:12] == colors[:12]).all()
     assert (answer[18:] == 255).all()
-    expected = colours[12:18] * (128 / 255) + 255 * (127 / 255)
+    expected = colors[12:18] * (128 / 255) + 255 * (127 / 255)
     assert np.abs(answer[12:18] - expected).max() <= 1
-    keyed = Image.fromarray(colours).quantize(16)
+    keyed = Image.fromarray(colors).quantize(16)
     assert (read_picture(encoded(keyed, "PNG", transparency=keyed.getpixel((0, 0))))[0, 0] == 255).all()
-    grey = Image.merge("LA", [Image.new("L", (4, 4), 7), Image.new("L", (4, 4), 0)])
-    assert (read_picture(encoded(grey)) == 255).all()
+    gray = Image.merge("LA", [Image.new("L", (4, 4), 7), Image.new("L", (4, 4), 0)])
+    assert (read_picture(encoded(gray)) == 255).all()
 
 
 def test_a_picture_of_one_pixel_is_a_picture():
@@ -138,7 +138,7 @@ def test_a_picture_of_one_pixel_is_a_picture():
 
 
 def test_an_animation_gives_its_first_frame():
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
     data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert (read_picture(data) == [255, 0, 0]).all()
 
@@ -167,14 +167,14 @@ def zip_bytes():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"these are words", "no picture but text"),
+        (b"these are words", "not a picture but text"),
         (b"", "the file is empty"),
-        (zip_bytes(), "no picture but a ZIP archive"),
-        (b"%PDF-1.7 \xff\xfe", "no picture but a PDF document"),
+        (zip_bytes(), "not a picture but a ZIP archive"),
+        (b"%PDF-1.7 \xff\xfe", "not a picture but a PDF document"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
-        (b"  <html><body>404</body></html>", "no picture but a web page"),
+        (b"  <html><body>404</body></html>", "not a picture but a web page"),
         (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC"),
-        (bytes(range(256)), "no picture that can be read"),
+        (bytes(range(256)), "not a readable picture"),
     ],
 )
 def test_what_is_no_picture_says_what_it_is(tmp_path, data, reason):
@@ -187,7 +187,7 @@ def test_what_is_no_picture_says_what_it_is(tmp_path, data, reason):
 
 
 def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
-    with pytest.raises(BadPicture, match=r"gone\.jpg: the file is not there"):
+    with pytest.raises(BadPicture, match=r"gone\.jpg: the file does not exist"):
         read_picture(tmp_path / "gone.jpg")
     with pytest.raises(BadPicture, match="this is a folder"):
         read_picture(tmp_path)
@@ -214,7 +214,7 @@ def test_numbers_of_unknown_range_are_refused():
         read_picture(encoded(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF"))
 
 
-def test_masks_are_shares_of_white(colours):
+def test_masks_are_shares_of_white(colors):
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
     assert np.allclose(read_mask(encoded(Image.fromarray(levels))), levels / 255)
     assert np.allclose(read_mask(encoded(Image.fromarray(levels.astype(np.uint16) * 257))), levels / 255)
@@ -232,13 +232,13 @@ def test_a_mask_with_transparent_parts_is_its_alpha():
     assert (read_mask(encoded(image)) == alpha / 255).all()
 
 
-def test_a_cutout_keeps_its_colours_and_one_without_alpha_is_refused(colours):
-    alpha = np.full(colours.shape[:2], 51, np.uint8)
-    kept, share = read_cutout(encoded(Image.fromarray(np.dstack([colours, alpha]))))
-    assert (kept == colours).all()
+def test_a_cutout_keeps_its_colors_and_one_without_alpha_is_refused(colors):
+    alpha = np.full(colors.shape[:2], 51, np.uint8)
+    kept, share = read_cutout(encoded(Image.fromarray(np.dstack([colors, alpha]))))
+    assert (kept == colors).all()
     assert np.allclose(share, 0.2)
     with pytest.raises(BadPicture, match="no transparent parts"):
-        read_cutout(encoded(Image.fromarray(colours)))
+        read_cutout(encoded(Image.fromarray(colors)))
 
 
 def test_a_huge_scene_is_reduced_with_a_note():

@@ -8,14 +8,14 @@ from unfazed.sources import open_source
 from unfazed.sources.sample import credits
 
 
-def test_every_photograph_has_a_mask_a_credit_and_a_free_licence():
+def test_every_photograph_has_a_mask_a_credit_and_a_free_license():
     source = open_source("sample")
     assert source.ids == tuple(one.id for one in credits())
     for scene, credit in zip(source, credits(), strict=True):
         assert scene.id == credit.id
         assert scene.label == credit.label
         assert 0.02 < scene.pixel_rate < 0.8
-        assert credit.licence in ("CC0-1.0", "Public Domain")
+        assert credit.license in ("CC0-1.0", "Public Domain")
         assert credit.source.startswith("https://commons.wikimedia.org/")
         assert credit.author
 

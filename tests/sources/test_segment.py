@@ -113,7 +113,7 @@ def test_a_salient_object_network_makes_the_mask(redness):
     assert overlap(boxed, truth) > 0.9
 
 
-def test_a_picture_of_one_colour_has_no_salient_object(redness):
+def test_a_picture_of_one_color_has_no_salient_object(redness):
     with pytest.raises(BadPicture, match="found no object"):
         segment(np.full((20, 30, 3), 7, np.uint8), segmenter=f"onnx:{redness}")
 
@@ -126,8 +126,8 @@ def test_a_segmenter_that_cannot_be_is_refused(tmp_path):
         segment(image, segmenter="onnx")
     with pytest.raises(UserError, match="takes no 'fast'"):
         segment(image, segmenter="grabcut:fast")
-    with pytest.raises(UserError, match=r"gone\.onnx is not there"):
+    with pytest.raises(UserError, match=r"gone\.onnx does not exist"):
         segment(image, segmenter=f"onnx:{tmp_path}/gone.onnx")
     (tmp_path / "words.onnx").write_text("words")
-    with pytest.raises(UserError, match="is no ONNX network"):
+    with pytest.raises(UserError, match="is not a usable ONNX network"):
         segment(image, segmenter=f"onnx:{tmp_path}/words.onnx")

@@ -45,7 +45,7 @@ def test_a_source_reads_nothing_until_asked(tmp_path, photograph, mask_file):
     source = open_source(f"folder:{tmp_path}")
     (tmp_path / "a.jpg").unlink()
     assert source.ids == ("a",)
-    with pytest.raises(UserError, match="the file is not there"):
+    with pytest.raises(UserError, match="the file does not exist"):
         source["a"]
 
 

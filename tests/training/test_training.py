@@ -24,7 +24,7 @@ from unfazed.training.photos import load_photos, perceptual_hash, read_photos
 
 @pytest.fixture
 def photos(tmp_path):
-    """Six photographs of coloured gradients and blobs, one of them wide, one small."""
+    """Six photographs of colored gradients and blobs, one of them wide, one small."""
     folder = tmp_path / "photos"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -68,10 +68,10 @@ def test_the_loss_on_photographs_held_out_falls(photos, tmp_path, small_network)
 
 def test_another_recipe_or_other_photographs_do_not_resume(photos, tmp_path, small_network):
     loop.train([photos], tmp_path / "run", recipe(steps=1), device="cpu", compiled=False)
-    with pytest.raises(UserError, match="another seed"):
+    with pytest.raises(UserError, match="a different seed"):
         loop.train([photos], tmp_path / "run", recipe(seed=1), device="cpu", compiled=False)
     (photos / "0.png").unlink()
-    with pytest.raises(UserError, match="another photographs"):
+    with pytest.raises(UserError, match="a different photographs"):
         loop.train([photos], tmp_path / "run", recipe(steps=2), device="cpu", compiled=False)
 
 
@@ -99,7 +99,7 @@ def test_a_critic_is_asked_and_remembered(photos, tmp_path, small_network):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["trained"]["critic_sha256"] == sha256(critic)
     plain = loop.train([photos], tmp_path / "plain", recipe(), device="cpu", compiled=False)
     assert not torch.equal(trainer.network.conv_out.weight, plain.network.conv_out.weight)
-    with pytest.raises(UserError, match="another critic"):
+    with pytest.raises(UserError, match="a different critic"):
         loop.train([photos], tmp_path / "run", recipe(steps=9), device="cpu", compiled=False)
 
 
@@ -172,7 +172,7 @@ def test_the_learning_rate_warms_up_holds_and_falls_to_nothing():
     assert rates[100] == 0 and np.all(np.diff(rates[50:]) < 0)
 
 
-def test_noise_levels_favour_little_noise():
+def test_noise_levels_favor_little_noise():
     t = loop.noise_levels(loop.Recipe(), 20000, torch.Generator().manual_seed(0), torch.device("cpu"))
     assert int(t.min()) >= 0 and int(t.max()) <= 999
     assert 0.90 < float((t < 620).float().mean()) < 0.94

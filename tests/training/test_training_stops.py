@@ -139,7 +139,7 @@ def _emptied(path: Path) -> None:
 def test_a_damaged_state_is_named(photos, tmp_path, damage):
     train(photos, tmp_path / "run")
     damage(tmp_path / "run" / "state-6.safetensors")
-    with pytest.raises(UserError, match=r"cannot go on.*damaged(.|\n)*run: rm .*state\.json"):
+    with pytest.raises(UserError, match=r"cannot be resumed.*damaged(.|\n)*run: rm .*state\.json"):
         train(photos, tmp_path / "run")
     (tmp_path / "run" / "state.json").write_text('{"step": 6}')
     with pytest.raises(UserError, match=r"state\.json is damaged"):

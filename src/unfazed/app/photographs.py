@@ -83,7 +83,7 @@ def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, i
     image, _ = read_once(photograph.path)
     if box is not None:
         box = inside(box, image.shape)
-    prompt = "the centre prior" if box is None else "the box " + ",".join(map(str, box))
+    prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
     name = "an ONNX segmenter" if segmenter.startswith("onnx:") else segmenter
     note = f"mask made by {name} from {prompt}"
     return with_mask(photograph, segment(image, box, segmenter), note)

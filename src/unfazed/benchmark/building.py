@@ -15,7 +15,7 @@ from typing import Any
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
 from unfazed.engine import run_tasks
-from unfazed.engine.prefetch import ahead
+from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import Lock
@@ -188,7 +188,7 @@ def _through_network(
     # Where the network has the same cores, or removes the objects itself, working ahead only gets in its way.
     alone = described.get("device") == "cpu" or find_removal(settings.removal)[0].takes_network
     count = group // (len(plan.recipe.items) * settings.runs) + 2
-    with contextlib.closing(prepared() if alone else ahead(prepared(), count)) as sources:
+    with contextlib.closing(prepared() if alone else prefetch(prepared(), count)) as sources:
         for summary in render_stream(plan.root, renderer, group, sources, watch=watch):
             yield summary
             while given_up:

@@ -33,7 +33,7 @@ DECISIVE = (
 def read_card(root: Path) -> dict[str, Any]:
     """The card of the benchmark in `root`; raises UserError where there is none."""
     if not (root / CARD).is_file():
-        found = "is not there" if not root.exists() else f"holds no {CARD}"
+        found = "does not exist" if not root.exists() else f"holds no {CARD}"
         raise UserError(f"{root} is no benchmark: it {found}", run="unfazed build SOURCE -o BENCH")
     card = read_json(root / CARD)
     if not isinstance(card, dict) or "labels" not in card:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
-from unfazed.sources.labelled import label_lines
+from unfazed.sources.labeled import label_lines
 from unfazed.sources.pictures import SUFFIXES
 
 OFFICIAL = {
@@ -71,7 +71,7 @@ class Release:
 def open_release(path: Path) -> Release:
     """The set in a folder (its edits as folders or as tar files), in one tar file, or one folder further down."""
     if not path.exists():
-        raise UserError(f"{path} is not there")
+        raise UserError(f"{path} does not exist")
     if path.is_file():
         shards, root = [path], path.parent
     else:

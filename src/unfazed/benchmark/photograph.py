@@ -27,7 +27,7 @@ from unfazed.errors import UserError
 from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
-from unfazed.rendering.realize import realise
+from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.hole import lendable
 from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
 from unfazed.scene import Scene, frame
@@ -161,7 +161,7 @@ def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
     try:
         composition = Item("edit", request.chain).compose(framed, np.random.default_rng(request.seed), pool)
         backgrounds = Backgrounds(pool, plan.open_removal(), size=request.size)
-        return composition, realise(composition, backgrounds, request.seed)
+        return composition, realize(composition, backgrounds, request.seed)
     except Impossible as impossible:
         raise UserError(f"this cannot be made of {scene.id}: {impossible}") from None
 
@@ -212,7 +212,7 @@ def edit_photograph(
 
 
 def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None) -> Scene:
-    """The photograph with its mask, or with a mask made from a box or, if None, for an object in the middle."""
+    """The photograph with its mask, or with a mask made from a box or, if None, for an object in the center."""
     if isinstance(image, Scene):
         if mask is not None:
             raise UserError(f"the scene {image.id} has a mask and another one is given", allowed="one of them")
@@ -239,7 +239,7 @@ def replay(record_path: Path, image: Path | None = None, renderer: Renderer | No
         raise UserError(f"{record_path} is no record of an edit: {error!r}") from None
     for path, wanted in {str(photograph): expected, **borrowed}.items():
         if not Path(path).is_file():
-            raise UserError(f"{path} is not there", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
+            raise UserError(f"{path} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
         if sha256(path) != wanted:
             raise UserError(f"{path} is not the file that {record_path} was made from (its SHA-256 differs)")
     picture = read_picture(photograph)

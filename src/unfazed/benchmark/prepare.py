@@ -18,7 +18,7 @@ from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
-from unfazed.rendering.realize import realise
+from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.hole import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import Spec
@@ -96,7 +96,7 @@ class Preparation:
         try:
             with self._timed("compose"):
                 composition = planned.item.compose(framed, np.random.default_rng(planned.seed), self.pool)
-                made = realise(composition, self.backgrounds, planned.seed)
+                made = realize(composition, self.backgrounds, planned.seed)
         except Impossible as impossible:
             return replace(row, status=SKIPPED, reason=str(impossible)), None
         except Exception as error:

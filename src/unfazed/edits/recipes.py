@@ -129,7 +129,7 @@ def _from_file(path: Path) -> Recipe:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        raise UserError(f"the recipe {path} is not there", allowed=", ".join([*RECIPES, "FILE.toml"])) from None
+        raise UserError(f"the recipe {path} does not exist", allowed=", ".join([*RECIPES, "FILE.toml"])) from None
     except ValueError as error:
         raise UserError(f"{path} is not TOML: {error}") from None
     known = ("name", "explains", "edits", "item")

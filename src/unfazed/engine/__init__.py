@@ -1,4 +1,4 @@
-"""`run_tasks(worker, tasks)`: small records in, results out as they finish, wherever the work is done."""
+"""`run_tasks(worker, tasks)`: run tasks in this process or in several, and yield results as they finish."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from unfazed.errors import UserError, unknown
 
 from .in_process import run_here
 from .outcome import Outcome
-from .prefetch import ahead
+from .prefetch import prefetch
 from .processes import run_in_processes
 
-__all__ = ["ENGINES", "Outcome", "ahead", "run_tasks"]
+__all__ = ["ENGINES", "Outcome", "prefetch", "run_tasks"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -26,10 +26,10 @@ def run_tasks(
 ) -> Iterator[Outcome[Task, Result]]:
     """One `Outcome` for every task, in the order in which they finish.
 
-    `worker` is a picklable callable. Each process gets it once, so what it loads on its first task it keeps for
-    the next. With one worker everything happens in this process, task by task, as the results are asked for.
-    An exception in a worker ends the run and is raised here; a worker that dies (killed, out of memory, crashed)
-    has its task done again in a fresh process, and if that dies too the outcome says so and the run goes on.
+    `worker` is a picklable callable. Each process gets it once, so what it loads for its first task is kept for
+    the next. With one worker everything happens in this process, task by task, as the results are requested.
+    An exception in a worker ends the run and is raised here; if a worker process dies (killed, out of memory,
+    crashed), its task is repeated in a new process, and if that dies too, the outcome is a failure and the run goes on.
 
     >>> [outcome.result for outcome in run_tasks(abs, [-1, -2])]
     [1, 2]

@@ -1,4 +1,4 @@
-"""float32 that is float32: GPUs round the factors of a convolution to ten bits unless told not to."""
+"""Full float32 convolutions: by default GPUs round their factors to TF32, which has ten bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def true_float32(device: torch.device | str) -> Iterator[None]:
-    """A block in which convolutions on a GPU multiply whole float32 numbers, not TF32; elsewhere they do anyway."""
+    """A block in which convolutions on a GPU use full float32, not TF32; other devices always do."""
     import torch
 
     if torch.device(device).type != "cuda":

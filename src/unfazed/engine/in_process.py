@@ -1,4 +1,4 @@
-"""Tasks done one after another in this process."""
+"""Run tasks one after another in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of one task."""
+"""The outcome of one task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Task, Result]):
-    """A task with its result, or with the reason why there is none (the process that had it died, twice)."""
+    """A task with its result, or with the reason why there is none (its process died twice)."""
 
     task: Task
     result: Result | None = None

@@ -1,4 +1,4 @@
-"""An iterator that works ahead of its reader, so that what comes next is ready when it is wanted."""
+"""An iterator that computes its next items in a thread before they are requested."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def ahead(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
-    """The same items in the same order; a thread fetches up to `count` of them before they are asked for.
+def prefetch(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
+    """The same items in the same order; a thread fetches up to `count` of them before they are requested.
 
     An exception of `items` is raised where it would have been. Leaving early stops the thread at its next item.
 
-    >>> list(ahead([1, 2, 3], count=2))
+    >>> list(prefetch([1, 2, 3], count=2))
     [1, 2, 3]
     """
     ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=count)
-    left = threading.Event()
+    stopped = threading.Event()
 
     def put(kind: str, value: object) -> bool:
-        while not left.is_set():
+        while not stopped.is_set():
             try:
                 ready.put((kind, value), timeout=0.1)
                 return True
@@ -44,7 +44,7 @@ def ahead(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
             if close is not None:
                 close()
 
-    thread = threading.Thread(target=fetch, daemon=True, name="ahead")
+    thread = threading.Thread(target=fetch, daemon=True, name="prefetch")
     thread.start()
     try:
         while True:
@@ -57,5 +57,5 @@ def ahead(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
                 assert isinstance(value, BaseException)
                 raise value
     finally:
-        left.set()
+        stopped.set()
         thread.join()

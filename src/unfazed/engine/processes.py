@@ -1,7 +1,7 @@
-"""Tasks done by spawned processes of this machine, each with one thread of torch and OpenCV.
+"""Run tasks in a pool of spawned processes, each with one thread of torch and OpenCV.
 
-A process asks for nothing and knows nothing of the others: it gets the worker once, then a task, answers, gets the
-next. Where the parent is gone the pipe closes and the process ends, so a killed run leaves nobody behind.
+A process receives the worker once, then one task at a time. When the parent is gone, the pipe closes and the process
+ends, so a killed run leaves no process behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .outcome import Outcome
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Two torch threads that wait for one core are many times slower than one, so workers × threads stays at workers.
+# Two torch threads on one core are many times slower than one, so each worker has one thread.
 LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 
@@ -33,8 +33,8 @@ DONE, FAILED = b"+", b"-"
 
 
 @dataclass
-class _Hand:
-    """One process, the pipe to it, and the task it has now."""
+class _Member:
+    """One process of the pool, the pipe to it, and its current task."""
 
     process: SpawnProcess
     pipe: Connection
@@ -53,51 +53,51 @@ def run_in_processes(
     """Outcomes as they finish; tasks are taken from the iterable only when a process is free."""
     packed = pickle.dumps(worker)
     waiting = iter(tasks)
-    again: deque[_Job] = deque()
-    hands: list[_Hand] = []
+    retries: deque[_Job] = deque()
+    pool: list[_Member] = []
 
     def next_job() -> _Job | None:
-        if again:
-            return again.popleft()
+        if retries:
+            return retries.popleft()
         return next((_Job(task) for task in waiting), None)
 
     try:
-        while len(hands) < workers and (job := next_job()) is not None:
-            hands.append(_hire(packed, job))
-        while busy := [hand.pipe for hand in hands if hand.job is not None]:
+        while len(pool) < workers and (job := next_job()) is not None:
+            pool.append(_start_member(packed, job))
+        while busy := [member.pipe for member in pool if member.job is not None]:
             for pipe in wait(busy):
-                hand = next(one for one in hands if one.pipe is pipe)
-                job = hand.job
+                member = next(one for one in pool if one.pipe is pipe)
+                job = member.job
                 assert job is not None
                 try:
-                    answer = hand.pipe.recv_bytes()
+                    answer = member.pipe.recv_bytes()
                 except (EOFError, OSError):
-                    hands.remove(hand)
-                    failure = _after_death(hand, job)
+                    pool.remove(member)
+                    failure = _after_death(member, job)
                     if failure is None:
-                        again.append(job)
+                        retries.append(job)
                     if (following := next_job()) is not None:
-                        hands.append(_hire(packed, following))
+                        pool.append(_start_member(packed, following))
                     if failure is not None:
                         yield Outcome(job.task, failure=failure)
                     continue
                 value = pickle.loads(memoryview(answer)[1:])
                 if answer[:1] == FAILED:
                     raise value
-                _give(hand, next_job())
+                _send(member, next_job())
                 yield Outcome(job.task, value)
     finally:
-        _dismiss(hands)
+        _stop_pool(pool)
 
 
-def _after_death(hand: _Hand, job: _Job) -> str | None:
-    """None for a first death: the task is done again. The reason to give up for a second."""
-    hand.pipe.close()
-    hand.process.join()
+def _after_death(member: _Member, job: _Job) -> str | None:
+    """None after a first death, since the task is repeated; the reason for the failure after a second."""
+    member.pipe.close()
+    member.process.join()
     job.deaths += 1
     if job.deaths < 2:
         return None
-    return f"the process that worked on it died twice ({_cause(hand.process.exitcode)})"
+    return f"the process that worked on it died twice ({_cause(member.process.exitcode)})"
 
 
 def _cause(code: int | None) -> str:
@@ -107,43 +107,43 @@ def _cause(code: int | None) -> str:
     return f"{name}, most likely out of memory" if name == "SIGKILL" else name
 
 
-def _hire(packed: bytes, job: _Job) -> _Hand:
-    """A fresh process that has the worker and its first task."""
+def _start_member(packed: bytes, job: _Job) -> _Member:
+    """A new process that has the worker and its first task."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
     with _one_thread(), _no_interrupt():
         process.start()
     theirs.close()
-    hand = _Hand(process, ours)
+    member = _Member(process, ours)
     with contextlib.suppress(OSError):
         ours.send_bytes(packed)
-    _give(hand, job)
-    return hand
+    _send(member, job)
+    return member
 
 
-def _give(hand: _Hand, job: _Job | None) -> None:
-    """The task to this process, or, where none is left, its leave."""
-    hand.job = job
-    with contextlib.suppress(OSError):  # a process that died since is noticed by its closed pipe
-        hand.pipe.send(None if job is None else (job.task,))
+def _send(member: _Member, job: _Job | None) -> None:
+    """Send a task to this process, or None, which ends it, if no task is left."""
+    member.job = job
+    with contextlib.suppress(OSError):  # if the process has died, its closed pipe shows it
+        member.pipe.send(None if job is None else (job.task,))
 
 
-def _dismiss(hands: list[_Hand]) -> None:
-    """Close every pipe, which ends idle processes at once, and end the busy ones."""
-    for hand in hands:
-        hand.pipe.close()
-        if hand.job is not None:
-            hand.process.terminate()
-    for hand in hands:
-        hand.process.join(timeout=5)
-        if hand.process.is_alive():
-            hand.process.kill()
-            hand.process.join()
+def _stop_pool(pool: list[_Member]) -> None:
+    """Close every pipe, which ends idle processes at once, and terminate the busy ones."""
+    for member in pool:
+        member.pipe.close()
+        if member.job is not None:
+            member.process.terminate()
+    for member in pool:
+        member.process.join(timeout=5)
+        if member.process.is_alive():
+            member.process.kill()
+            member.process.join()
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a process: the worker, then task after task until there is none, or nobody to give one."""
+    """The main function of a process: receive the worker, then run tasks until None arrives or the pipe closes."""
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         packed = pipe.recv_bytes()
         worker = None
@@ -158,7 +158,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error itself where it survives pickling, else one that says the same."""
+    """The error itself if it can be pickled, else a RuntimeError with the same message."""
     try:
         return pickle.loads(pickle.dumps(error))
     except Exception:
@@ -167,7 +167,7 @@ def _sendable(error: Exception) -> Exception:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """The environment that a process inherits: libraries read it when they are first imported."""
+    """Set the environment that a new process inherits; libraries read it when they are first imported."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)
     try:
@@ -182,8 +182,8 @@ def _one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C reaches the parent alone, which then ends its processes: a spawned one inherits the blocked signal."""
-    resource_tracker.ensure_running()  # its first start would unblock the signal again
+    """Let Ctrl-C reach only the parent, which then ends its processes; a spawned one inherits the blocked signal."""
+    resource_tracker.ensure_running()  # its first start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,7 +1,7 @@
-"""How many threads a forward pass on the CPU uses: all of them on a quiet machine, fewer where others compute too.
+"""The number of threads of a forward pass on the CPU: all on an idle machine, one if other processes compute too.
 
 With another process on the cores, two threads of torch can be ten times slower than one, since each waits for the
-other at every layer. So the choice is measured, not guessed: when others begin or stop, and every minute.
+other at every layer. So the choice is measured: when other processes begin or stop to compute, and every minute.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable
 import torch
 
 AGAIN = 60.0  # seconds between two measurements
-SOON = 5.0  # the same where other processes have begun to compute, or stopped
-WINDOW = 0.5  # seconds over which others are watched, at least
-BUSY = 0.1  # share of the cores that others use, from which on they count
+SOON = 5.0  # the same after other processes began or stopped to compute
+WINDOW = 0.5  # minimum seconds over which the use by others is measured
+BUSY = 0.1  # share of the cores used by others from which they count as busy
 
 
 class Threads:
-    """Within its blocks torch has the number of threads that was quickest for `run`; outside it has the old one."""
+    """A context in which torch uses the number of threads that was fastest for `run`; outside, the previous one."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         self.run, self.most = run, torch.get_num_threads()
@@ -36,7 +36,7 @@ class Threads:
         torch.set_num_threads(self.outside)
 
     def adjust(self) -> None:
-        """Measure if it is time to: the whole number of threads against one, the better of two tries each."""
+        """Measure again if it is time: all threads against one, the better of two runs each."""
         if self.most == 1:
             return
         busy = self._others_compute()
@@ -57,7 +57,7 @@ class Threads:
         self.measured, self.busy = time.monotonic(), busy
 
     def _others_compute(self) -> bool:
-        """Whether other processes have used the cores since the last look; as it was if that is too short ago."""
+        """Whether other processes have used the cores since the last check; unchanged if that was too recent."""
         now = _usage()
         if now is None or self.seen is None:
             return True  # unknown
@@ -70,7 +70,7 @@ class Threads:
 
 
 def _usage() -> tuple[float, float, float] | None:
-    """The time, and the CPU seconds of the whole machine and of this process so far; None where nothing tells."""
+    """The time, and the CPU seconds of the whole machine and of this process so far; None if unknown."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
             user, nice, system, _, _, *interrupts = (int(ticks) for ticks in file.readline().split()[1:9])

@@ -1,4 +1,4 @@
-"""Saliency against the object: how far one heat map lies on one mask."""
+"""Alignment of a heat map with an object mask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURES = (
 
 
 def alignment(heat: np.ndarray, mask: np.ndarray) -> dict[str, float | None]:
-    """How far a heat map lies on an object, by the names of `MEASURES`; undefined is None.
+    """The measures in `MEASURES` of how well a heat map matches an object; None where undefined.
 
     heat: (H, W) float, 0 or more; mask: (H, W), object where > 0.5. iou and dice: the map at half its maximum or
     above, against the mask. precision: the share of the map's mass on the object (None for a map without mass).

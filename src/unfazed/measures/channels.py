@@ -1,4 +1,4 @@
-"""Single channels of a layer against attributes: localisation (IoU, AP) and detection (AUROC), all channels at once."""
+"""Single channels of a layer against attributes: localization (IoU, AP) and detection (AUROC), all channels at once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import polars as pl
 from scipy import stats
 
 
-def channel_localisation(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def channel_localization(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """IoU and average precision of every channel's map with one mask: (C, h, w) and (h, w) bool -> two (C,).
 
-    IoU is of the map at half its maximum or above; a channel that is nowhere positive has IoU 0.
+    IoU is of the map at half its maximum or above; a channel without positive values has IoU 0.
 
     >>> eye = np.eye(4) > 0
-    >>> channel_localisation(np.stack([eye * 1.0, -1.0 * eye]), eye)[0]
+    >>> channel_localization(np.stack([eye * 1.0, -1.0 * eye]), eye)[0]
     array([1., 0.])
     """
     flat, inside = maps.reshape(len(maps), -1), mask.reshape(-1)
@@ -22,7 +22,7 @@ def channel_localisation(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray
     # scikit-learn's average precision ranks one channel at a time: here it is computed for thousands at once.
     order = np.argsort(-flat, axis=1, kind="stable")
     ranked = np.take_along_axis(flat, order, 1)
-    # Equal values are one step of the ranking: each place counts with the precision at the end of its run.
+    # Equal values are one step of the ranking: each position counts with the precision at the end of its run.
     found = np.cumsum(inside[order], axis=1)
     places = np.arange(1, flat.shape[1] + 1)
     last_of_run = np.where(np.diff(ranked, axis=1, append=-np.inf) != 0, places, flat.shape[1] + 1)
@@ -34,7 +34,7 @@ def channel_localisation(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray
 def auroc(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
     """The chance that a picture with the attribute scores above one without: (n, C), (n,) bool -> (C,); ties half.
 
-    nan where every picture has it or none has.
+    nan if every picture has the attribute, or none.
 
     >>> auroc(np.array([[0.1], [0.4], [0.8]]), np.array([False, True, True]))
     array([1.])
@@ -49,15 +49,15 @@ def auroc(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 
 def channel_table(
-    localisation: dict[str, tuple[np.ndarray, np.ndarray, int]], pooled: np.ndarray, present: dict[str, np.ndarray]
+    localization: dict[str, tuple[np.ndarray, np.ndarray, int]], pooled: np.ndarray, present: dict[str, np.ndarray]
 ) -> pl.DataFrame:
-    """A row an attribute and channel: attribute, channel, n_present, n_absent, iou, average_precision, auroc.
+    """One row per attribute and channel: attribute, channel, n_present, n_absent, iou, average_precision, auroc.
 
-    localisation: attribute -> sums over pictures of IoU (C,) and AP (C,), and how many pictures; pooled: (n, C), each
-    picture's mean activation; present: attribute -> (n,) bool.
+    localization: attribute -> sums over pictures of IoU (C,) and AP (C,), and the number of pictures; pooled: (n, C),
+    each picture's mean activation; present: attribute -> (n,) bool.
     """
     tables = []
-    for attribute, (iou, precision, pictures) in localisation.items():
+    for attribute, (iou, precision, pictures) in localization.items():
         here = present[attribute]
         tables.append(
             pl.DataFrame(

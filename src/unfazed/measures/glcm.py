@@ -1,7 +1,7 @@
-"""How complex a background looks: grey-level co-occurrence (Haralick 1973) over pairs that lie wholly in it.
+"""Complexity of a background: gray-level co-occurrence (Haralick 1973) of pixel pairs within it.
 
-Settings are fixed so that numbers compare: luma in 32 grey levels, distance 1, four angles (0, 45, 90, 135 degrees),
-pairs counted both ways, each measure the mean of its values at the four angles.
+The settings are fixed so that numbers are comparable: luma in 32 gray levels, distance 1, four angles (0, 45, 90, 135
+degrees), pairs counted in both directions, each measure the mean of its values at the four angles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """(4, 32, 32) float64: for each angle the share of neighbouring pairs with these two grey levels, symmetric.
+    """(4, 32, 32) float64: for each angle the share of neighboring pairs with these two gray levels, symmetric.
 
     image: (H, W, 3) uint8; inside: (H, W) bool, where both pixels of a pair must lie.
     """
@@ -24,15 +24,15 @@ def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
         raise UserError(
             f"the mask is {inside.shape}, its picture {image.shape[:2]}", allowed="a mask of its picture's size"
         )
-    grey = np.clip(np.rint(image @ _LUMA), 0, 255).astype(np.int64) * LEVELS // 256
+    gray = np.clip(np.rint(image @ _LUMA), 0, 255).astype(np.int64) * LEVELS // 256
     inside = inside.astype(bool)
-    high, wide = grey.shape
+    high, wide = gray.shape
     tables = np.zeros((len(OFFSETS), LEVELS, LEVELS))
     for angle, (down, right) in enumerate(OFFSETS):
         here = np.s_[: high - down, max(0, -right) : wide - max(0, right)]
         there = np.s_[down:, max(0, right) : wide + min(0, right)]
         both = inside[here] & inside[there]
-        pairs = grey[here][both] * LEVELS + grey[there][both]
+        pairs = gray[here][both] * LEVELS + gray[there][both]
         table = np.bincount(pairs, minlength=LEVELS * LEVELS).reshape(LEVELS, LEVELS).astype(np.float64)
         table = table + table.T
         if table.sum() > 0:
@@ -41,9 +41,9 @@ def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 
 def glcm_measures(image: np.ndarray, object_mask: np.ndarray) -> dict[str, float]:
-    """Contrast, dissimilarity, homogeneity and energy of the background; NaN where no pair lies wholly in it.
+    """Contrast, dissimilarity, homogeneity and energy of the background; NaN if it contains no pair.
 
-    image: (H, W, 3) uint8; object_mask: (H, W) in [0, 1]: every pixel that the object touches is left out.
+    image: (H, W, 3) uint8; object_mask: (H, W) in [0, 1]: every pixel that the object touches is excluded.
 
     >>> flat = np.full((8, 8, 3), 90, np.uint8)
     >>> glcm_measures(flat, np.zeros((8, 8)))["contrast"]

@@ -1,4 +1,4 @@
-"""`open_model("source:name")` gives a `Classifier`: its own transform, its label space, its logits."""
+"""`open_model("source:name")` returns a `Classifier`: its own transform, its label space, its logits."""
 
 from __future__ import annotations
 

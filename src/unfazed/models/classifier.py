@@ -1,4 +1,4 @@
-"""A classifier: a network, the transform it wants, the classes its answers mean, and where and how it runs."""
+"""A classifier: a network, its transform, its classes, its device and its precision."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """What every source of models gives, and what a module of one's own is wrapped in.
+    """An image classifier, as every source of models returns it; it also wraps a user's own module.
 
-    module: (N, 3, crop, crop) float32, transformed, in; (N, classes) logits out. transform: a Transform, its JSON,
-    or a torchvision preset or Compose. labels: a LabelSpace or a list of class names, in the order of the outputs.
-    name: the spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or
-    fp16; None is fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what
-    else made it, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored.
-    wraps: where a wrapper has another transform than what it wraps, the wrapper and what it wraps.
+    module: transformed (N, 3, crop, crop) float32 -> (N, classes) logits. transform: a Transform, its JSON, or a
+    torchvision preset or Compose. labels: a LabelSpace or a list of class names, in the order of the outputs. name: the
+    spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or fp16; None is
+    fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what else it was made
+    from, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored. wraps: for a
+    wrapper with a transform of its own, the wrapper and the model inside it.
     """
 
     module: nn.Module
@@ -72,7 +72,7 @@ class Classifier:
 
     @property
     def slug(self) -> str:
-        """The name as a file may be called."""
+        """The name as a valid file name."""
         return slug_of(self.name)
 
     @functools.cached_property
@@ -82,32 +82,32 @@ class Classifier:
 
     @functools.cached_property
     def heat_layer(self) -> HeatLayer:
-        """The layer that a heat map of this model is read off."""
+        """The layer from which a heat map of this model is computed."""
         import torch
 
         side = self.transform.crop
         return find_heat_layer(self.module, torch.zeros(1, 3, side, side, device=self.device), self.layer)
 
     def prepare(self, image: np.ndarray) -> torch.Tensor:
-        """(H, W, 3) uint8 RGB in, (3, crop, crop) float32 out, by the model's own transform."""
+        """(H, W, 3) uint8 RGB -> (3, crop, crop) float32, by the model's own transform."""
         return self.transform.tensor(image)
 
     def from_pixels(self, crops: torch.Tensor) -> torch.Tensor:
-        """(N, crop, crop, 3) uint8 crops in, the network's normalised input on its device out."""
+        """(N, crop, crop, 3) uint8 crops -> the network's normalized input on its device."""
         import torch
 
         pixels = crops.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-        return self.transform.normalise(pixels.to(torch.float32).div_(255), in_place=True)
+        return self.transform.normalize(pixels.to(torch.float32).div_(255), in_place=True)
 
     def logits(self, batch: torch.Tensor) -> torch.Tensor:
-        """(N, 3, crop, crop) transformed in, (N, classes) float32 logits on the model's device out; no gradients."""
+        """Transformed (N, 3, crop, crop) -> (N, classes) float32 logits on the model's device, without gradients."""
         import torch
 
         with torch.inference_mode():
             return self._forward(batch)
 
     def differentiable(self, pixels: torch.Tensor) -> torch.Tensor:
-        """(N, 3, S, S) in [0, 1] in, (N, classes) float32 logits out, with gradients back to the pixels."""
+        """(N, 3, S, S) in [0, 1] -> (N, classes) float32 logits, with gradients to the pixels."""
         return self._forward(self.transform.differentiable(pixels.to(self.device)))
 
     def _forward(self, batch: torch.Tensor) -> torch.Tensor:
@@ -128,10 +128,10 @@ class Classifier:
         import torch
 
         if not isinstance(output, torch.Tensor):
-            raise UserError(f"{self.name} answers with a {type(output).__name__}", allowed="(N, classes) logits")
+            raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
         if output.ndim != 2 or output.shape[1] != len(self.labels):
             raise UserError(
-                f"{self.name} answers with shape {tuple(output.shape)}, its label space {self.labels.name!r} has "
+                f"{self.name} returns the shape {tuple(output.shape)}, but its label space {self.labels.name!r} has "
                 f"{len(self.labels)} classes",
                 allowed=f"(N, {len(self.labels)}) logits, or a label space of as many classes as the model has outputs",
             )
@@ -143,14 +143,14 @@ class Classifier:
         if kind == "own":
             return self
         if self.wraps is not None:
-            # A wrapper derives its transform from that of the model inside, so that is the one to be changed.
+            # A wrapper derives its transform from that of the model inside, so that one is changed.
             wrap, inside = self.wraps
             made = wrap(replace(inside.with_transform(kind), device=self.device, precision=self.precision))
             return replace(made, name=self.name, origin=self.origin, layer=self.layer, fixed_hash=self.weights_hash)
         return replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
 
     def card(self) -> dict[str, Any]:
-        """Everything that says which model this is, as JSON."""
+        """Everything that identifies this model, as JSON."""
         return {
             "model": self.name,
             "weights_sha256": self.weights_hash,

@@ -1,4 +1,4 @@
-"""What `unfazed models` prints: the sources there are, or one model's card."""
+"""The output of `unfazed models`: the available sources, or one model's card."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRAS = {"open_clip": "open_clip", "transformers": "transformers", "onnx": "onn
 
 
 def describe_sources() -> dict[str, Any]:
-    """Every source with an example, whether it can be used here, and what else a name may carry."""
+    """Every source with an example, whether it is installed, and what else a name may contain."""
     found: dict[str, Any] = {}
     for source, (_, _, example) in SOURCES.items():
         package = EXTRAS.get(source)
@@ -32,7 +32,7 @@ def describe_sources() -> dict[str, Any]:
 
 
 def describe_model(spec: str) -> dict[str, Any]:
-    """One model's card, its transform also in words, and the layer its heat maps are read off."""
+    """One model's card, its transform also in words, and the layer of its heat maps."""
     model = open_model(spec, device="cpu")
     card = model.card()
     try:

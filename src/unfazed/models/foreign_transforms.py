@@ -1,4 +1,4 @@
-"""Other libraries' transforms read as ours: torchvision presets and Compose, timm configs, transformers' processors."""
+"""Transforms of other libraries as a Transform: torchvision presets and Compose, timm and transformers configs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from unfazed.errors import UserError
 
 from .transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 
-# How a user says what a library's own transform does not.
-STATED = "?resize=…&crop=…&mean=…&std=…, the numbers that the model was trained with, in place of the library's own"
+# How a user states what a library's own transform does not.
+STATED = "?resize=…&crop=…&mean=…&std=…, the values that the model was trained with, instead of the library's own"
 _NAMES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
 def as_transform(value: Any) -> Transform:
-    """`value` as a Transform: one already, its JSON, a torchvision preset, or a Compose of resize, crop, normalise."""
+    """`value` as a Transform: one already, its JSON, a torchvision preset, or a Compose of resize, crop, normalize."""
     if isinstance(value, Transform):
         return value
     if isinstance(value, Mapping):
@@ -44,7 +44,7 @@ def from_preset(preset: Any) -> Transform:
 
 
 def from_compose(compose: Any) -> Transform:
-    """A torchvision Compose whose steps are all of a kind that a Transform can say."""
+    """A torchvision Compose whose steps can all be expressed as a Transform."""
     values: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     for step in compose.transforms:
         kind = type(step).__name__
@@ -97,7 +97,7 @@ def from_timm(config: Mapping[str, Any]) -> Transform:
 
 
 def from_processor(config: Mapping[str, Any]) -> Transform:
-    """transformers' image processor, given as its dict; its class says what the numbers in it mean."""
+    """transformers' image processor, given as its dict; its class determines what the numbers in it mean."""
     if "data_config" in config:  # a timm model inside transformers
         return from_timm(config["data_config"])
     kind = str(config.get("image_processor_type", "")).partition("ImageProcessor")[0]
@@ -106,11 +106,11 @@ def from_processor(config: Mapping[str, Any]) -> Transform:
         raise UserError(
             f"the image processor {config.get('image_processor_type', dict(config))} states no size", allowed=STATED
         )
-    # MobileViT wants plain numbers in [0, 1], whatever mean its dict states.
-    normalised = kind != "MobileViT" and config.get("do_normalize", True)
+    # MobileViT takes unnormalized numbers in [0, 1], although its dict may state a mean.
+    normalized = kind != "MobileViT" and config.get("do_normalize", True)
     spread = _each(config.get("image_std") or IMAGENET_STD)
-    mean: Any = _each(config.get("image_mean") or IMAGENET_MEAN) if normalised else (0.0,) * 3
-    std: Any = spread if normalised else (1.0,) * 3
+    mean: Any = _each(config.get("image_mean") or IMAGENET_MEAN) if normalized else (0.0,) * 3
+    std: Any = spread if normalized else (1.0,) * 3
     if kind == "EfficientNet" and config.get("rescale_offset"):
         mean = tuple(value + 1 for value in mean)
     if kind == "EfficientNet" and config.get("include_top"):
@@ -129,7 +129,7 @@ def from_processor(config: Mapping[str, Any]) -> Transform:
 
 
 def _processor_geometry(kind: str, config: Mapping[str, Any]) -> tuple[Any, Any, str]:
-    """The resize, the crop and the fit of a processor of class `kind`; None where it states no number."""
+    """The resize, the crop and the fit of a processor of class `kind`; None if it states no number."""
     size, crop = dict(config.get("size") or {}), config.get("crop_size")
     short, high, long = (size.get(name) for name in ("shortest_edge", "height", "longest_edge"))
     resize: Any = short or high or long
@@ -160,7 +160,7 @@ def interpolation_name(value: Any) -> str:
 
 
 def _each(value: Any) -> tuple[float, ...]:
-    """Three numbers, where a library also takes one for all channels."""
+    """Three numbers; a library may also give one for all channels."""
     return tuple(float(one) for one in value) if isinstance(value, Sequence) else (float(value),) * 3
 
 

@@ -1,4 +1,4 @@
-"""`onnx:FILE`: any classifier exported to ONNX, with a small JSON beside it (FILE.json) that says what it wants.
+"""`onnx:FILE`: any classifier exported to ONNX, with a small JSON file next to it (FILE.json) that describes it.
 
     {"transform": {"resize": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
      "labels": "imagenet-1k", "label_offset": 0, "layout": "NCHW"}
@@ -28,12 +28,12 @@ from .options import COMMON, read_labels, transform_from
 from .transforms import Transform
 
 SETTINGS = ("transform", "labels", "label_offset", "layout", "output")
-# How a protobuf says where a tensor's bytes lie: the pair ("location", FILE), the name's length in one or two bytes.
+# How a protobuf states where a tensor's bytes are: the pair ("location", FILE), the name's length in one or two bytes.
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
 
 
 def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
-    """An ONNX file as a classifier; it knows no gradients and no heat layer."""
+    """An ONNX file as a classifier, without gradients and without a heat layer."""
     try:
         import onnxruntime
     except ImportError:
@@ -71,7 +71,7 @@ def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
 
 
 def _weights_hash(path: Path) -> str:
-    """SHA-256 of the file; of it and the files that hold its tensors where they lie beside it."""
+    """SHA-256 of the file, and of the files next to it that hold its tensors, if there are any."""
     names = set()
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for found in _LOCATION.finditer(data):
@@ -85,7 +85,7 @@ def _weights_hash(path: Path) -> str:
 
 
 def _settings(path: Path, spec: Spec) -> dict[str, Any]:
-    """What FILE.json says, the options over it; a model whose transform nobody states is refused."""
+    """The content of FILE.json, overridden by the options; a model without a stated transform is refused."""
     beside = path.with_name(path.name + ".json")
     if not beside.is_file():
         beside = path.with_suffix(".json")
@@ -98,7 +98,7 @@ def _settings(path: Path, spec: Spec) -> dict[str, Any]:
     if not {"crop", "mean", "std"} <= stated:
         example = {"transform": Transform().to_json(), "labels": "imagenet-1k", "label_offset": 0}
         raise UserError(
-            f"nothing says how pictures are prepared for {path.name}: "
+            f"it is not known how to prepare pictures for {path.name}: "
             f"{', '.join(sorted({'crop', 'mean', 'std'} - stated))} are not stated",
             allowed=f"a file {path.name}.json like {example}, or onnx:{path}?resize=256&crop=224&mean=…&std=…",
         )
@@ -106,7 +106,7 @@ def _settings(path: Path, spec: Spec) -> dict[str, Any]:
 
 
 class _Session(nn.Module):
-    """An ONNX session as a module: (N, 3, h, w) float32 in, (N, classes) float32 out."""
+    """An ONNX session as a module: (N, 3, h, w) float32 -> (N, classes) float32."""
 
     def __init__(self, session: Any, settings: dict[str, Any], classes: int, name: str) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class _Session(nn.Module):
         answers = []
         for start in range(0, len(pixels), size):
             part = pixels[start : start + size]
-            # A model exported for one batch size gets its last batch filled up with its first picture.
+            # For a model exported with a fixed batch size, the last batch is filled with copies of its first picture.
             filled = torch.cat([part, part[:1].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
             answers.append(self._run(filled.contiguous().numpy())[: len(part)])
         logits = torch.cat(answers)
@@ -150,6 +150,6 @@ class _Session(nn.Module):
         except Exception as error:
             raise UserError(
                 f"{self.name} does not take {pixels.shape}: {str(error).splitlines()[0]}",
-                allowed=f"{self.input.shape} as the file says; mend crop or layout",
+                allowed=f"{self.input.shape} as the file states; correct crop or layout",
             ) from None
         return torch.from_numpy(answer).float().reshape(len(pixels), -1)

@@ -1,6 +1,6 @@
-"""`open_clip:MODEL/PRETRAINED`: zero-shot over the benchmark's classes; `?head=FILE` a fine-tuned linear head.
+"""`open_clip:MODEL/PRETRAINED`: zero-shot over the benchmark's classes; `?head=FILE` uses a fine-tuned linear head.
 
-`open_clip:hf-hub:ORGANISATION/NAME` and `open_clip:local-dir:PATH` open what open_clip itself opens by those names.
+`open_clip:hf-hub:ORGANIZATION/NAME` and `open_clip:local-dir:PATH` open what open_clip itself opens by those names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCHEMAS = ("hf-hub:", "local-dir:")
 
 
 def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
-    """An open_clip model as a classifier of `labels`, ImageNet-1k without."""
+    """An open_clip model as a classifier of `labels`, by default ImageNet-1k."""
     try:
         import open_clip
     except ImportError:
@@ -43,7 +43,7 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -
         weight, bias = head_of(read_state(spec.options["head"]), spec.options["head"])
         if len(weight) != len(space):
             raise UserError(
-                f"{spec.options['head']} has {len(weight)} outputs, the label space {space.name!r} {len(space)}",
+                f"{spec.options['head']} has {len(weight)} outputs, the label space {space.name!r} has {len(space)}",
                 allowed=f"?labels=FILE with {len(weight)} names in the order of the outputs, or ?labels=imagenet-1k",
             )
         module: Any = WithHead(network.visual, weight, bias, spec.options.get("normalised", "yes") == "yes")
@@ -77,11 +77,11 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: Any) -
 
 
 def _check(spec: Spec) -> None:
-    """Raises where an option would do nothing: prompts beside a head, `normalised` without one."""
+    """Raises UserError for an option without effect: prompts with a head, `normalised` without one."""
     head = "head" in spec.options
     for option in ("prompt", "templates") if head else ("normalised",):
         if option in spec.options:
-            raise UserError(f"{option} does nothing {'beside' if head else 'without'} head=FILE")
+            raise UserError(f"{option} has no effect {'with' if head else 'without'} head=FILE")
     if spec.options.get("normalised", "yes") not in ("yes", "no"):
         raise unknown("setting of normalised", spec.options["normalised"], ("yes", "no"))
 

@@ -1,7 +1,7 @@
-"""`python:FILE.py:function` or `python:package.module:function`: a model of one's own.
+"""`python:FILE.py:function` or `python:package.module:function`: a user's own model.
 
-The function takes nothing and gives `Classifier(module, transform, labels)`. The file is run as code: it is the
-user's own, named by the user on the command line.
+The function takes no arguments and returns `Classifier(module, transform, labels)`. The file is run as code: the user
+names it on the command line.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from unfazed.specs import Spec
 
 from .classifier import Classifier
 
-# What files of users have imported from beside themselves: the module's name -> where it lies and what it says.
+# Modules that users' files have imported from their own folder: name -> folder and digest of the content.
 _stamps: dict[str, str] = {}
 
 
 def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
-    """What the named function returns, on the device and in the precision asked for."""
+    """The classifier that the named function returns, on the requested device and in the requested precision."""
     place, colon, name = spec.name.rpartition(":")
     if not colon:
         raise UserError(f"{spec} names no function", allowed="python:FILE.py:function or python:module:function")
@@ -50,7 +50,7 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> C
             raise UserError(f"{name}() of {place} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, Classifier):
         raise UserError(
-            f"{name}() of {place} gives a {type(model).__name__}",
+            f"{name}() of {place} returned a {type(model).__name__}",
             allowed="unfazed.models.Classifier(module, transform, labels)",
         )
     origin = {**model.origin, "function": spec.name, "code_sha256": _code_hash(module, path)}
@@ -61,9 +61,9 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> C
 
 @contextlib.contextmanager
 def _beside(place: str) -> Iterator[Path | None]:
-    """A block in which a file imports what lies beside it, as when run by itself; gives the file, None for a module.
+    """A block in which a file can import from its folder, as when it is run; yields the file, None for a module.
 
-    Two folders may both hold a `net.py`, and one may have changed since: then what was imported before is forgotten.
+    Two folders may both hold a `net.py`, and a file may have changed: then the previous import is dropped.
     """
     if not place.endswith(".py"):
         yield None
@@ -105,7 +105,7 @@ def _module(place: str, path: Path | None) -> ModuleType:
 
 
 def _code_hash(module: ModuleType, path: Path | None) -> str | None:
-    """SHA-256 of the code: the file and what it imports from beside itself, or all of a module's package."""
+    """SHA-256 of the code: the file and what it imports from its folder, or all of a module's package."""
     if path is not None:
         return _digest({path, *(file for files in _helpers(path).values() for file in files)})
     package = sys.modules[module.__name__.partition(".")[0]]
@@ -115,7 +115,7 @@ def _code_hash(module: ModuleType, path: Path | None) -> str | None:
 
 
 def _helpers(path: Path) -> dict[str, set[Path]]:
-    """The modules beside a file that it imports, anywhere in its code, and those that they import: name -> files."""
+    """The modules in a file's folder that it imports, directly or indirectly: name -> files."""
     found: dict[str, set[Path]] = {}
     queue = [path]
     while queue:
@@ -129,7 +129,7 @@ def _helpers(path: Path) -> dict[str, set[Path]]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The top-level names of what a file imports; none where it is no Python, which running it will say."""
+    """The top-level names of what a file imports; none if it is not valid Python, which running it will show."""
     try:
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError):

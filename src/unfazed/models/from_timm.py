@@ -70,7 +70,7 @@ def _pretrained(spec: Spec) -> Any:
 
 
 def _classifier(module: Any) -> str:
-    """The dotted name of the layer that answers, the first of a distilled model's two."""
+    """The dotted name of the output layer; the first of the two of a distilled model."""
     named = module.pretrained_cfg.get("classifier")
     if named:
         return named if isinstance(named, str) else named[0]
@@ -80,7 +80,7 @@ def _classifier(module: Any) -> str:
 
 
 def label_space(module: Any) -> LabelSpace:
-    """ImageNet-1k for a thousand classes, timm's own lists for its larger ones, the names in the weights' config."""
+    """ImageNet-1k for a thousand classes, timm's lists for larger ones, else the names in the weights' config."""
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     config, count = module.pretrained_cfg, module.num_classes

@@ -1,6 +1,6 @@
 """`torchvision:NAME` (its default weights), `torchvision:NAME/WEIGHTS` as in `torchvision:resnet50/IMAGENET1K_V2`.
 
-`?checkpoint=FILE` puts your weights in their place; what WEIGHTS says of the transform and the classes still holds.
+`?checkpoint=FILE` replaces the weights; the transform and the classes of WEIGHTS still apply.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
         space, transform = _space(weights.meta["categories"]), from_preset(weights.transforms())
     state = read_state(checkpoint) if checkpoint else _fetched(spec, weights)
     module = _network(name, weights, len(space))
-    # Every network of torchvision answers with its last layer; SqueezeNet's is a convolution.
+    # The output of every torchvision network comes from its last layer; SqueezeNet's is a convolution.
     last = [part for part, one in module.named_modules() if isinstance(one, (nn.Linear, nn.Conv2d))][-1]
     classes = classes_in(state, module, last) or len(space)
     if classes != len(space):
@@ -57,12 +57,12 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
 
 
 def _network(name: str, weights: Any, classes: int) -> nn.Module:
-    """The architecture as the library builds it for `weights`, None for others, yet without them."""
+    """The architecture as the library builds it for `weights` (None for other weights), without loading them."""
     import torchvision
 
     settings: dict[str, Any] = {}
     if name in ("googlenet", "inception_v3"):
-        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's inside.
+        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's in the network.
         settings = {"init_weights": False, "transform_input": weights is not None}
     elif weights is not None and name.startswith("vit_"):
         settings = {"image_size": weights.meta["min_size"][0]}
@@ -71,14 +71,14 @@ def _network(name: str, weights: Any, classes: int) -> nn.Module:
 
 def _fetched(spec: Spec, weights: Any) -> dict[str, Any]:
     try:
-        # The library's own loader would unpickle; the files hold tensors alone, so it need not.
+        # The library's loader would unpickle, which is not needed, since the files hold only tensors.
         return weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
     except Exception as error:
         raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
 
 
 def _weights(name: str, tag: str) -> Any:
-    """The member of the model's weight enum that `tag` names; its default without a tag."""
+    """The member of the model's weight enum that `tag` names; the default one without a tag."""
     import torchvision
 
     enum = torchvision.models.get_model_weights(name)
@@ -90,6 +90,6 @@ def _weights(name: str, tag: str) -> Any:
 
 def _space(categories: list[str]) -> LabelSpace:
     space = imagenet()
-    # The order is ImageNet's; a few of torchvision's names differ in spelling, most do not.
+    # The order is ImageNet's; only a few of torchvision's names differ in spelling.
     same = sum(plain(ours) == plain(theirs) for ours, theirs in zip(space.classes, categories, strict=False))
     return space if len(categories) == len(space) and same > 500 else LabelSpace("torchvision", tuple(categories))

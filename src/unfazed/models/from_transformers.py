@@ -23,7 +23,7 @@ from .zero_shot import ZeroShot, class_embeddings, templates_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Of 255 levels, in the mean: a resize in floating point is 0.3 from one in bytes, another library's mean 0.6.
+# Mean difference in 255 levels: a resize in floating point differs from one in bytes by 0.3, another mean by 0.6.
 TOLERANCE = 0.5
 
 
@@ -49,9 +49,9 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any
     else:
         for option in ("prompt", "templates"):
             if option in spec.options:
-                raise UserError(f"{spec} is no zero-shot model: {option} would do nothing")
+                raise UserError(f"{spec} is not a zero-shot model, so {option} would have no effect")
         if "pixel_values" not in inspect.signature(network.forward).parameters:
-            raise UserError(f"{spec} is a {type(network).__name__}, which takes no pixels")
+            raise UserError(f"{spec} is a {type(network).__name__}, which does not take pixels")
         space = labels_from(spec.options, outputs=config.num_labels) or _space(config.id2label)
         module = _Logits(network)
     return Classifier(
@@ -70,7 +70,7 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any
 
 
 class _Logits(nn.Module):
-    """A transformers classifier that takes a tensor and gives one."""
+    """A transformers classifier that takes a tensor and returns one."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Logits(nn.Module):
 
 
 class _Tower(nn.Module):
-    """The image side of a CLIP-like model: pixels in, (N, D) embedding out."""
+    """The image side of a CLIP-like model: pixels -> (N, D) embedding."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Tower(nn.Module):
 
 
 def _transform(spec: Spec, processor: Any) -> Transform:
-    """The processor's transform under the options; refused where its pixels are not those of the processor itself."""
+    """The processor's transform with the options; refused if its pixels differ from the processor's own."""
     given = all(name in spec.options for name in ("crop", "mean", "std"))
     try:
         transform = from_processor(processor.to_dict())
@@ -108,7 +108,7 @@ def _transform(spec: Spec, processor: Any) -> Transform:
 
 
 def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
-    """Raises where the library's processor and `transform` make two things of one picture."""
+    """Raises UserError if the library's processor and `transform` make different pixels of one picture."""
     image = _picture()
     who = f"the image processor {type(processor).__name__} of {spec}"
     try:
@@ -116,7 +116,7 @@ def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
     except Exception as error:
         raise UserError(f"{who} cannot be run: {type(error).__name__}: {error}", allowed=STATED) from error
     if "pixel_values" not in answer:
-        raise UserError(f"{who} gives {', '.join(answer)}", allowed="a processor that gives pixel_values")
+        raise UserError(f"{who} returns {', '.join(answer)}", allowed="a processor that returns pixel_values")
     theirs, ours = torch.as_tensor(answer["pixel_values"])[0].float().cpu(), transform.tensor(image)
     if theirs.shape != ours.shape:
         raise UserError(
@@ -131,14 +131,14 @@ def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
     difference = min(float(((one - theirs) * levels)[inner].abs().mean()) for one in shifted)
     if not difference <= TOLERANCE:
         raise UserError(
-            f"{who} makes other pixels than what is read from it as data ({transform}): they differ by "
-            f"{difference:.2f} of 255 levels in the mean, {TOLERANCE} are allowed for resampling",
+            f"{who} does not match its settings read as data ({transform}): the pixels differ by "
+            f"{difference:.2f} of 255 levels on average; {TOLERANCE} is allowed for resampling",
             allowed=STATED,
         )
 
 
 def _picture() -> np.ndarray:
-    """(320, 480, 3) uint8 of slow and fine waves, other ones in each channel; the sides halve without rounding."""
+    """(320, 480, 3) uint8 of coarse and fine waves, different in each channel; the sides halve exactly."""
     down, right = np.mgrid[:320, :480]
     waves = [
         64 * np.sin(right / (37 + 8 * channel) + down / 53) + 32 * np.sin(right / (3 + channel) - down / 7)
@@ -151,7 +151,7 @@ def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(spec.name)
-    # SigLIP was trained on texts filled up to its full length; CLIP masks the filling out.
+    # SigLIP was trained on texts padded to full length; CLIP masks the padding.
     siglip = "siglip" in network.config.model_type
     how = {"padding": "max_length", "max_length": 64} if siglip else {"padding": True}
 
@@ -165,7 +165,7 @@ def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
 
 
 def _space(names: Mapping[int, str]) -> LabelSpace:
-    """ImageNet-1k where the names are its own in its order (the first of several synonyms counts), else as given."""
+    """ImageNet-1k if the names are ImageNet's in its order (the first of several synonyms counts), else as given."""
     ordered = [str(names[index]) for index in sorted(names)]
     space = imagenet()
     if len(ordered) == len(space):

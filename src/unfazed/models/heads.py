@@ -1,4 +1,4 @@
-"""Linear heads on frozen features: trained with a validation split and an early stop, kept as safetensors and a card.
+"""Linear heads on frozen features: trained with a validation split and early stopping, saved as safetensors and a card.
 
 head = fit_head(open_model("lite:0"), images, targets, ["cat", "dog"])
 head.save("my-head")                    # then: unfazed evaluate BENCH -m head:my-head
@@ -27,7 +27,7 @@ from .classifier import Classifier
 
 @dataclass(frozen=True)
 class Training:
-    """How a head is trained: AdamW on cross-entropy; stopped when the validation loss has not fallen for `patience`."""
+    """How a head is trained: AdamW on cross-entropy; stopped when the validation loss did not fall for `patience`."""
 
     epochs: int = 200
     learning_rate: float = 3e-3
@@ -40,7 +40,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A trained head: weight (classes, D), bias (classes,), the model under it, and what training saw."""
+    """A trained head: weight (classes, D), bias (classes,), its base model, and a record of the training."""
 
     base: Classifier
     labels: LabelSpace
@@ -66,7 +66,7 @@ class Head:
         )
 
     def save(self, folder: str | Path) -> None:
-        """`head.safetensors` and `head.json` in `folder`; opened again as `head:FOLDER`."""
+        """Write `head.safetensors` and `head.json` into `folder`; `head:FOLDER` opens them."""
         from safetensors.torch import save
 
         tensors = {"weight": self.weight.contiguous().cpu(), "bias": self.bias.contiguous().cpu()}
@@ -85,7 +85,7 @@ def fit_head(
     """A linear head on the frozen features of `base` for any label space.
 
     images: (H, W, 3) uint8 pictures, read once; targets: an index into `labels` for each. The epoch is chosen on a
-    validation split of the pictures (by class), never on what the head will be measured with.
+    validation split of the pictures (by class), never on the pictures it will be evaluated on.
     """
     space = labels if isinstance(labels, LabelSpace) else own(labels)
     features = extract_features(base, images)
@@ -93,7 +93,7 @@ def fit_head(
     if len(features) != len(answers):
         raise UserError(f"there are {len(features)} pictures and {len(answers)} targets")
     if len(answers) and (int(answers.min()) < 0 or int(answers.max()) >= len(space)):
-        raise UserError(f"a target lies outside the {len(space)} classes", allowed=f"0 to {len(space) - 1}")
+        raise UserError(f"a target is outside the {len(space)} classes", allowed=f"0 to {len(space) - 1}")
     train, held_out = split(answers, training)
     weight, bias, history = train_linear(features, answers, train, held_out, len(space), training)
     card = {
@@ -119,7 +119,7 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     base = open_model(card["base"], **where)
     if base.weights_hash != card["base_weights_sha256"]:
         raise UserError(
-            f"{spec} was trained on other weights of {card['base']} than those found now", run="train it again"
+            f"{spec} was trained on other weights of {card['base']} than the current ones", run="train it again"
         )
     tensors = load_file(str(folder / "head.safetensors"))
     space = LabelSpace.from_json(card["labels"])
@@ -127,7 +127,7 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
 
 
 def feature_network(model: Classifier) -> nn.Module:
-    """A copy of the model's network without its last linear layer: (N, 3, crop, crop) in, (N, D) features out."""
+    """A copy of the model's network without its last linear layer: (N, 3, crop, crop) -> (N, D) features."""
     name = classification_layer(model)
     module = copy.deepcopy(model.module)
     parent, _, last = name.rpartition(".")
@@ -136,7 +136,7 @@ def feature_network(model: Classifier) -> nn.Module:
 
 
 def classification_layer(model: Classifier) -> str:
-    """The dotted name of the last linear layer that runs and gives the model's answers."""
+    """The dotted name of the last linear layer that runs and returns the model's logits."""
     found: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:
@@ -157,7 +157,7 @@ def classification_layer(model: Classifier) -> str:
         for one in hooks:
             one.remove()
     if not found:
-        raise UserError(f"{model.name} does not end in a linear layer, so no head can take its place")
+        raise UserError(f"{model.name} does not end in a linear layer, so it cannot be replaced by a head")
     return found[-1]
 
 
@@ -179,7 +179,7 @@ def extract_features(model: Classifier, images: Iterable[np.ndarray], batch_size
 
 
 def split(targets: torch.Tensor, training: Training) -> tuple[torch.Tensor, torch.Tensor]:
-    """Indices for training and validation: of every class with two pictures or more, the same share is held out."""
+    """Indices for training and validation: the same share of every class with two or more pictures is held out."""
     generator = torch.Generator().manual_seed(training.seed)
     held_out = []
     for label in targets.unique():
@@ -204,9 +204,10 @@ def train_linear(
     training: Training,
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
     """Weight (classes, D), bias (classes,) of the best validation epoch, and the history for the card."""
-    # Features are standardised while training, so one learning rate fits every network; the head takes it back in.
-    centre, spread = features[train].mean(0), features[train].std(0, correction=0).clamp_min(1e-6)
-    scaled = (features - centre) / spread
+    # Features are standardized while training, so that one learning rate suits every network; the head's weights
+    # include the scaling.
+    center, spread = features[train].mean(0), features[train].std(0, correction=0).clamp_min(1e-6)
+    scaled = (features - center) / spread
     torch.manual_seed(training.seed)
     head = nn.Linear(features.shape[1], classes)
     nn.init.zeros_(head.weight)
@@ -229,6 +230,6 @@ def train_linear(
     with torch.no_grad():
         right = (head(scaled[held_out]).argmax(1) == targets[held_out]).float().mean()
         weight = head.weight / spread
-        bias = head.bias - weight @ centre
+        bias = head.bias - weight @ center
     history = {"epoch": best_epoch, "validation_loss": best_loss, "validation_accuracy": float(right), "losses": losses}
     return weight.detach().clone(), bias.detach().clone(), history

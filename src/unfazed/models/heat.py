@@ -1,4 +1,4 @@
-"""The layer a heat map looks at: the last one that still knows where things are, found by watching one pass."""
+"""The layer of a heat map: the last one with spatial positions, found during one forward pass."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeatLayer:
-    """Where a heat map is read off, and how that layer's output becomes (N, channels, height, width).
+    """The layer of a heat map, and how its output becomes (N, channels, height, width).
 
-    name: dotted module name; reshape: `none` (it is that already), `channels-last` (N, h, w, C) or `tokens`
-    (N, prefix + h·w, C), where the first `prefix` tokens (class, registers) belong to no place.
+    name: dotted module name; reshape: `none` (it has that shape), `channels-last` (N, h, w, C) or `tokens`
+    (N, prefix + h·w, C), where the first `prefix` tokens (class, registers) have no position.
     """
 
     name: str
@@ -40,7 +40,7 @@ class HeatLayer:
 
     @property
     def reshape_transform(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """What the grad-cam library calls `reshape_transform`."""
+        """The `reshape_transform` of the grad-cam library."""
         return None if self.reshape == "none" else self.as_maps
 
     def to_json(self) -> dict[str, Any]:
@@ -50,8 +50,8 @@ class HeatLayer:
 def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None = None) -> HeatLayer:
     """The heat layer of `module`, or the one called `name`, from one pass of `example` (1, 3, h, w).
 
-    Convolutional networks and those that keep a grid: the last output with more than one place. Vision
-    transformers: the first norm of the last block, since after it only the class token reaches the answer.
+    Convolutional networks and those that keep a grid: the last output with more than one position. Vision
+    transformers: the first norm of the last block, since after it only the class token reaches the output.
     """
     layers = _watch(module, example)
     if name is not None:
@@ -59,17 +59,17 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
         if name not in known:
             from unfazed.errors import unknown
 
-            raise unknown("layer with a place for every value", name, known)
+            raise unknown("layer with spatial positions", name, known)
         return known[name]
     if not layers:
-        raise UserError("no layer of this model keeps the places of the picture, so it has no heat map")
+        raise UserError("no layer of this model has spatial positions, so it has no heat map")
     grids = [place for place, (layer, _) in enumerate(layers) if layer.reshape != "tokens"]
     norms = [
         place
         for place, (layer, kind) in enumerate(layers)
         if layer.reshape == "tokens" and "Norm" in kind and _block(layer.name)
     ]
-    # A grid that comes after the last block's tokens (Swin, EdgeNeXt) is nearer to the answer than they are.
+    # A grid that comes after the last block's tokens (Swin, EdgeNeXt) is nearer to the output than they are.
     if norms and (not grids or norms[-1] > grids[-1]):
         last = _block(layers[norms[-1]][0].name)
         return next(layers[place][0] for place in norms if _block(layers[place][0].name) == last)
@@ -77,7 +77,7 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
 
 
 def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, str]]:
-    """Every module whose output has places, in the order in which they finish, with its class name."""
+    """Every module whose output has positions, in the order of execution, with its class name."""
     import torch
 
     seen: list[tuple[HeatLayer, str]] = []
@@ -116,6 +116,6 @@ def _describe(name: str, output: torch.Tensor) -> HeatLayer | None:
 
 
 def _block(name: str) -> str:
-    """The path of the numbered block that a module lies in: `blocks.11` of `blocks.11.norm1`."""
+    """The path of the numbered block that contains a module: `blocks.11` of `blocks.11.norm1`."""
     match = re.match(r"(.*\.?\d+)\.[^\d]", name)
     return match.group(1) if match else ""

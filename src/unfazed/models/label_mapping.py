@@ -1,4 +1,4 @@
-"""How a model's classes answer a benchmark's: by identity, by WNID or name, as a subset, or many to one."""
+"""Mapping from a model's classes to a benchmark's: by identity, by WNID or name, as a subset, or many to one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ GROUPINGS: dict[str, dict[str, tuple[str, ...]]] = {"rival10": RIVAL10}
 
 @dataclass(frozen=True)
 class LabelMapping:
-    """The model's classes that stand for each of the benchmark's: `members[b]` are indices into the model's space.
+    """The model's classes that correspond to each of the benchmark's: `members[b]` are indices into the model's space.
 
-    A class without members is one that the model cannot answer. kind: identity, names, subset or groups.
+    The model cannot predict a class without members. kind: identity, names, subset or groups.
     """
 
     target: LabelSpace
@@ -30,10 +30,10 @@ class LabelMapping:
     kind: str
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """(N, model's classes) logits in, (N, benchmark's classes) out; a group's is the log of its summed exponents.
+        """(N, model's classes) logits -> (N, benchmark's classes); a group's logit is the log-sum-exp of its members.
 
         Softmax over the result then is the probability among the benchmark's classes; those that the model cannot
-        answer get minus infinity.
+        predict get minus infinity.
         """
         import torch
 
@@ -59,10 +59,10 @@ def map_labels(
     needed: Iterable[int],
     groups: Mapping[str, Sequence[str | int]] | None = None,
 ) -> LabelMapping:
-    """How `model` answers for `target`; refused where a class in `needed` (those that occur) has no counterpart.
+    """The mapping from `model` to `target`; refused if a class in `needed` (those that occur) has no counterpart.
 
     Classes are matched by WNID, then by name; `groups` (or a published grouping of that name, such as rival10)
-    makes several of the model's classes stand for one.
+    maps several of the model's classes to one.
     """
     if model == target:
         return LabelMapping(target, tuple((index,) for index in range(len(model))), len(model), "identity")
@@ -87,7 +87,7 @@ def read_groups(path: str | Path) -> dict[str, list[str | int]]:
     """A many-to-one grouping from JSON: {benchmark's class: [the model's classes by name, WNID or index]}."""
     value = read_json(path)
     if not isinstance(value, dict) or not all(isinstance(one, list) for one in value.values()):
-        raise UserError(f"{path} is no grouping", allowed='{"dog": ["Labrador Retriever", "n02099601", 207], …}')
+        raise UserError(f"{path} is not a grouping", allowed='{"dog": ["Labrador Retriever", "n02099601", 207], …}')
     return value
 
 
@@ -121,7 +121,7 @@ def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
     for index, name in enumerate(model.classes):
         for synonym in name.split(","):
             by_name.setdefault(plain(synonym), index)
-    # A folder named by WNID is a class named by WNID; what it means is known from ImageNet's list.
+    # A folder named by WNID is a class named by WNID; its meaning is known from ImageNet's list.
     wnid_of = dict(zip(map(plain, imagenet().classes), imagenet().wnids, strict=True)) if not target.wnids else {}
     name_of = dict(zip(imagenet().wnids, imagenet().classes, strict=True))
     members: list[tuple[int, ...]] = []
@@ -151,7 +151,7 @@ def _by_groups(
 
 
 def _present(model: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> dict[str, list[str | int]]:
-    """The groups whose classes the model has; a model with the groups' own names needs none of them."""
+    """The groups whose classes the model has; none for a model whose classes have the groups' names."""
     known = {plain(name) for name in model.classes} | set(model.wnids)
     return {
         name: list(group)

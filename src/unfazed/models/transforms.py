@@ -1,7 +1,7 @@
-"""A model's transform as data: how a photograph becomes the tensor that the model was trained to see.
+"""A model's transform as data: how a photograph becomes the model's input tensor.
 
 The geometry (resize, crop) gives an 8-bit picture, so models that share it share the work; the numbers (mean,
-standard deviation, channel order) are applied afterwards, on the model's own device.
+standard deviation, channel order) are applied afterward, on the model's own device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box"
 
 @dataclass(frozen=True)
 class Geometry:
-    """The part of a transform that is done on pixels: any picture in, (crop, crop, 3) uint8 out."""
+    """The part of a transform that is done on pixels: any picture -> (crop, crop, 3) uint8."""
 
     resize: int
     crop: int
@@ -38,7 +38,7 @@ class Geometry:
         if self.fit == "squash":
             return self.resize, self.resize
         side = min(high, wide) if self.fit == "short" else max(high, wide)
-        # The other side is cut off for `short`, rounded for `long`: what torchvision and timm do, to the pixel.
+        # The other side is truncated for `short` and rounded for `long`, exactly as torchvision and timm do.
         other = (int if self.fit == "short" else round)(self.resize * (high + wide - side) / side)
         other = max(1, other)
         return (self.resize, other) if side == high else (other, self.resize)
@@ -55,7 +55,7 @@ class Geometry:
         )
 
     def apply(self, image: np.ndarray) -> np.ndarray:
-        """The picture as the model's crop: (H, W, 3) uint8 in, (crop, crop, 3) uint8 out."""
+        """The picture as the model's crop: (H, W, 3) uint8 -> (crop, crop, 3) uint8."""
         from PIL import Image
 
         high, wide = image.shape[:2]
@@ -71,7 +71,7 @@ class Geometry:
         return np.asarray(picture.crop((left, top, left + self.crop, top + self.crop)))
 
     def survives(self, mask: np.ndarray) -> float:
-        """The share of the object's pixels, mask (H, W) > 0.5, whose centres lie inside the model's crop."""
+        """The share of the object's pixels, mask (H, W) > 0.5, whose centers lie inside the model's crop."""
         inside = mask > 0.5
         top, left, bottom, right = self.window(*inside.shape)
         cut = inside[_first(top) : _first(bottom), _first(left) : _first(right)]
@@ -81,12 +81,12 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Transform:
-    """How one model wants its pictures; stored in its card as JSON.
+    """The preprocessing of one model; stored in its card as JSON.
 
-    resize: the side after resizing, in pixels; which side is said by `fit`: `short` (the shorter one, the usual),
+    resize: the side after resizing, in pixels; `fit` states which side: `short` (the shorter one, as usual),
     `squash` (both, the shape is lost), `long` (the longer one, the rest is filled with the mean). crop: the central
-    square that is cut out. mean, std: of RGB in [0, 1]; scale: what 1.0 is multiplied with first (255 for networks
-    that want bytes); channels: RGB or BGR, the order the network wants (mean and std are in that order).
+    square that is cut out. mean, std: of RGB in [0, 1]; scale: the factor applied first (255 for networks that take
+    0…255); channels: RGB or BGR, the order the network takes (mean and std are in that order).
 
     >>> Transform(resize=256, crop=224).geometry.window(256, 256)
     (16.0, 16.0, 240.0, 240.0)
@@ -105,7 +105,9 @@ class Transform:
         for name in ("resize", "crop"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= 8192:
-                raise UserError(f"the transform's {name} is {value!r}", allowed="a whole number of pixels, 1 to 8192")
+                raise UserError(
+                    f"the transform's {name} is {value!r}", allowed="an integer number of pixels, 1 to 8192"
+                )
         if self.interpolation not in INTERPOLATIONS:
             raise unknown("interpolation", self.interpolation, INTERPOLATIONS)
         if self.fit not in FITS:
@@ -128,26 +130,26 @@ class Transform:
             (red, green, blue) if self.fit == "long" else (0, 0, 0),
         )
 
-    def normalise(self, pixels: torch.Tensor, in_place: bool = False) -> torch.Tensor:
-        """(N, 3, h, w) RGB in [0, 1] in, what the network wants out; differentiable unless done in place."""
+    def normalize(self, pixels: torch.Tensor, in_place: bool = False) -> torch.Tensor:
+        """(N, 3, h, w) RGB in [0, 1] -> the network's input; differentiable unless done in place."""
         if self.channels == "BGR":
             pixels = pixels.flip(1)
         if self.scale != 1.0:
             pixels = pixels * self.scale
-        # Beside channels-last pixels the numbers are laid out for a whole row: three at a time are four times slower.
+        # For channels-last pixels the numbers are repeated for a whole row: three at a time are four times slower.
         wide = pixels.shape[-1] if pixels.stride(1) == 1 else 1
         mean, std = (_on(numbers, str(pixels.device), wide).to(pixels.dtype) for numbers in (self.mean, self.std))
         return pixels.sub_(mean).div_(std) if in_place else (pixels - mean) / std
 
     def tensor(self, image: np.ndarray) -> torch.Tensor:
-        """(H, W, 3) uint8 in, (3, crop, crop) float32 out: the whole transform on one picture."""
+        """(H, W, 3) uint8 -> (3, crop, crop) float32: the whole transform of one picture."""
         import torch
 
         crop = torch.from_numpy(self.geometry.apply(image).copy()).permute(2, 0, 1)
-        return self.normalise(crop[None].float() / 255)[0]
+        return self.normalize(crop[None].float() / 255)[0]
 
     def differentiable(self, pixels: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) in [0, 1] in, the network's input out, with gradients all the way; resizes as PIL does."""
+        """(N, 3, H, W) in [0, 1] -> the network's input, differentiable; resizes as PIL does."""
         import torch.nn.functional as functional
 
         tall, broad = self.geometry.size(*pixels.shape[-2:])
@@ -160,7 +162,7 @@ class Transform:
             after_y, after_x = self.crop - tall - before_y, self.crop - broad - before_x
             pixels = functional.pad(pixels, (before_x, max(0, after_x), before_y, max(0, after_y)))
             top, left = max(0, top), max(0, left)
-        return self.normalise(pixels[..., top : top + self.crop, left : left + self.crop])
+        return self.normalize(pixels[..., top : top + self.crop, left : left + self.crop])
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
@@ -183,13 +185,13 @@ class Transform:
 
 
 def paper(own: Transform) -> Transform:
-    """The published protocol's geometry, resize 256 and crop 224, with the model's own numbers."""
+    """The transform with the published protocol's geometry, resize 256 and crop 224."""
     return replace(own, resize=256, crop=224, fit="short")
 
 
 @functools.lru_cache(maxsize=64)
 def _on(numbers: tuple[float, float, float], device: str, wide: int) -> torch.Tensor:
-    """Three numbers as (1, 3, 1, wide) on a device, kept there: sending them anew would make a GPU wait."""
+    """Three numbers as (1, 3, 1, wide) on a device, cached: sending them again would make a GPU wait."""
     import torch
 
     values = torch.tensor(numbers, dtype=torch.float32, device=device).view(1, 3, 1, 1).expand(1, 3, 1, wide)
@@ -197,12 +199,12 @@ def _on(numbers: tuple[float, float, float], device: str, wide: int) -> torch.Te
 
 
 def _start(side: int, crop: int) -> int:
-    """Where a centred crop starts; negative where the crop is larger than the side."""
+    """Where a centered crop starts; negative if the crop is larger than the side."""
     return int(round((side - crop) / 2)) if side >= crop else -((crop - side) // 2)
 
 
 def _first(edge: float) -> int:
-    """The first pixel whose centre lies at or beyond `edge`."""
+    """The first pixel whose center lies at or beyond `edge`."""
     return int(np.ceil(edge - 0.5))
 
 

@@ -1,4 +1,4 @@
-"""Weights: read without unpickling code, freed of other people's wrappers and prefixes, and known by their hash."""
+"""Weights: reading without unpickling code, removal of wrappers and prefixes, and hashing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-# What training scripts wrap a state dict in, the averaged weights first: they are what papers report.
+# Keys under which training scripts store a state dict; the averaged weights first, since papers report those.
 WRAPPERS = (
     "state_dict_ema",
     "model_ema",
@@ -30,7 +30,7 @@ PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "encoder.", "
 
 
 def read_state(path: str | Path) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint file by name; safetensors, or a torch file without anything but tensors."""
+    """The tensors of a checkpoint file by name; safetensors, or a torch file that holds only tensors."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
@@ -38,7 +38,7 @@ def read_state(path: str | Path) -> dict[str, torch.Tensor]:
 
 
 def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
-    """The state dict inside a training script's checkpoint: `state_dict`, `model`, `ema` … are looked into."""
+    """The state dict inside a training script's checkpoint: under `state_dict`, `model`, `ema` …"""
     import torch
 
     for _ in range(4):
@@ -57,7 +57,7 @@ def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]
 
 
 def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:
-    """Load `state` into `module`, taking off the prefix that makes the most names fit; anything less is refused."""
+    """Load `state` into `module`, without the prefix whose removal matches most names; every tensor must fit."""
     wanted = module.state_dict()
     best = _best(state, wanted)
     optional = {
@@ -68,7 +68,7 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
         raise UserError(
             f"{where} lacks {len(missing)} of the {len(wanted)} tensors of {type(module).__name__}, "
             f"first {missing[0]!r}; it holds names like {next(iter(state), 'none')!r}",
-            allowed=f"names like {next(iter(wanted))!r}, with one prefix before all of them at most",
+            allowed=f"names like {next(iter(wanted))!r}, with at most one common prefix",
         )
     for name, tensor in wanted.items():
         if name in best and best[name].shape != tensor.shape:
@@ -76,7 +76,7 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
                 " (another number of classes?)" if tensor.ndim <= 2 and name.rsplit(".", 1)[0] == _last(wanted) else ""
             )
             raise UserError(
-                f"{where}: {name} is {tuple(best[name].shape)}, the network's {tuple(tensor.shape)}{classes}"
+                f"{where}: {name} is {tuple(best[name].shape)}, but the network's is {tuple(tensor.shape)}{classes}"
             )
     module.load_state_dict({name: best[name] for name in wanted if name in best}, strict=False)
 
@@ -84,21 +84,22 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
 def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str) -> int | None:
     """The number of classes a checkpoint of `module` was trained for: the rows of its classifier `layer`.
 
-    module: the architecture with any number of classes. None where the checkpoint holds no such layer.
+    module: the architecture with any number of classes. None if the checkpoint holds no such layer.
     """
     weight = _best(state, module.state_dict()).get(f"{layer}.weight")
     return None if weight is None else int(weight.shape[0])
 
 
 def unavailable(spec: str, error: Exception, instead: str) -> UserError:
-    """The error for weights that a library could not fetch or read, with its own first line as the reason."""
+    """The error for weights that a library could not download or read, with its first line as the reason."""
     return UserError(
-        f"the weights of {spec} could not be had: {_reason(error)}", run=f"it once with a connection, or {instead}"
+        f"the weights of {spec} could not be loaded: {_reason(error)}",
+        run=f"the command once with an internet connection, or {instead}",
     )
 
 
 def weights_hash(module: nn.Module) -> str:
-    """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same weights give it on any device."""
+    """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same on every device."""
     import torch
 
     digest = hashlib.sha256()
@@ -122,7 +123,7 @@ def _best(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor])
 
 
 def _candidates(state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
-    """The state under its own names and under those that remain when prefixes are taken off, one after another."""
+    """The state under its own names, and under the names without one prefix after another."""
     found: list[dict[str, torch.Tensor]] = []
     queue = [dict(state)]
     while queue and len(found) < 32:

@@ -17,7 +17,7 @@ from .views import flip, object_crop
 
 
 class TenCrop(nn.Module):
-    """Mean logits over centre and corner crops and their mirror images: (N, 3, s, s) in, (N, classes) out."""
+    """Mean logits over center and corner crops and their mirror images: (N, 3, s, s) -> (N, classes)."""
 
     def __init__(self, inner: nn.Module, crop: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class TenCrop(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         total = None
-        # A crop at a time: ten at once would need ten times the memory and gain nothing.
+        # One crop at a time: ten at once would need ten times the memory and would not be faster.
         for view in self.views(pixels):
             logits = self.inner(view)
             total = logits if total is None else total + logits
@@ -42,7 +42,7 @@ class TenCrop(nn.Module):
 
 
 def tencrop(model: Classifier) -> Classifier:
-    """The model's mean answer over ten crops of its resized picture (its central square)."""
+    """The model's mean logits over ten crops of its resized picture (its central square)."""
     own = model.transform
     resize = own.resize if own.resize > own.crop else round(own.crop / 0.875)
     wide = replace(own, resize=resize, crop=resize)
@@ -50,7 +50,7 @@ def tencrop(model: Classifier) -> Classifier:
     inside = model.adapt
 
     def adapt(batches: Iterable[torch.Tensor]) -> None:
-        """The model inside adapts to what it will see: the crops."""
+        """The model inside adapts to its actual input, the crops."""
         assert inside is not None
         inside(view for batch in batches for view in module.views(batch))
 
@@ -65,7 +65,7 @@ def tencrop(model: Classifier) -> Classifier:
 
 
 def bn_adapt(model: Classifier) -> Classifier:
-    """The model with batch-norm statistics estimated anew from the pictures it is about to be scored on.
+    """The model with batch-norm statistics estimated from the pictures it is about to be evaluated on.
 
     Each set of pictures (an edit of a benchmark, a folder) gets its own: mean and variance are averaged over
     batches of it, from scratch. A model without batch norm is refused.

@@ -1,4 +1,4 @@
-"""Zero-shot classifiers: an image tower and one text embedding a class, averaged over prompt templates."""
+"""Zero-shot classifiers: an image tower and one text embedding per class, averaged over prompt templates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unfazed.files import read_names
 if TYPE_CHECKING:
     from unfazed.specs import Spec
 
-# The seven that CLIP's authors found to do as well as all eighty of theirs.
+# The seven templates that CLIP's authors found to work as well as all eighty.
 TEMPLATES = (
     "itap of a {}.",
     "a bad photo of the {}.",
@@ -28,9 +28,9 @@ TEMPLATES = (
 
 
 class ZeroShot(nn.Module):
-    """Cosine of picture and class, times the model's own scale: (N, 3, h, w) in, (N, classes) logits out.
+    """Cosine of picture and class, times the model's scale: (N, 3, h, w) -> (N, classes) logits.
 
-    classes: (C, D) unit rows. The last layer is a plain linear one, so a head can be put in its place.
+    classes: (C, D) unit rows. The last layer is linear, so a head can replace it.
     """
 
     def __init__(self, tower: nn.Module, classes: torch.Tensor, scale: float, bias: float = 0.0) -> None:
@@ -46,11 +46,11 @@ class ZeroShot(nn.Module):
 
 
 class WithHead(nn.Module):
-    """An image tower with a fine-tuned linear head on its embedding: (N, 3, h, w) in, (N, classes) logits out."""
+    """An image tower with a fine-tuned linear head on its embedding: (N, 3, h, w) -> (N, classes) logits."""
 
-    def __init__(self, tower: nn.Module, weight: torch.Tensor, bias: torch.Tensor | None, normalised: bool) -> None:
+    def __init__(self, tower: nn.Module, weight: torch.Tensor, bias: torch.Tensor | None, normalized: bool) -> None:
         super().__init__()
-        self.tower, self.normalised = tower, normalised
+        self.tower, self.normalized = tower, normalized
         self.head = nn.Linear(weight.shape[1], weight.shape[0])
         with torch.no_grad():
             self.head.weight.copy_(weight)
@@ -58,13 +58,13 @@ class WithHead(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         features = self.tower(pixels)
-        return self.head(functional.normalize(features, dim=-1) if self.normalised else features)
+        return self.head(functional.normalize(features, dim=-1) if self.normalized else features)
 
 
 def class_embeddings(
     classes: Sequence[str], templates: Sequence[str], encode: Callable[[list[str]], torch.Tensor]
 ) -> torch.Tensor:
-    """(C, D) unit rows: each class's text embeddings, normalised, averaged over the templates, normalised again."""
+    """(C, D) unit rows: each class's text embeddings, normalized, averaged over the templates, normalized again."""
     rows = []
     for name in classes:
         with torch.inference_mode():
@@ -76,7 +76,7 @@ def class_embeddings(
 
 
 def templates_of(spec: Spec) -> tuple[str, ...]:
-    """The prompt templates that `?prompt=a photo of a {}.` or `?templates=FILE` (one a line) names; seven without."""
+    """The prompt templates that `?prompt=a photo of a {}.` or `?templates=FILE` (one per line) gives, else seven."""
     if {"prompt", "templates"} <= set(spec.options):
         raise UserError(f"{spec} states both prompt and templates", allowed="one of them")
     if "prompt" in spec.options:
@@ -87,18 +87,16 @@ def templates_of(spec: Spec) -> tuple[str, ...]:
         found = TEMPLATES
     bad = [template for template in found if "{}" not in template]
     if bad or not found:
-        raise UserError(
-            f"the template {bad[0] if bad else ''!r} has no place for the class", allowed="a photo of a {}."
-        )
+        raise UserError(f"the template {bad[0] if bad else ''!r} has no {{}} for the class", allowed="a photo of a {}.")
     return found
 
 
 def head_of(state: dict[str, torch.Tensor], where: str) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The weight (classes, D) and bias of a linear head's checkpoint, under whatever names."""
+    """The weight (classes, D) and bias of a linear head's checkpoint, whatever their names."""
     matrices = [one for one in state.values() if one.ndim == 2]
     if len(matrices) != 1:
         raise UserError(
-            f"{where} holds {len(matrices)} matrices, a linear head one", allowed="weight (classes, D), bias"
+            f"{where} holds {len(matrices)} matrices, but a linear head has one", allowed="weight (classes, D), bias"
         )
     biases = [one for one in state.values() if one.ndim == 1 and len(one) == len(matrices[0])]
     return matrices[0], biases[0] if biases else None

@@ -1,4 +1,4 @@
-"""Where classifiers look, measured against the object: heat maps over a source or a benchmark, a row a picture.
+"""Alignment of a classifier's heat maps with the object, over a source or a benchmark: one row per picture.
 
 outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "results", "layercam")
 """
@@ -19,7 +19,7 @@ from unfazed.models.label_mapping import map_labels
 
 from .mapped_answers import answers, source_mapping, strongest_output
 from .noise import at_input
-from .noise_response import labelled
+from .noise_response import labeled
 from .run import Outcome, run_probe
 from .saliency import explainer, on_picture
 
@@ -39,9 +39,9 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """One picture, its object and its label, at the size at which its heat map is compared with the mask.
+    """One picture, its object and its label, at the size of the comparison of heat map and mask.
 
-    image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and is not to be cropped.
+    image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped.
     """
 
     source_id: str
@@ -85,7 +85,7 @@ def measure_alignment(
 def look(
     model: Classifier, picture: Looked, mapping: LabelMapping, explain: Callable[..., np.ndarray]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """The model's answer to the picture, and the predicted class's heat map over it, (H, W) in [0, 1]."""
+    """The model's prediction for the picture, and the predicted class's heat map, (H, W) in [0, 1]."""
     import torch
 
     if picture.whole:
@@ -101,21 +101,21 @@ def look(
 
 
 def scene_pictures(source: Source, model: Classifier) -> tuple[Callable[[str], Looked], LabelMapping]:
-    """A loader by scene id, pictures whole at the model's input size, and how the model answers their classes."""
+    """A loader by scene id, with whole pictures at the model's input size, and the mapping to their classes."""
     if not source.has_masks:
         raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unfazed masks FOLDER")
 
     def load(scene_id: str) -> Looked:
         scene = source[scene_id]
         image, masks = at_input(scene, model.transform.crop)
-        return Looked(scene.id, "original", labelled(scene), image, masks["foreground"], True)
+        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True)
 
     return load, source_mapping(model, source)
 
 
 @dataclass(frozen=True, eq=False)
 class Triple:
-    """One photograph and its edit, each with its heat map and the model's answer, for a page to show side by side."""
+    """One photograph and its edit, each with its heat map and the model's prediction, to be shown side by side."""
 
     source_id: str
     edit: str
@@ -131,7 +131,7 @@ class Triple:
 def triples(
     model: Classifier, benchmark: Benchmark, edit: str, limit: int = 6, method: str = "layercam", fooled: bool = True
 ) -> Iterator[Triple]:
-    """Up to `limit` photographs with their edit; with `fooled`, only those right before the edit and wrong after it."""
+    """Up to `limit` photographs with their edit; with `fooled`, only those right before and wrong after the edit."""
     load, ids, mapping, _ = _opened(benchmark, model)
     edits = sorted({one.split("/")[-2] for one in ids})
     if edit not in edits:
@@ -160,7 +160,7 @@ def triples(
 def _opened(
     pictures: Source | Benchmark, model: Classifier
 ) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, str]:
-    """A loader by sample id, the sample ids in order, how the model answers them, and what to call the whole."""
+    """A loader by sample id, the sample ids in order, the label mapping, and a name for the whole."""
     from unfazed.sources import Source
 
     if isinstance(pictures, Source):

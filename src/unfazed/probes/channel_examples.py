@@ -1,4 +1,4 @@
-"""The best channel of each attribute on the pictures that drive it most: picture, activation map and mask as arrays."""
+"""Pictures with the highest activation of each attribute's best channel: picture, activation map and mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer's activation maps: pictures in, (N, channels, h, w) out, by a hook that lasts as long as its block."""
+"""A layer's activation maps, (N, channels, h, w), from a hook that a context manager removes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def activation_maps(
 
 
 def open_layer(model: Classifier, name: str | None) -> HeatLayer:
-    """The layer of that dotted name, described; the model's heat layer if None."""
+    """The description of the layer with that dotted name; the model's heat layer if None."""
     if name is None:
         return model.heat_layer
     import torch

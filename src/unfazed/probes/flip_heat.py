@@ -1,4 +1,4 @@
-"""Heat maps of chosen answers: each model opened once, its answer to a photograph and to its edit explained."""
+"""Heat maps of chosen predictions: each model is opened once, for photographs and their edits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .saliency import explainer
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A photograph and its edit, to be explained for one model: (H, W, 3) uint8 each, and the true label."""
+    """A photograph and its edit, for the explanation of one model: (H, W, 3) uint8 each, and the true label."""
 
     model: str
     source_id: str
@@ -39,8 +39,8 @@ def explain_pairs(
 ) -> tuple[list[Maps | None], list[str]]:
     """The heat maps (H, W) of both pictures of every pair, in order, and notes.
 
-    cards: by model, as `evaluate` wrote them. A model that cannot be opened, or whose weights are no longer those that
-    were evaluated, has no maps: a note says so.
+    cards: by model, as `evaluate` wrote them. A model that cannot be opened, or whose weights differ from those
+    that were evaluated, has no maps, but a note.
     """
     found: list[Maps | None] = [None] * len(pairs)
     notes: list[str] = []
@@ -50,7 +50,7 @@ def explain_pairs(
             maps = _of_model(model, [pairs[place] for place in places], cards.get(model, {}))
             for place, both in zip(places, maps, strict=True):
                 found[place] = both
-        except Exception as error:  # whatever a third party's model does, the report goes on without its maps
+        except Exception as error:  # any error of a third-party model: the report is made without its maps
             reason = error.given if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             notes.append(f"No heat maps for {model}: {reason}")
         for _ in places:
@@ -62,7 +62,7 @@ def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any]) -> list
     labels = LabelSpace.from_json(card["labels"]) if "labels" in card else None
     model = open_model(name, labels=labels)
     if card.get("weights_sha256") not in (None, model.weights_hash):
-        raise UserError("its weights are not those that were evaluated")
+        raise UserError("its weights differ from those that were evaluated")
     mapping = map_labels(model.labels, labels or model.labels, {pair.label for pair in pairs})
     photographs: dict[str, np.ndarray] = {}
     found: list[Maps] = []

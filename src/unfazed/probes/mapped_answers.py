@@ -1,4 +1,4 @@
-"""A model's answers in the classes of the pictures it is asked about."""
+"""A model's predictions in the label space of the pictures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def source_mapping(model: Classifier, source: Source) -> LabelMapping:
-    """How the model answers for the source's classes; refused where one that occurs has no counterpart."""
+    """The mapping from the model's classes to the source's; refused if a class that occurs has no counterpart."""
     occurring = {source.label_of(one) for one in source.ids}
     return map_labels(model.labels, source.labels, [label for label in occurring if label is not None])
 
 
 def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[dict[str, Any]]:
-    """A dict a row of the model's logits (N, classes): predicted, probability, true_probability, correct.
+    """One dict per row of the model's logits (N, classes): predicted, probability, true_probability, correct.
 
     Classes and probabilities are those of the pictures' label space.
     """
@@ -34,6 +34,6 @@ def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[dic
 
 
 def strongest_output(logits: torch.Tensor, mapping: LabelMapping, predicted: int) -> int:
-    """The model's own output behind its answer to one picture, (1, classes) logits: the largest of that class."""
+    """The model's own class behind its prediction for one picture, (1, classes) logits: the largest of that group."""
     members = mapping.members[predicted]
     return max(members, key=lambda index: float(logits[0, index]))

@@ -1,4 +1,4 @@
-"""Which channel of a layer fires on which attribute: activation maps against the masks of a source's attributes."""
+"""Channels of a layer compared with attributes: activation maps against the attribute masks of a source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unfazed.errors import BadPicture, UserError
-from unfazed.measures.channels import channel_localisation, channel_table
+from unfazed.measures.channels import channel_localization, channel_table
 
 from .features import activation_maps, open_layer
 from .noise import at_input
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from unfazed.models import Classifier
     from unfazed.sources import Source
 
-# Maps and masks meet on this grid: fine enough for an eye, coarse enough for two thousand channels at once.
+# Maps and masks are compared on this grid: fine enough for an eye, coarse enough for 2,000 channels at once.
 GRID = 56
 OBJECT = "object"
 
 
 @dataclass(frozen=True, eq=False)
 class ChannelStudy:
-    """table: a row an attribute and channel; ids: pictures read; pooled: (n, C) mean activations; failures: why not."""
+    """table: one row per attribute and channel; ids: pictures read; pooled: (n, C) mean activations; failures."""
 
     layer: str
     table: pl.DataFrame
@@ -67,7 +67,7 @@ def study_channels(
                 if progress:
                     progress(1)
             for name, mask in masks.items():
-                iou, precision = channel_localisation(maps, mask)
+                iou, precision = channel_localization(maps, mask)
                 before = sums.get(name, (0.0, 0.0, 0))
                 sums[name] = (before[0] + iou, before[1] + precision, before[2] + 1)
             ids.append(scene_id)
@@ -96,7 +96,7 @@ def channel_maps(
         if name in ("background", "everything"):
             continue
         share = cv2.resize(mask.astype(np.float32), (GRID, GRID), interpolation=cv2.INTER_AREA)
-        # A small part may fill no cell by half: then the cells it fills most stand for it.
+        # A small part may fill no cell by half: then the cells that it fills most are used.
         cells = share >= min(0.5, float(share.max()))
         masks[OBJECT if name == "foreground" else name] = cells
     return maps, masks

@@ -1,4 +1,4 @@
-"""How a classifier's answer falls when noise or grey covers the object, its surroundings, or one of its attributes.
+"""A classifier's predictions when noise or gray covers the object, its surroundings, or one of its attributes.
 
 outcome = measure_noise(open_model("lite:0"), open_source("sample"), "results", NoiseSettings())
 """
@@ -47,16 +47,16 @@ SCHEMA = pa.schema(
         ("correct", pa.bool_()),
     ]
 )
-# On a CPU a larger batch falls out of the cache: EfficientNet-Lite0 costs 16 ms a picture by fours, 24 by eights.
+# On a CPU a larger batch exceeds the cache: EfficientNet-Lite0 takes 16 ms per picture in batches of 4, 24 in 8.
 BATCH_SIZES = {"cpu": 4, "cuda": 256}
 
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """What is done to every picture.
+    """The changes made to every picture.
 
-    levels: norm -> levels, as published by default for `linf`; seeds: noise draws a level; attributes: also each
-    attribute's mask where the source has them; ablation: also grey 0.5 in place of each region; frame: as in `build`.
+    levels: norm -> levels, as published by default for `linf`; seeds: noise draws per level; attributes: also each
+    attribute's mask if the source has them; ablation: also gray 0.5 in place of each region; frame: as in `build`.
     """
 
     levels: dict[str, tuple[float, ...]] = field(default_factory=lambda: {"linf": LEVELS["linf"]})
@@ -84,10 +84,10 @@ def measure_noise(
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """FOLDER/noise/<model>.parquet: a row a picture and variant, the clean picture first; resumes."""
+    """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first; resumes."""
     if not source.has_masks:
         raise UserError(
-            f"'{source.spec}' has no masks, so noise cannot be put on the object", run="unfazed masks FOLDER"
+            f"'{source.spec}' has no masks, so noise cannot be added to the object", run="unfazed masks FOLDER"
         )
     mapping = source_mapping(model, source)
     kind = str(model.device).partition(":")[0]
@@ -95,7 +95,7 @@ def measure_noise(
 
     def load(scene_id: str) -> tuple[int, np.ndarray, dict[str, np.ndarray]]:
         scene = source[scene_id]
-        return (labelled(scene), *at_input(scene, model.transform.crop, settings.frame))
+        return (labeled(scene), *at_input(scene, model.transform.crop, settings.frame))
 
     def measure(scene_id: str, loaded: tuple[int, np.ndarray, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
         label, picture, masks = loaded
@@ -124,7 +124,7 @@ def noise_rows(
     settings: NoiseSettings,
     batch_size: int,
 ) -> list[dict[str, Any]]:
-    """The model's answer to one picture and to all its variants, in as few passes as the batch size allows."""
+    """The model's predictions for one picture and all its variants, in as few passes as the batch size allows."""
     import torch
 
     regions = [name for name in masks if name in REGIONS or settings.attributes]
@@ -142,15 +142,15 @@ def noise_rows(
     rows = []
     for chunk in _chunks(variants, batch_size):
         inputs = torch.cat([changed(pixels, placed, noise, run) for run in _runs(chunk)])
-        answered = answers(model.logits(model.transform.normalise(inputs)), mapping, label)
+        answered = answers(model.logits(model.transform.normalize(inputs)), mapping, label)
         rows += [{**asdict(variant), **answer} for variant, answer in zip(chunk, answered, strict=True)]
     return rows
 
 
-def labelled(scene: Scene) -> int:
-    """The scene's label; a scene without one cannot be right or wrong."""
+def labeled(scene: Scene) -> int:
+    """The scene's label; raises BadPicture for a scene without one."""
     if scene.label is None:
-        raise BadPicture(f"{scene.id}: it has no label, so no answer to it can be right or wrong")
+        raise BadPicture(f"{scene.id}: it has no label, so no prediction for it can be right or wrong")
     return scene.label
 
 
@@ -159,5 +159,5 @@ def _chunks(variants: Sequence[Variant], size: int) -> Iterator[Sequence[Variant
 
 
 def _runs(variants: Sequence[Variant]) -> Iterator[list[Variant]]:
-    """Neighbours of one norm and seed, which `changed` makes together."""
+    """Consecutive variants of one norm and seed, which `changed` makes together."""
     return (list(run) for _, run in groupby(variants, key=lambda one: (one.norm, one.seed)))

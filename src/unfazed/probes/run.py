@@ -1,8 +1,8 @@
-"""A probe over many pictures that can be stopped and resumed: one Parquet file and one JSON card a model.
+"""A probe over many pictures that can be stopped and resumed: one Parquet file and one JSON card per model.
 
-FOLDER/<kind>/<model>.parquet       the rows, whole or not there
-FOLDER/<kind>/<model>.json          the card: what was measured with what, and which pictures could not be used
-FOLDER/<kind>/parts/<model>/…       rows of a run that has not ended yet
+FOLDER/<kind>/<model>.parquet       the rows, complete or absent
+FOLDER/<kind>/<model>.json          the card: settings, and which pictures could not be used
+FOLDER/<kind>/parts/<model>/…       rows of an unfinished run
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AHEAD = 4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a probe of one model left: its file, pictures measured now and before, and what failed and why."""
+    """The result of probing one model: its file, the pictures measured now and before, and the failures."""
 
     path: Path
     measured: int
@@ -52,10 +52,10 @@ def run_probe(
     progress: Callable[[int], None] | None = None,
     id_column: str = "source_id",
 ) -> Outcome:
-    """The rows of every id, in the order of `ids`, in `path`; what an earlier run with equal settings has is kept.
+    """The rows of every id, in the order of `ids`, in `path`; rows of an earlier run with equal settings are kept.
 
-    load: decodes one picture, in a thread that runs ahead; measure: its rows, each with its id in `id_column`.
-    A picture that `load` cannot give, or that `measure` refuses as a BadPicture, becomes a failure with its reason
+    load: decodes one picture, in a prefetching thread; measure: its rows, each with its id in `id_column`.
+    A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with its reason
     and is tried again by the next run.
     """
     key = hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
@@ -106,7 +106,7 @@ def run_probe(
 
 
 def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None) -> pl.DataFrame:
-    """The rows of the models called `slugs` (every one there if None) in FOLDER/<kind>, one below the other."""
+    """The rows of the models called `slugs` (all if None) in FOLDER/<kind>, concatenated."""
     import polars as pl
 
     names = sorted(file.stem for file in (Path(folder) / kind).glob("*.parquet"))
@@ -119,7 +119,7 @@ def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None
 
 
 def _ahead(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Every id with what `load` gave or the exception it raised, a few pictures loaded ahead of their use."""
+    """Every id with the result of `load` or its exception; a few pictures are prefetched."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         waiting: list[tuple[str, Future[Any]]] = []
         for one in ids:
@@ -138,7 +138,7 @@ def _result(one: str, future: Future[Any]) -> tuple[str, Any]:
 
 
 def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) -> pa.Table:
-    """Rows of earlier runs with equal settings; those of other settings or other columns are not read."""
+    """Rows of earlier runs with equal settings; rows with other settings or other columns are ignored."""
     files = sorted(parts.glob(f"{key}-*.parquet"))
     card = path.with_suffix(".json")
     if path.is_file() and card.is_file() and read_json(card).get("key") == key:
@@ -163,7 +163,7 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Tabl
 
 
 def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:
-    """Only the rows of `ids`, in their order: a smaller --limit gives the smaller table."""
+    """Only the rows of `ids`, in their order: a smaller --limit gives a smaller table."""
     position = {one: index for index, one in enumerate(ids)}
     order = [(position[one], row) for row, one in enumerate(table[id_column].to_pylist()) if one in position]
     return table.take(pa.array([row for _, row in sorted(order)], pa.int64()))

@@ -1,9 +1,9 @@
-"""Heat maps: where in a picture a classifier found its answer, by the grad-cam library.
+"""Heat maps of a classifier's predictions, by the grad-cam library.
 
     maps = heat_maps(open_model("lite:0"), pictures, targets=None, method="layercam")
 
 The layer and its reshaping come from the model (`Classifier.heat_layer`), so that convolutional networks and
-vision transformers are asked in the same way.
+vision transformers are handled in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from unfazed.models import Classifier
 
-# our name -> (the class in pytorch_grad_cam, most pictures at once: scorecam makes a pass for every channel)
+# our name -> (the class in pytorch_grad_cam, maximum batch size: scorecam makes one pass per channel)
 METHODS: dict[str, tuple[str, int | None]] = {
     "gradcam": ("GradCAM", None),
     "layercam": ("LayerCAM", None),
@@ -45,17 +45,17 @@ def heat_maps(
 ) -> np.ndarray:
     """Heat maps of pictures of one shape, by the model's own transform: (N, H, W) float32 in [0, 1].
 
-    images: (H, W, 3) uint8 each, or one (N, H, W, 3) array; targets: the class asked about, one a picture, the
-    predicted one if None; method: a name of `METHODS`. What the model's crop cuts off gets 0. A map without any
-    positive evidence is 0 everywhere, any other reaches 1.
+    images: (H, W, 3) uint8 each, or one (N, H, W, 3) array; targets: the explained class of each picture, the
+    predicted one if None; method: a name of `METHODS`. Pixels outside the model's crop are 0. A map without any
+    positive evidence is 0 everywhere; any other has the maximum 1.
     """
     import torch
 
     if len({image.shape for image in images}) > 1:
-        raise UserError("heat maps are made of pictures of one shape", run="heat_maps once for each shape")
+        raise UserError("the pictures have different shapes", run="heat_maps once for each shape")
     if targets is not None and len(targets) != len(images):
         raise UserError(
-            f"there are {len(targets)} targets for {len(images)} pictures", allowed="one a picture, or None"
+            f"there are {len(targets)} targets for {len(images)} pictures", allowed="one per picture, or None"
         )
     shape = images[0].shape[:2] if len(images) else (0, 0)
     maps = np.zeros((len(images), *shape), np.float32)
@@ -75,7 +75,7 @@ def explainer(
 ) -> Iterator[Callable[[torch.Tensor, Sequence[int] | None], np.ndarray]]:
     """A function from transformed inputs (N, 3, crop, crop) and classes to maps (N, crop, crop) in [0, 1].
 
-    Its hooks on the model last as long as the block, however that ends.
+    Its hooks are removed from the model at the end of the block.
     """
     if method not in METHODS:
         raise unknown("saliency method", method, METHODS)
@@ -96,7 +96,7 @@ def explainer(
         maps = []
         for start in range(0, len(inputs), step):
             chunk = slice(start, start + step)
-            # The model's weights are frozen: gradients flow only if the input asks for them.
+            # The model's weights are frozen: gradients flow only if the input requires them.
             part = inputs[chunk].to(model.device).detach().requires_grad_(True)
             maps.append(cam(input_tensor=part, targets=None if wanted is None else wanted[chunk]))
         return unit_peak(np.concatenate(maps)) if maps else np.zeros((0, *inputs.shape[-2:]), np.float32)
@@ -109,14 +109,14 @@ def explainer(
 
 
 def unit_peak(maps: np.ndarray) -> np.ndarray:
-    """Maps (N, H, W) with nan as 0, nothing below 0 and a peak of 1 each; a map of nothing stays 0."""
+    """Maps (N, H, W) with nan as 0, nothing below 0 and a maximum of 1 each; an empty map stays 0."""
     maps = np.maximum(np.nan_to_num(np.asarray(maps, np.float32)), 0)
     peak = maps.max(axis=(1, 2), keepdims=True)
     return np.divide(maps, peak, out=np.zeros_like(maps), where=peak > 1e-6)
 
 
 def on_picture(heat: np.ndarray, geometry: Geometry, high: int, wide: int) -> np.ndarray:
-    """A map of the crop put back where the crop was: (crop, crop) -> (high, wide), 0 where the model saw nothing."""
+    """A map of the crop at its position in the picture: (crop, crop) -> (high, wide), 0 outside the crop."""
     import cv2
 
     tall, broad = geometry.size(high, wide)

@@ -1,4 +1,4 @@
-"""What a model looks at beside the object: regions of suspicious pictures, clustered for a person to name.
+"""Regions beside the object that a model uses: found in suspicious pictures and clustered for a person to name.
 
 found = shared_regions(open_model("lite:0"), open_source("sample"), suspect_ids)
 groups = [[region for region in found if region.cluster == one] for one in range(...)]
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 CLUSTERINGS = ("hdbscan", "kmeans")
 NOISE = -1
-# A heat map reaches 1; what stays below this beside the object is the rim of the light on it.
+# A heat map's maximum is 1; lower values beside the object are only the blurred edge of the heat on it.
 FAINT = 0.2
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The part of one picture off its object that the model looks at most.
+    """The part of one picture beside its object with the most heat.
 
     image: (S, S, 3) uint8 at the model's input size; heat: (S, S), 0 on and close to the object; box: top, left,
-    bottom, right of the region around its peak; share: how much of the heat map's mass lies there, off the object;
+    bottom, right of the region around its peak; share: the share of the heat map's mass beside the object;
     feature: (C,) of unit length, the layer's activations under that heat; cluster: its shared feature, -1 for none.
     """
 
@@ -57,10 +57,10 @@ def shared_regions(
     clusters: int | None = None,
     seed: int = 0,
 ) -> list[Region]:
-    """A region a picture that could be read, with its cluster: the largest cluster first, those without one last."""
+    """One region per readable picture, with its cluster: the largest cluster first, those without one last."""
     regions = list(looked_at(model, source, ids, method))
     if not regions:
-        raise UserError("none of these pictures shows the model looking beside the object")
+        raise UserError("in none of these pictures is there heat beside the object")
     found = cluster(np.stack([one.feature for one in regions]), clustering, clusters, seed)
     marked = [replace(region, cluster=int(number)) for region, number in zip(regions, found, strict=True)]
     sizes = {number: int((found == number).sum()) for number in set(found.tolist())}
@@ -68,7 +68,7 @@ def shared_regions(
 
 
 def looked_at(model: Classifier, source: Source, ids: Iterable[str], method: str = "layercam") -> Iterable[Region]:
-    """The region of each picture; pictures that cannot be read or whose heat lies on the object are left out."""
+    """The region of each picture; without pictures that cannot be read or whose heat is only on the object."""
     import cv2
     import torch
 
@@ -96,9 +96,9 @@ def looked_at(model: Classifier, source: Source, ids: Iterable[str], method: str
 def cluster(
     features: np.ndarray, clustering: str = "hdbscan", clusters: int | None = None, seed: int = 0
 ) -> np.ndarray:
-    """A cluster number a row of (n, C) unit vectors, -1 for a row that is like no other.
+    """One cluster number per row of (n, C) unit vectors, -1 for a row that is not similar to any other.
 
-    hdbscan finds the number of clusters itself; kmeans takes `clusters`, or the number from 2 to 8 with the best
+    hdbscan determines the number of clusters; kmeans takes `clusters`, or the number from 2 to 8 with the best
     silhouette. Fewer than four rows are not clustered.
     """
     if clustering not in CLUSTERINGS:
@@ -123,7 +123,7 @@ def cluster(
 
 
 def _grown(mask: np.ndarray, cells: int) -> np.ndarray:
-    """The object and half a cell of the layer's grid around it: that far the map's own blur carries light beyond it."""
+    """The object and half a cell of the layer's grid around it, which the blur of the heat map reaches."""
     import cv2
 
     reach = 2 * (len(mask) // (2 * cells)) + 1

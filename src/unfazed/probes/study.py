@@ -1,4 +1,4 @@
-"""`unfazed sensitivity` as a function: probe some models over one source or benchmark, and fill a folder.
+"""`unfazed sensitivity` as a function: probe models over one source or benchmark, and write the results to a folder.
 
 study = run_study("sample", ["lite:0", "lite:1"], "results", NoiseSettings(), saliency="layercam")
 """
@@ -35,7 +35,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The regions beside the object that one model looks at, and the names of the classes."""
+    """The regions beside the object that one model uses, and the class names."""
 
     model: str
     classes: Sequence[str]
@@ -44,7 +44,7 @@ class Regions:
 
 @dataclass(frozen=True, eq=False)
 class Channels:
-    """The best channel of each attribute (a row each), and example pictures for each row."""
+    """The best channel of each attribute (one row each), and example pictures for each row."""
 
     best: pl.DataFrame
     examples: list[list[ChannelExample]]
@@ -52,7 +52,7 @@ class Channels:
 
 @dataclass(frozen=True)
 class Study:
-    """What was done: the models' file names in order, whether noise and saliency were measured, what failed and why.
+    """The result of a study: the models' file names in order, whether noise and saliency were measured, and failures.
 
     regions, channels: by a model's file name, what `report.study_pictures` draws.
     """
@@ -81,14 +81,14 @@ def run_study(
     batch_size: int | None = None,
     report: Report | None = None,
 ) -> Study:
-    """The probes of every model in turn, each resumed where it stopped.
+    """Run the probes of every model in turn, each resumed where it stopped.
 
-    spec: a source with masks, or a benchmark's folder, of which heat maps alone are measured (noise is for
+    spec: a source with masks, or a benchmark's folder, for which only heat maps are measured (noise is for
     photographs). saliency: a method of `saliency.METHODS`; spurious: also the galleries; channels: also the layer's
-    channels against the attributes, `heat` for the model's heat layer. report: told (what, done, total).
+    channels against the attributes, `heat` for the model's heat layer. report: called with (what, done, total).
     """
     if len(set(models)) != len(models) or not models:
-        raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more, each once")
+        raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
     pictures, is_benchmark = _opened(spec, limit, classes)
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
@@ -115,7 +115,7 @@ def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source |
         from unfazed.benchmark import Benchmark
 
         if limit or classes:
-            raise UserError("--limit and --classes choose from a source", allowed="a benchmark is taken whole")
+            raise UserError("--limit and --classes select from a source", allowed="a benchmark without them")
         return Benchmark(spec), True
     from unfazed.sources import open_source
 
@@ -147,7 +147,7 @@ def _counter(report: Report | None, what: str, total: int | None) -> Callable[[i
 
 
 def _regions(study: Study, model: Classifier, source: Source, method: str) -> Regions:
-    """What the model looks at beside the object, in the pictures that its noise and saliency rows make suspicious."""
+    """The regions beside the object that the model uses, in pictures that its noise and saliency rows make suspects."""
     noise, saliency = (read_probe(study.folder, kind, [model.slug]) for kind in ("noise", "saliency"))
     chosen = suspects(noise, saliency)["source_id"].unique(maintain_order=True).to_list()
     regions = shared_regions(model, source, [one for one in chosen if one in source], method)

@@ -1,4 +1,4 @@
-"""Pictures in which a model may lean on something else than the object: tables in, a ranking out."""
+"""Ranking of pictures in which a model may rely on something other than the object."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import polars as pl
 def suspects(noise: pl.DataFrame | None, saliency: pl.DataFrame | None, per_class: int = 3) -> pl.DataFrame:
     """The `per_class` pictures of each class that look most spurious, by each of two reasons, worst first.
 
-    saliency: the heat map lies least on the object (lowest precision). noise: p_bg - p_fg is lowest, meaned over
-    levels and seeds: noise on the background hurts the answer more than noise on the object does.
+    saliency: the heat map has the lowest precision on the object. noise: p_bg - p_fg is lowest, averaged over
+    levels and seeds: background noise lowers the probability more than noise on the object.
     Columns: model, label, reason, rank (from 1), source_id, value. Either table may be None.
     """
     ranked = []

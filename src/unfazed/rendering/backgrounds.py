@@ -1,4 +1,4 @@
-"""Background references made into pictures of the output size; the removal of one scene's object is done once."""
+"""Background references resolved to pictures of the output size; each scene's object is removed only once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
 class Backgrounds:
     """Resolves references to (size, size, 3) uint8.
 
-    pool: where other scenes come from; remove: see rendering/removal.py; cache: a folder in which removals are kept
-    as PNG, so that the workers of one build share them; held: how many pictures stay in memory.
+    pool: provides other scenes; remove: see rendering/removal; cache: a folder that keeps removals as PNG, so that
+    the workers of one build share them; held: the number of pictures kept in memory.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Backgrounds:
         self._pictures: OrderedDict[PictureReference, np.ndarray] = OrderedDict()
 
     def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
-        """The picture that a reference of this composition stands for; never to be written to."""
+        """The picture that a reference of this composition means; callers must not write to it."""
         if isinstance(reference, Original):
             return resized(composition.image, self.size)
         if reference not in self._pictures:
@@ -62,7 +62,7 @@ class Backgrounds:
             kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
             if kept is not None and kept.shape == image.shape:
                 return kept
-        # The scene's own seed, so that a removal is the same whichever edit or worker asks for it first.
+        # The scene's own seed, so that a removal does not depend on the edit or worker that requests it first.
         seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
         removed = self.remove(image, mask, seed, scene.label)
         if path is not None:

@@ -24,7 +24,7 @@ from unfazed.rendering.networks.devices import (
     PRECISIONS,
     choose_batch_size,
     choose_precision,
-    holding,
+    loading_onto_device,
     out_of_memory,
 )
 from unfazed.rendering.networks.loading import load_network
@@ -44,9 +44,9 @@ STEPS = 100
 
 @dataclass(eq=False)
 class Diffusion:
-    """Pictures by diffusion. `network` runs (compiled or not), `exact` is the same network as it was loaded.
+    """Pictures by diffusion. `network` runs (compiled or not), `exact` is the same network, never compiled.
 
-    batch_size is the one thing that changes: it is halved when memory runs out.
+    Only batch_size changes: it is halved when memory runs out.
     """
 
     network: Network
@@ -62,7 +62,7 @@ class Diffusion:
         self.threads = Threads(self._one_pass)
 
     def _one_pass(self) -> None:
-        """What the number of threads is measured by; a GPU has no say in it."""
+        """One forward pass to measure the best number of threads; does nothing for a GPU."""
         if self.network.device.type == "cpu":
             with torch.no_grad():
                 labels = None if self.exact.classes is None else torch.zeros(1, dtype=torch.int64)
@@ -73,7 +73,7 @@ class Diffusion:
         return self.network.size
 
     def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
-        """One answer a picture: blended, pasted where its start is 0, or refused with a reason."""
+        """One answer per picture: blended, pasted if its start is 0, or refused with a reason."""
         answers: list[Rendered | Refused | None] = [self._without_network(layers) for layers in batch]
         places = [place for place, answer in enumerate(answers) if answer is None]
         if places:
@@ -82,7 +82,7 @@ class Diffusion:
         return [answer for answer in answers if answer is not None]
 
     def describe(self) -> dict[str, Any]:
-        """What benchmark.json says of this renderer."""
+        """The renderer's entry in benchmark.json."""
         return {
             "renderer": "diffusion",
             "network": self.exact.describe(),
@@ -96,7 +96,7 @@ class Diffusion:
         }
 
     def _without_network(self, layers: Layers) -> Rendered | Refused | None:
-        """The answer to a picture that needs no pass or cannot have one."""
+        """The answer for a picture that needs no network or that the network cannot make; else None."""
         if layers.background.shape[0] != self.size:
             self.exact.check_size(layers.background.shape[0])
         if layers.start <= 0:
@@ -116,12 +116,12 @@ class Diffusion:
         return None
 
     def _levels(self, start: float) -> np.ndarray:
-        """The timesteps that a picture visits from there."""
+        """The timesteps that a picture with this start visits."""
         return visited(start, self.steps, SAMPLERS[self.sampler].spacing, self.exact.beta_schedule)
 
     def _job(self, layers: Layers) -> Job:
         object_, background = as_tensor(layers.object), as_tensor(layers.background)
-        # Blending is all or nothing a pixel: mixing two independent noises would leave less than either has.
+        # Each pixel is blended fully or not at all: a mix of two independent noises has less variance than either.
         mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
         first = background if self.through_network else torch.lerp(background, object_, mask)
         guidance = layers.guidance
@@ -148,25 +148,25 @@ class Diffusion:
         done: dict[int, Future[Rendered | Refused]] = {}
 
         def run(slots: int) -> None:
-            left = [i for i in range(len(jobs)) if i not in done]
+            waiting = [i for i in range(len(jobs)) if i not in done]
             self.threads.adjust()
-            for position, start in denoise_all(self.network, [jobs[i] for i in left], slots, settings):
-                done[left[position]] = finishing.submit(self._finish, batch[left[position]], *_fetched(start))
+            for position, x0 in denoise_all(self.network, [jobs[i] for i in waiting], slots, settings):
+                done[waiting[position]] = finishing.submit(self._finish, batch[waiting[position]], *_fetched(x0))
                 self.threads.adjust()
 
-        # Pictures are finished beside the GPU, which must not wait for it.
+        # Pictures are finished in a thread, so that the GPU does not wait.
         with ThreadPoolExecutor(1, thread_name_prefix="finish") as finishing, self.threads:
             _, self.batch_size = shrinking(run, self.batch_size, lambda: out_of_memory(self.exact, self.size))
             return [done[i].result() for i in range(len(jobs))]
 
-    def _finish(self, layers: Layers, start: Tensor, arrived: Any = None) -> Rendered | Refused:
+    def _finish(self, layers: Layers, x0: Tensor, arrived: Any = None) -> Rendered | Refused:
         if arrived is not None:
             arrived.synchronize()
         guide = self.guide if layers.guidance is not None and layers.guidance.kind == "adversarial" else None
-        if not bool(torch.isfinite(start).all()):
+        if not bool(torch.isfinite(x0).all()):
             who = "the network" if guide is None else f"the network, or the guide {guide.name},"
-            return Refused(f"{who} answered with NaN or infinity", status="failed")
-        picture = (start.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
+            return Refused(f"{who} returned NaN or infinity", status="failed")
+        picture = (x0.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
         measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
         if guide is not None:
             measures["guide"] = guide.name
@@ -188,33 +188,33 @@ def open_diffusion(
 ) -> Diffusion:
     """The diffusion renderer, its network on the device.
 
-    steps: over the whole schedule, 100 if None (a picture takes start · steps of them); sampler: auto if None;
-    guide: what adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default on a
-    GPU with 8 or more pictures at once; through_network: guidance as the released code does it.
+    steps: over the whole schedule, 100 if None (a picture takes start · steps of them); sampler: auto if None; guide:
+    the classifier that adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default
+    on a GPU with 8 or more pictures at once; through_network: guidance as the released code does it.
     """
     steps = STEPS if steps is None else steps
     if not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
     name = find_sampler(sampler or "auto", steps).name
     if through_network and name != "ancestral":
-        raise UserError(f"through_network is the released code's, which samples ancestrally, not with {name}",
+        raise UserError(f"through_network follows the released code, which uses the ancestral sampler, not {name}",
                         allowed="--sampler ancestral")  # fmt: skip
     place = choose_device(device)
     kind = choose_precision(precision, place)
     loaded = load_network(network, size=size, **(network_facts or {}))
-    with holding(f"the network {loaded.name}", place):
+    with loading_onto_device(f"the network {loaded.name}", place):
         exact = loaded.on(place, PRECISIONS[kind])
     pictures = choose_batch_size(exact, exact.size, batch_size)
     compiled = (place.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
     module: Any = torch.compile(exact.module, dynamic=False) if compiled else exact.module
     running = replace(exact, module=module)
-    with holding("the guide", place):
+    with loading_onto_device("the guide", place):
         opened = None if guide is None else open_guide(guide, place, exact.size)
     return Diffusion(running, exact, steps, name, opened, pictures, kind, through_network)
 
 
 def _fetched(picture: Tensor) -> tuple[Tensor, Any]:
-    """The picture in this machine's memory and, from a GPU, the event that says when it has arrived."""
+    """The picture in main memory and, from a GPU, the event that marks the end of the copy."""
     if picture.device.type != "cuda":
         return picture.cpu(), None
     here = torch.empty(picture.shape, pin_memory=True).copy_(picture, non_blocking=True)
@@ -225,5 +225,5 @@ def _fetched(picture: Tensor) -> tuple[Tensor, Any]:
 
 def as_tensor(picture: np.ndarray) -> Tensor:
     """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1]."""
-    # A photograph that is of this size already may be read-only, which torch warns of; such a one is copied.
+    # A photograph that already has this size may be read-only; torch warns about that, so it is copied.
     return torch.from_numpy(np.require(picture, requirements=["C", "W"])).permute(2, 0, 1).float() / 127.5 - 1

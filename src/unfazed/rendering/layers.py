@@ -1,4 +1,4 @@
-"""What a renderer blends: a composition made into arrays of the output size; and the two kinds of answer it gives."""
+"""The input of a renderer (arrays of the output size) and its two kinds of answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from unfazed.edits.composition import Guidance
 class Layers:
     """One picture to be rendered, at the output size S.
 
-    object: (S, S, 3) uint8, valid where alpha > 0; alpha: (S, S) float32 in [0, 1], anti-aliased, what is pasted
-    back exactly; background: (S, S, 3) uint8, what is noised and denoised; start: share of the noise schedule,
-    0 = no diffusion; guidance: or None; label: the true class, for adversarial guidance; seed: of this picture
-    alone; needs_network: why it cannot be pasted, or None; visible: (S, S) float32, the object without what hides
-    it, or None where nothing does.
+    object: (S, S, 3) uint8, valid where alpha > 0; alpha: (S, S) float32 in [0, 1], anti-aliased, pasted back exactly;
+    background: (S, S, 3) uint8, noised and denoised; start: share of the noise schedule at which blending starts, 0 =
+    no diffusion; guidance: or None; label: the true class, for adversarial guidance; seed: of this picture alone;
+    needs_network: why it cannot be pasted, or None; visible: (S, S) float32, the object without the parts that
+    something covers, or None if nothing covers it.
     """
 
     object: np.ndarray
@@ -40,7 +40,7 @@ class Layers:
 
 @dataclass(frozen=True, eq=False)
 class Rendered:
-    """A picture (S, S, 3) uint8, and what the renderer wants to say of it in the manifest."""
+    """A picture (S, S, 3) uint8, and the renderer's measures of it for the manifest."""
 
     image: np.ndarray
     measures: dict[str, Any] = field(default_factory=dict)
@@ -55,10 +55,10 @@ class Refused:
 
 
 class Renderer(Protocol):
-    """A batch that mixes scenes, edits and strengths in, one answer for each out, in order."""
+    """Renders a batch of mixed scenes, edits and strengths; returns one answer per picture, in order."""
 
     def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]: ...
 
     def describe(self) -> dict[str, Any]:
-        """What goes into benchmark.json: name, settings, hash of the weights, device type."""
+        """The entry in benchmark.json: name, settings, hash of the weights, device type."""
         ...

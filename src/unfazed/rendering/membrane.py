@@ -1,4 +1,4 @@
-"""A smooth continuation of a picture into the parts of it that are not known."""
+"""A smooth continuation of a picture into its unknown parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def membrane(picture: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The picture where `weight` is 1, and a smooth blend of what surrounds it where it is 0.
 
     picture: (H, W, 3) uint8; weight: (H, W) float32 in [0, 1]. Known pixels are averaged down a pyramid until every
-    gap is closed, and the gaps filled on the way back up; where nothing at all is known, everything comes out black.
+    gap is closed, and the gaps filled on the way back up; if nothing is known, the result is black.
     """
     known = weight[..., None].astype(np.float32)
     levels = [np.concatenate([picture.astype(np.float32) * known, known], axis=2)]

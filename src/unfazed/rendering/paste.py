@@ -1,4 +1,4 @@
-"""The renderer without a network: the object laid over its background with a feathered rim."""
+"""The renderer without a network: the object over its background with a feathered rim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layers import Layers, Refused, Rendered
 class Paste:
     """Alpha compositing; `feather` is the width in pixels over which the object's rim fades, inwards.
 
-    What has no meaning without a network is refused with its reason, never imitated.
+    An edit that needs a network is refused with a reason, never imitated.
     """
 
     feather: float = 1.0
@@ -34,7 +34,7 @@ class Paste:
 
 
 def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
-    """`alpha` (S, S) faded inwards over about `feather` pixels; never above what it was, so no old rim shows."""
+    """`alpha` (S, S) faded inwards over about `feather` pixels; never above the input, so no old rim shows."""
     if feather <= 0:
         return alpha
     return np.minimum(alpha, cv2.GaussianBlur(alpha, (0, 0), feather / 2))

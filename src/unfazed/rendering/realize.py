@@ -1,4 +1,4 @@
-"""A composition made into layers: the object's pixels on the canvas, its alpha, and what lies behind it."""
+"""Layers of a composition: the object's pixels on the canvas, its alpha, and the background."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .layers import Layers
 from .membrane import membrane
 
 
-def realise(composition: Composition, backgrounds: Backgrounds, seed: int) -> Layers:
+def realize(composition: Composition, backgrounds: Backgrounds, seed: int) -> Layers:
     """The layers of a composition at the size of `backgrounds`; the only place where an object is resampled.
 
-    Raises Impossible where a background is to be changed that is not there, or to be made up from nothing.
+    Raises Impossible if the background to change does not exist or nothing is left to make one from.
     """
     size = backgrounds.size
     untouched = isinstance(composition.background, Original) and is_identity(composition.placement)
@@ -25,16 +25,16 @@ def realise(composition: Composition, backgrounds: Backgrounds, seed: int) -> La
         raise Impossible("the object covers the whole picture: there is no background to change")
     background = pixels if untouched else backgrounds.resolve(composition.background, composition)
     if composition.adjustments:
-        # The photograph still holds the object: its pixels must not bleed into a background that is changed.
+        # The photograph still contains the object, whose pixels must not bleed into a changed background.
         weight = 1 - alpha if untouched else np.ones_like(alpha)
         background, _ = adjusted(background, weight, composition.adjustments)
     if not untouched:
-        pixels = own_colours(pixels, alpha)
+        pixels = own_colors(pixels, alpha)
     if composition.object_adjustments:
         solid = alpha
         pixels, alpha = adjusted(pixels, alpha, composition.object_adjustments)
         if untouched and alpha is not solid:
-            # A softened rim lets through what is behind, where the photograph still has the sharp object.
+            # The background shows through a softened rim, but the photograph still has the sharp object there.
             background = membrane(background, 1 - solid)
     visible = None
     for cover in composition.covers:
@@ -55,16 +55,16 @@ def realise(composition: Composition, backgrounds: Backgrounds, seed: int) -> La
 
 
 def _behind_alone(composition: Composition) -> bool:
-    """Whether all that is asked for is another background."""
+    """Whether the edit changes only the background."""
     replaced = not isinstance(composition.background, Original) or composition.start > 0
     return replaced or bool(composition.adjustments and not composition.object_adjustments)
 
 
-def own_colours(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """The object's colours without the old background that a partly covered rim pixel still holds.
+def own_colors(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """The object's colors, with the old background removed from partly covered rim pixels.
 
     A rim pixel is c = a·F + (1 − a)·B; F and B near it are estimated from the object's and the background's own
-    pixels, and F is corrected by what the estimate leaves unexplained (Forte, "Approximate fast foreground colour
+    pixels, and F is corrected by what the estimate leaves unexplained (Forte, "Approximate fast foreground color
     estimation", 2021). Pixels with alpha 1 stay as they are.
     """
     rim = (alpha > 0) & (alpha < 1)
@@ -77,22 +77,22 @@ def own_colours(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
         slice(max(columns[0] - reach, 0), columns[-1] + 1 + reach),
     )
     shares = alpha[window][..., None]
-    colours = pixels[window]
+    colors = pixels[window]
     inside = rim[window]
     solid = np.where(shares > 0.95, np.float32(1), shares * np.float32(0.02))
-    front = _means(colours, solid, reach, inside)
-    behind = _means(colours, 1 - shares, reach, inside)
-    share, mixed = shares[inside], colours[inside]
+    front = _means(colors, solid, reach, inside)
+    behind = _means(colors, 1 - shares, reach, inside)
+    share, mixed = shares[inside], colors[inside]
     clean = front + share * (mixed - share * front - (1 - share) * behind)
     cleaned = pixels.copy()
     cleaned[window][inside] = np.clip(np.round(clean), 0, 255).astype(np.uint8)
     return cleaned
 
 
-def _means(colours: np.ndarray, weights: np.ndarray, reach: int, where: np.ndarray) -> np.ndarray:
-    """The mean colour around the pixels of `where`, (N, 3) float32, each neighbour counted by its weight."""
-    weighted = np.empty((*colours.shape[:2], 4), np.float32)
-    np.multiply(colours, weights, out=weighted[..., :3])
+def _means(colors: np.ndarray, weights: np.ndarray, reach: int, where: np.ndarray) -> np.ndarray:
+    """The mean color around the pixels of `where`, (N, 3) float32, each neighbor counted by its weight."""
+    weighted = np.empty((*colors.shape[:2], 4), np.float32)
+    np.multiply(colors, weights, out=weighted[..., :3])
     weighted[..., 3:] = weights
     total = cv2.boxFilter(weighted, -1, (2 * reach + 1, 2 * reach + 1), normalize=False)[where]
     return total[:, :3] / np.maximum(total[:, 3:], 1e-6)

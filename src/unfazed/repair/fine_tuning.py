@@ -261,7 +261,7 @@ class _Run:
     def _crops(self, images: Tensor, masks: Tensor, seed: int) -> Tensor:
         transform = self.model.transform
         generator = torch.Generator().manual_seed(seed)
-        return transform.normalise(training_crops(images, masks, transform, self.settings.crop, generator))
+        return transform.normalize(training_crops(images, masks, transform, self.settings.crop, generator))
 
     def _forward(self, pixels: Tensor, network: nn.Module | None = None) -> Tensor:
         network = network or self.module

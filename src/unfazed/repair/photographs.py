@@ -120,10 +120,10 @@ class Photographs:
             for places in plan:
                 yield self._from_memory(places, device)
             return
-        from unfazed.engine.prefetch import ahead
+        from unfazed.engine.prefetch import prefetch
 
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
-            yield from ahead((self._from_files(places, device, pool) for places in plan), 2)
+            yield from prefetch((self._from_files(places, device, pool) for places in plan), 2)
 
     def _from_memory(self, places: np.ndarray, device: str) -> Batch:
         assert self._kept is not None

@@ -1,4 +1,4 @@
-"""Where scenes come from: `open_source("sample")`, `open_source("folder:PATH")`, …; each kind is one file here."""
+"""Sources of scenes: `open_source("sample")`, `open_source("folder:PATH")`, …; each kind is one file here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int
 
 
 def _opener(spec: Spec) -> Callable[[Spec], Source]:
-    """The function that opens this kind of source: ours, or one that an installed package offers."""
+    """The function that opens this kind of source: a built-in one, or one from an installed package."""
     if spec.kind in SOURCES:
         opener: Callable[[Spec], Source] = import_module(f"{__name__}.{SOURCES[spec.kind]}").open_scenes
         return opener

@@ -22,10 +22,10 @@ _PICTURE = ("file_name", "height", "width")
 
 
 def open_scenes(spec: Spec) -> Source:
-    """The annotated objects, labelled by category; crowds are left out.
+    """The annotated objects, labeled by category; crowds are excluded.
 
-    images=DIR: where the pictures lie (else they are looked for around the annotations);
-    objects: `largest`, one scene a picture, or `all`, one an object.
+    images=DIR: the folder of the pictures (by default it is searched for near the annotations);
+    objects: `largest`, one scene per picture, or `all`, one per object.
     """
     path = spec.file()
     options = spec.take(images=None, objects="largest")
@@ -67,12 +67,12 @@ def _parts(content: Any, path: Path) -> tuple[dict[int, Any], list[Any], list[An
         return pictures, sorted(annotated, key=lambda one: (one["image_id"], one["id"])), categories
     except (KeyError, TypeError, AttributeError):
         raise UserError(
-            f"{path} is no COCO annotation file of objects", allowed="JSON with images, annotations and categories"
+            f"{path} is not a COCO annotation file with objects", allowed="JSON with images, annotations and categories"
         ) from None
 
 
 def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], text: str) -> Path:
-    """Where the pictures lie: as given, else the first likely folder that holds one of the first pictures."""
+    """The folder of the pictures: as given, else the first likely folder that holds one of the first pictures."""
     if given is not None:
         return existing_folder(Path(given).expanduser(), text)
     split = path.stem.rpartition("_")[2]
@@ -82,7 +82,9 @@ def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], te
     for folder in likely:
         if any((folder / name).is_file() for name in first):
             return folder
-    raise UserError(f"the pictures of {path} are not beside it, such as {first[:1]}", allowed=f"coco:{path}?images=DIR")
+    raise UserError(
+        f"the pictures of {path}, such as {first[:1]}, were not found near it", allowed=f"coco:{path}?images=DIR"
+    )
 
 
 def _label_space(categories: list[Any]) -> tuple[LabelSpace, dict[int, int]]:
@@ -92,7 +94,7 @@ def _label_space(categories: list[Any]) -> tuple[LabelSpace, dict[int, int]]:
 
 
 def _largest(annotations: list[Any]) -> list[Any]:
-    """The annotation of the largest area of each picture; of equals the first."""
+    """The annotation with the largest area of each picture; the first of equal ones."""
     of_picture: dict[int, list[Any]] = defaultdict(list)
     for one in annotations:
         of_picture[one["image_id"]].append(one)

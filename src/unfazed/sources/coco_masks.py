@@ -1,4 +1,4 @@
-"""COCO's ways to write a mask (polygons, run lengths, compressed run lengths) as arrays."""
+"""Masks from COCO's formats (polygons, run lengths, compressed run lengths) as arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# Polygons are drawn this many times larger and averaged, which gives their edges their share of a pixel.
+# Polygons are drawn this many times larger and averaged, which anti-aliases their edges.
 _FINER = 4
 
 
@@ -36,8 +36,8 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     fine = np.zeros((high * _FINER, wide * _FINER), np.uint8)
     for outline in outlines:
         points = [np.rint(outline * _FINER - 0.5).astype(np.int32)]
-        # fillPoly counts the outline as inside; on average half of it is. Polygons are drawn apart and joined by the
-        # maximum, so that where they overlap none takes from the other.
+        # fillPoly counts the outline as inside; on average half of it is. Polygons are drawn separately and joined by
+        # the maximum, so that overlapping polygons do not cancel out.
         filled = cv2.fillPoly(np.zeros_like(fine), points, 255)
         fine = np.maximum(fine, cv2.polylines(filled, points, True, 128))
     return cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA).astype(np.float32) / 255

@@ -1,4 +1,4 @@
-"""`cutouts:PATH`: objects with an alpha channel, each laid over a photograph of a folder of backgrounds."""
+"""`cutouts:PATH`: objects with an alpha channel, each composed over a photograph from a folder of backgrounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
-from .labelled import SPACES, class_folder, label_space, pictures_below
+from .labeled import SPACES, class_folder, label_space, pictures_below
 from .pictures import read_cutout, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
@@ -20,9 +20,9 @@ BACKGROUNDS = "backgrounds"
 
 
 def open_scenes(spec: Spec) -> Source:
-    """One scene a cut-out, labelled by class folders, over a background that its name chooses.
+    """One scene per cut-out, labeled by class folders, over a background chosen by the cut-out's name.
 
-    backgrounds=DIR: photographs to lie behind (PATH/backgrounds by default); fill: the longer side of the object as
+    backgrounds=DIR: the background photographs (PATH/backgrounds by default); fill: the longer side of the object as
     a share of the background's shorter side; space: auto, imagenet-1k or own.
     """
     root = spec.folder()
@@ -33,7 +33,7 @@ def open_scenes(spec: Spec) -> Source:
     folder = existing_folder(root / BACKGROUNDS if given is None else _within(root, given), spec.text)
     backgrounds = pictures_below(folder)
     if not backgrounds:
-        raise UserError(f"{folder} holds no pictures to lie behind the cut-outs")
+        raise UserError(f"{folder} holds no background pictures for the cut-outs")
     names = [name for name in pictures_below(root) if not _below(root / name, folder, root / BACKGROUNDS)]
     labels = label_space(map(class_folder, names), space)
     entries = []
@@ -46,31 +46,31 @@ def open_scenes(spec: Spec) -> Source:
 
 
 def load_over_background(entry: Entry) -> Scene:
-    """The cut-out in the middle of its background, with a note that it was put there."""
+    """The cut-out in the center of its background, with a note about it."""
     path, fill = entry.detail
-    colours, alpha = read_cutout(entry.image)
+    colors, alpha = read_cutout(entry.image)
     if not (alpha > 0.5).any():
-        raise BadPicture(f"{entry.image}: the cut-out is empty (no pixel that is more than half opaque)")
+        raise BadPicture(f"{entry.image}: the cut-out is empty (no pixel is more than half opaque)")
     background = read_picture(path)
-    image, mask = composed(colours, alpha, background, fill)
+    image, mask = composed(colors, alpha, background, fill)
     note = f"cut-out laid over {Path(path).name}"
     return shrunk(Scene(entry.id, image, mask, entry.label, notes=(note,)))
 
 
 def composed(
-    colours: np.ndarray, alpha: np.ndarray, background: np.ndarray, fill: float
+    colors: np.ndarray, alpha: np.ndarray, background: np.ndarray, fill: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The object, its longer side `fill` of the background's shorter, centred on it: picture and mask.
+    """The object, its longer side `fill` of the background's shorter, centered on it: picture and mask.
 
-    colours: (h, w, 3) uint8; alpha: (h, w) in [0, 1]; background: (H, W, 3) uint8 -> (H, W, 3) uint8, (H, W) float32.
+    colors: (h, w, 3) uint8; alpha: (h, w) in [0, 1]; background: (H, W, 3) uint8 -> (H, W, 3) uint8, (H, W) float32.
     """
     import cv2
 
     rows, columns = (np.flatnonzero((alpha > 0).any(axis=axis)) for axis in (1, 0))
     object_part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     alpha = alpha[object_part]
-    # Colours are weighted by alpha before they are mixed, else what lies hidden under full transparency bleeds in.
-    weighted = colours[object_part].astype(np.float32) * alpha[..., None]
+    # Colors are weighted by alpha before they are mixed, else colors hidden under full transparency bleed in.
+    weighted = colors[object_part].astype(np.float32) * alpha[..., None]
     high, wide = background.shape[:2]
     factor = fill * min(high, wide) / max(alpha.shape)
     size = max(1, round(alpha.shape[1] * factor)), max(1, round(alpha.shape[0] * factor))
@@ -86,7 +86,7 @@ def composed(
 
 
 def _draw(name: str, count: int) -> int:
-    """A number below `count` that depends on the name alone, so a cut-out keeps its background in any selection."""
+    """A number below `count` that depends only on the name, so a cut-out keeps its background in any selection."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()) % count
 
 

@@ -1,4 +1,4 @@
-"""`folder:PATH`: a folder of photographs with masks, labelled by class folders or a table."""
+"""`folder:PATH`: a folder of photographs with masks, labeled by class folders or a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unfazed.errors import UserError
 from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
-from .labelled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
+from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
 from .mask_names import left_out, object_name, stem, without_masks
 from .pictures import load_scene, read_picture, shrunk
 from .slugs import unique_slugs
@@ -19,14 +19,14 @@ from .source import Entry, Source
 
 TABLE = "labels.csv"
 NO_MASK = (
-    "there is no mask for it: none beside it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
+    "there is no mask for it: none next to it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
     "make one with `unfazed masks`, or add ?segment=grabcut to the source"
 )
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies in a folder: its root, the pictures' names relative to it, the candidate masks of each, and remarks
+    """The content of a folder: its root, the pictures' names relative to it, the candidate masks of each, and remarks
     about files that are neither."""
 
     root: Path
@@ -38,7 +38,7 @@ class Listing:
 def open_scenes(spec: Spec) -> Source:
     """The scenes of a folder.
 
-    masks=DIR: where the masks lie; labels=FILE: a table of file, label, mask; space: auto, imagenet-1k or own;
+    masks=DIR: the folder of the masks; labels=FILE: a table of file, label, mask; space: auto, imagenet-1k or own;
     segment=grabcut or onnx:FILE: makes a mask for a picture that has none.
     """
     root = spec.folder()
@@ -66,7 +66,7 @@ def open_scenes(spec: Spec) -> Source:
 
 
 def load_or_segment(entry: Entry, segmenter: str) -> Scene:
-    """The entry's scene; where it has no mask file, with a mask that the segmenter makes and a note that it did."""
+    """The entry's scene; without a mask file, with a mask made by the segmenter and a note about it."""
     if entry.mask is not None:
         return load_scene(entry)
     from .segment import segmented
@@ -77,8 +77,8 @@ def load_or_segment(entry: Entry, segmenter: str) -> Scene:
 def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
     """The pictures of a folder and the masks that belong to each by name.
 
-    With `masks_folder` only that folder counts. Else a mask lies in `masks/` under its picture's name, or beside its
-    picture: `NAME_mask.*`, or `NAME.png` where the picture itself is no PNG. `images/` may hold the pictures.
+    With `masks_folder` only that folder counts. Else a mask is in `masks/` under its picture's name, or next to its
+    picture: `NAME_mask.*`, or `NAME.png` if the picture itself is not a PNG. `images/` may hold the pictures.
     """
     beside = masks_folder is None
     if masks_folder is None and (root / "masks").is_dir():
@@ -107,7 +107,7 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
 
 
 def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
-    """One row a scene: those of the table, if there is one, else every picture with its class folder as label."""
+    """One row per scene: those of the table, if there is one, else every picture with its class folder as label."""
     if labels is None and not (root / TABLE).is_file():
         return [Row(name, class_folder(name)) for name in listing.pictures]
     table = _within(root, labels) if labels is not None else root / TABLE
@@ -126,13 +126,13 @@ def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segment
     candidates = sorted(map(str, listing.masks.get(stem(row.file), ())))
     if len(candidates) > 1:
         names = ", ".join(PurePosixPath(one).name for one in candidates)
-        return Entry(scene_id, image, None, label, f"there is more than one candidate mask for it: {names}; leave one")
+        return Entry(scene_id, image, None, label, f"it has more than one candidate mask: {names}; keep only one")
     if candidates:
         return Entry(scene_id, image, candidates[0], label)
     return Entry(scene_id, image, None, label, None if segmenter else NO_MASK)
 
 
 def _within(root: Path, name: str, text: str | None = None) -> Path:
-    """A path that the user gave: inside the source's folder if it is there, else as written."""
+    """A path that the user gave: inside the source's folder if it exists there, else as written."""
     path = root / name if (root / name).exists() else Path(name).expanduser()
     return path if text is None else existing_folder(path, text)

@@ -18,7 +18,7 @@ from unfazed.labels import imagenet
 from unfazed.scene import Scene
 from unfazed.specs import Spec
 
-from .labelled import pictures_below
+from .labeled import pictures_below
 from .pictures import read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
@@ -26,7 +26,7 @@ from .source import Entry, Source
 SPLITS = ("validation", "train-semi")
 SUBSETS = ("50", "300", "919")
 IGNORE = 1000
-# Classes that the 919 set counts as another, near one.
+# Classes that the 919 set merges into a similar one.
 MERGED = {
     "n04356056": "n04355933",  # sunglasses as sunglass
     "n04493381": "n02808440",  # tub as bathtub
@@ -37,9 +37,9 @@ MERGED = {
 
 
 def open_scenes(spec: Spec) -> Source:
-    """The scenes of ImageNet-S, labelled in ImageNet-1k; the object is every pixel of the picture's own class.
+    """The scenes of ImageNet-S, labeled in ImageNet-1k; the object is every pixel of the picture's own class.
 
-    split: validation or train-semi; subset: 50, 300 or 919, where the folder's name or its classes do not say.
+    split: validation or train-semi; subset: 50, 300 or 919, if neither the folder's name nor its classes show it.
     """
     root = spec.folder()
     options = spec.take(split="validation", subset=None)
@@ -47,7 +47,7 @@ def open_scenes(spec: Spec) -> Source:
     pictures, masks = root / split, root / f"{split}-segmentation"
     for folder in (pictures, masks):
         if not folder.is_dir():
-            raise UserError(f"{folder} is not there", allowed=f"{root}/{split} and {root}/{split}-segmentation")
+            raise UserError(f"{folder} does not exist", allowed=f"{root}/{split} and {root}/{split}-segmentation")
     names = [name for name in pictures_below(pictures) if "/" in name]
     wnids = {PurePosixPath(name).parts[0] for name in names}
     given = options["subset"] and spec.one_of("subset", options["subset"], SUBSETS)
@@ -57,7 +57,7 @@ def open_scenes(spec: Spec) -> Source:
     foreign = sorted(wnids - set(numbers))
     if foreign:
         raise UserError(
-            f"{', '.join(foreign[:10])} are no classes of ImageNet-S {len(classes)}", allowed="?subset=919, …"
+            f"{', '.join(foreign[:10])} are not classes of ImageNet-S {len(classes)}", allowed="?subset=919, …"
         )
     entries = []
     for scene_id, name in zip(unique_slugs(names), names, strict=True):
@@ -69,14 +69,14 @@ def open_scenes(spec: Spec) -> Source:
 
 
 def load_segmented(entry: Entry) -> Scene:
-    """The entry's scene, its mask being the pixels of the class number in `entry.detail`."""
+    """The entry's scene; its mask is the pixels of the class number in `entry.detail`."""
     assert entry.mask is not None
     numbers = class_numbers(read_picture(entry.mask))
     mask = (numbers == entry.detail).astype(np.float32)
     if not mask.any():
         present = sorted(set(np.unique(numbers).tolist()) - {0, IGNORE})
         raise BadPicture(
-            f"{entry.mask}: no pixel is of the picture's class {entry.detail}, only {present or 'background'}"
+            f"{entry.mask}: no pixel has the picture's class {entry.detail}, only {present or 'background'}"
         )
     return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label))
 
@@ -100,6 +100,6 @@ def _subset_of(root: Path, wnids: set[str]) -> str:
         if name == f"imagenets{subset}" or len(wnids) == int(subset):
             return subset
     raise UserError(
-        f"{root} holds {len(wnids)} classes, so it is not clear which ImageNet-S it is",
+        f"{root} holds {len(wnids)} classes, so it is unclear which ImageNet-S subset it is",
         allowed="a folder ImageNetS50, ImageNetS300 or ImageNetS919, or ?subset=50, 300, 919",
     )

@@ -1,4 +1,4 @@
-"""`images:PATH`: labelled pictures without masks (ImageNet validation, V2, R, A …), to be classified, not edited."""
+"""`images:PATH`: labeled pictures without masks (ImageNet validation, V2, R, A …), to be classified, not edited."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unfazed.errors import UserError
 from unfazed.scene import Scene
 from unfazed.specs import Spec
 
-from .labelled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
+from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
 from .mask_names import left_out, without_masks
 from .pictures import read_picture
 from .slugs import unique_slugs
@@ -20,16 +20,16 @@ TABLES = ("labels.csv", "labels.txt")
 
 
 def open_scenes(spec: Spec) -> Source:
-    """The pictures of a folder, labelled by class folders (WNID, name or index) or by a labels file.
+    """The pictures of a folder, labeled by class folders (WNID, name or index) or by a labels file.
 
     labels=FILE: lines of a picture's name and its label, or a CSV with the columns file and label; it may name
-    pictures that are not there. space: auto, imagenet-1k or own.
+    missing pictures. space: auto, imagenet-1k or own.
     """
     root = spec.folder()
     options = spec.take(labels=None, space="auto")
     space = spec.one_of("space", options["space"], SPACES)
     names, masks = without_masks(pictures_below(root))
-    rows = _labelled(names, _table(root, options["labels"]), root)
+    rows = _labeled(names, _table(root, options["labels"]), root)
     labels = label_space((row.label for row in rows), space)
     entries = tuple(
         Entry(scene_id, str(root / row.file), None, labels.index(row.label))
@@ -42,7 +42,7 @@ def open_scenes(spec: Spec) -> Source:
 
 
 def load_whole(entry: Entry) -> Scene:
-    """The picture as a scene that is all object, since no mask says otherwise."""
+    """The picture as a scene that is entirely object, since there is no mask."""
     image = read_picture(entry.image)
     mask = np.ones(image.shape[:2], np.float32)
     return Scene(entry.id, image, mask, entry.label, notes=("no mask: the whole picture counts as the object",))
@@ -54,8 +54,8 @@ def _table(root: Path, given: str | None) -> Path | None:
     return next((root / name for name in TABLES if (root / name).is_file()), None)
 
 
-def _labelled(names: list[str], table: Path | None, root: Path) -> list[Row]:
-    """One row a picture that has a label; it is an error if none has."""
+def _labeled(names: list[str], table: Path | None, root: Path) -> list[Row]:
+    """One row per picture with a label; raises UserError if none has one."""
     if table is None:
         rows = [Row(name, class_folder(name)) for name in names if class_folder(name) is not None]
         if names and not rows:
@@ -65,7 +65,7 @@ def _labelled(names: list[str], table: Path | None, root: Path) -> list[Row]:
             )
         return rows
     by_name = {row.file: row.label for row in read_table(table)}
-    # A labels file often names a PNG by the JPEG it was made of, so the name without its suffix counts last.
+    # A labels file often has the name of the JPEG that a PNG was made from, so names without suffix match last.
     by_stem = {PurePosixPath(file).stem: label for file, label in by_name.items()}
     rows = [Row(name, by_name.get(name) or by_stem.get(PurePosixPath(name).stem)) for name in names]
     rows = [row for row in rows if row.label is not None]

@@ -13,14 +13,14 @@ from PIL import Image
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
 
-from .labelled import pictures_below
+from .labeled import pictures_below
 from .pictures import read_picture
 from .segment import Box, open_segmenter, segment
 
 
 @dataclass(frozen=True)
 class Made:
-    """What became of one photograph. status: made, kept (its mask was there already) or failed; reason: why."""
+    """The result for one photograph. status: made, kept (the mask already existed) or failed; reason: why."""
 
     picture: str
     mask: str
@@ -29,9 +29,9 @@ class Made:
 
 
 def make_masks(pictures: Path, masks: Path, segmenter: str = "grabcut", box: Box | None = None) -> Iterator[Made]:
-    """One result a photograph, as it is done; masks that are there already are kept, so a stopped run goes on.
+    """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
-    pictures: a folder, searched to its depths, or one picture; masks: the folder that gets NAME.png for each.
+    pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
     """
     open_segmenter(segmenter)
     root, names = _names(pictures, masks)
@@ -40,7 +40,7 @@ def make_masks(pictures: Path, masks: Path, segmenter: str = "grabcut", box: Box
         target = PurePosixPath(name).with_suffix(".png")
         path = masks / target
         if target in written:
-            reason = f"{written[target]} has the same name but for the suffix, so their masks would be one file"
+            reason = f"{written[target]} differs only in the suffix, so both masks would be the same file"
             yield Made(name, str(path), "failed", reason)
             continue
         written[target] = name
@@ -57,7 +57,7 @@ def make_masks(pictures: Path, masks: Path, segmenter: str = "grabcut", box: Box
 
 
 def mask_png(mask: np.ndarray) -> bytes:
-    """A mask (H, W) in [0, 1] as the bytes of an 8-bit greyscale PNG."""
+    """A mask (H, W) in [0, 1] as the bytes of an 8-bit grayscale PNG."""
     file = io.BytesIO()
     Image.fromarray(np.rint(np.clip(mask, 0, 1) * 255).astype(np.uint8)).save(file, "PNG")
     return file.getvalue()
@@ -69,9 +69,11 @@ def _names(pictures: Path, masks: Path) -> tuple[Path, list[str]]:
     elif pictures.is_dir():
         root, names = pictures, pictures_below(pictures)
     else:
-        raise UserError(f"{pictures} is not there", allowed="a folder of photographs, or one photograph")
+        raise UserError(f"{pictures} does not exist", allowed="a folder of photographs, or one photograph")
     if masks.resolve() == root.resolve():
-        raise UserError(f"the masks would lie among the pictures in {root}", run="unfazed masks FOLDER -o FOLDER/masks")
+        raise UserError(
+            f"the masks would be written among the pictures in {root}", run="unfazed masks FOLDER -o FOLDER/masks"
+        )
     if masks.resolve().is_relative_to(root.resolve()):
         inner = masks.resolve().relative_to(root.resolve()).as_posix() + "/"
         names = [name for name in names if not name.startswith(inner)]

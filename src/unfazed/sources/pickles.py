@@ -1,4 +1,4 @@
-"""Pickles from outside, read without trust: dicts, lists, strings, bytes and numbers, and nothing that runs."""
+"""Safe reading of untrusted pickles: dicts, lists, strings, bytes and numbers, and no code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES = 256 * 2**20
 
 
 def read_pickle(path: str | Path) -> Any:
-    """The plain data in a pickle file; one that asks for any import is refused by name."""
+    """The plain data in a pickle file; a pickle that imports anything is refused, with the name in the message."""
     path = Path(path)
     try:
         data = path.read_bytes() if path.stat().st_size <= MOST_BYTES else None
@@ -25,7 +25,7 @@ def read_pickle(path: str | Path) -> Any:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except _Refused as refusal:
         raise BadPicture(
-            f"{path}: refused, because the pickle asks to import {refusal}",
+            f"{path}: refused, because the pickle would import {refusal}",
             allowed="dict, list, str, bytes and numbers",
         ) from None
     except Exception as error:
@@ -33,12 +33,12 @@ def read_pickle(path: str | Path) -> Any:
 
 
 class _Refused(Exception):
-    """What the pickle asked for."""
+    """The name that the pickle would import."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        # Old protocols write bytes as a call of one of these two; ours do that and no more.
+        # Old protocols write bytes as a call of one of these two; our replacements do only that.
         if (module, name) in (("_codecs", "encode"), ("codecs", "encode")):
             return _latin_bytes
         if (module, name) in (("builtins", "bytes"), ("__builtin__", "bytes")):
@@ -48,7 +48,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def _latin_bytes(text: str, encoding: str) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
-        raise ValueError("bytes written in an unknown way")
+        raise ValueError("bytes with an unknown encoding")
     return text.encode("latin1")
 
 

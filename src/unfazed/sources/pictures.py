@@ -1,7 +1,7 @@
-"""Pictures and masks from files of every kind that people have, as arrays; what cannot be used says why.
+"""Pictures and masks as arrays, from all common file formats; an unusable file raises an error with the reason.
 
-A picture is (H, W, 3) uint8 RGB: turned as its EXIF says, greyscale and palette spread to RGB, CMYK converted,
-16 bits reduced to 8, transparent parts laid over white, the first frame of an animation.
+A picture is (H, W, 3) uint8 RGB: EXIF orientation applied; grayscale, palette and CMYK converted to RGB; 16 bits
+reduced to 8; transparent parts over white; the first frame of an animation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_picture(file: File) -> np.ndarray:
 def read_mask(file: File) -> np.ndarray:
     """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
 
-    Greyscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
+    Grayscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
     its alpha. A color photograph is refused.
     """
     data, name = _bytes(file)
@@ -100,8 +100,8 @@ def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
         if not _has_alpha(picture):
             raise BadPicture(f"{name}: the cut-out has no transparent parts", allowed="a picture with an alpha channel")
         pixels = np.asarray(picture.convert("RGBA"))
-        colours, alpha = pixels[..., :3], pixels[..., 3].astype(np.float32) / 255
-        return _upright(colours, picture), _upright(alpha, picture)
+        colors, alpha = pixels[..., :3], pixels[..., 3].astype(np.float32) / 255
+        return _upright(colors, picture), _upright(alpha, picture)
 
 
 def load_scene(entry: Entry) -> Scene:
@@ -111,7 +111,7 @@ def load_scene(entry: Entry) -> Scene:
 
 
 def shrunk(scene: Scene, longest: int = LONGEST_SIDE) -> Scene:
-    """The scene with no side above `longest` pixels, and a note if it had one: everything after it stays quick."""
+    """The scene with no side above `longest` pixels, and a note if it was reduced, so that later steps stay fast."""
     high, wide = scene.mask.shape
     if max(high, wide) <= longest:
         return scene
@@ -137,7 +137,7 @@ def _bytes(file: File) -> tuple[bytes, str]:
     try:
         return Path(file).read_bytes(), str(file)
     except FileNotFoundError:
-        raise BadPicture(f"{file}: the file is not there") from None
+        raise BadPicture(f"{file}: the file does not exist") from None
     except IsADirectoryError:
         raise BadPicture(f"{file}: this is a folder, not a picture") from None
     except PermissionError:
@@ -147,7 +147,7 @@ def _bytes(file: File) -> tuple[bytes, str]:
 
 
 class _opened:
-    """The Pillow image of some bytes; whatever goes wrong while it is open becomes a BadPicture with a reason."""
+    """The Pillow image of some bytes; every error while it is open becomes a BadPicture with a reason."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data, self.name = data, name
@@ -169,7 +169,9 @@ class _opened:
         if picture.width * picture.height > MOST_PIXELS:
             raise self._too_large()
         if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
-            raise BadPicture(f"{self.name}: it holds 32-bit numbers, whose white is not known", allowed="8 or 16 bits")
+            raise BadPicture(
+                f"{self.name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits"
+            )
         return picture
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -188,26 +190,26 @@ class _opened:
 
 
 def _what_it_is(data: bytes) -> str:
-    """What a file that is no picture seems to be."""
+    """A description of a file that is not a picture."""
     start = data[:256].lstrip()
     for magic, kind in _OTHER_KINDS:
         if start.startswith(magic):
-            return f"this is no picture but {kind}"
+            return f"this is not a picture but {kind}"
     if data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1"):
         return "this is a HEIC picture, which cannot be read: convert it to JPEG"
     if start.startswith((b"\xff\xd8", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"GIF8")):
         return "the file is damaged or cut off (truncated)"
     try:
         data[:1024].decode("ascii")
-        return "this is no picture but text"
+        return "this is not a picture but text"
     except UnicodeDecodeError:
-        return "this is no picture that can be read"
+        return "this is not a readable picture"
 
 
 def _quick_jpeg(data: bytes) -> np.ndarray | None:
-    """The same pixels as Pillow's, in less than half the time; None if OpenCV will not have it.
+    """The same pixels as Pillow's, in less than half the time; None if OpenCV cannot read it.
 
-    Only for files that end with the end-of-image marker: OpenCV fills a truncated one with grey.
+    Only for files that end with the end-of-image marker: OpenCV fills a truncated one with gray.
     """
     import cv2
 
@@ -219,9 +221,9 @@ def _quick_jpeg(data: bytes) -> np.ndarray | None:
 
 
 def _rgb(picture: Image.Image) -> np.ndarray:
-    grey = _sixteen_bits(picture)
-    if grey is not None:
-        return np.repeat((grey >> 8).astype(np.uint8)[..., None], 3, axis=2)
+    gray = _sixteen_bits(picture)
+    if gray is not None:
+        return np.repeat((gray >> 8).astype(np.uint8)[..., None], 3, axis=2)
     if not _has_alpha(picture):
         return np.asarray(picture.convert("RGB"))
     over = Image.new("RGBA", picture.size, "white")
@@ -230,9 +232,9 @@ def _rgb(picture: Image.Image) -> np.ndarray:
 
 
 def _coverage(picture: Image.Image) -> np.ndarray:
-    grey = _sixteen_bits(picture)
-    if grey is not None:
-        return _shares(grey, 65535)
+    gray = _sixteen_bits(picture)
+    if gray is not None:
+        return _shares(gray, 65535)
     if _has_alpha(picture):
         alpha = np.asarray(picture.convert("RGBA"))[..., 3]
         if alpha.min(initial=255) < 255:
@@ -255,12 +257,12 @@ def _refuse_photograph(picture: Image.Image, name: str) -> None:
 
 
 def _shares(levels: np.ndarray, white: int) -> np.ndarray:
-    """Levels as shares of white, which is 1 where a mask holds nothing but zeros and ones."""
+    """Levels as shares of white, which is 1 if a mask holds only zeros and ones."""
     return levels.astype(np.float32) / np.float32(1 if levels.max(initial=0) == 1 else white)
 
 
 def _sixteen_bits(picture: Image.Image) -> np.ndarray | None:
-    """The picture's levels as (H, W) uint16 where it is a 16-bit greyscale file, else None."""
+    """The picture's levels as (H, W) uint16 if it is a 16-bit grayscale file, else None."""
     if picture.mode.startswith("I;16"):
         return np.asarray(picture).astype(np.uint16)
     if picture.mode == "I" and picture.format in _SIXTEEN_BITS_AS_I:
@@ -273,11 +275,11 @@ def _has_alpha(picture: Image.Image) -> bool:
 
 
 def _upright(pixels: np.ndarray, picture: Image.Image) -> np.ndarray:
-    """The pixels turned and mirrored as the file's EXIF orientation asks."""
+    """The pixels rotated and mirrored by the file's EXIF orientation."""
     try:
         orientation = picture.getexif().get(0x0112, 1)
     except Exception:
-        orientation = 1  # A picture is not lost to a broken remark about it.
+        orientation = 1  # broken EXIF must not make the picture unusable
     if orientation in (5, 6, 7, 8):
         pixels = pixels.swapaxes(0, 1)
     if orientation in (2, 3, 6, 7):

@@ -1,6 +1,6 @@
 """`rival10:PATH`: RIVAL10 as published: ten classes, the object's mask and the masks of its visual attributes.
 
-`PATH/{train,test}/ordinary/<wnid>_<number>.JPEG` with `…_attr_labels.npy`, `…_attr_dict.pkl` beside it and
+`PATH/{train,test}/ordinary/<wnid>_<number>.JPEG` with `…_attr_labels.npy`, `…_attr_dict.pkl` next to it and
 `PATH/{train,test}/entire_object_masks/<wnid>_<number>.JPEG`.
 """
 
@@ -50,7 +50,7 @@ def open_scenes(spec: Spec) -> Source:
     labels = label_space() if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
     pictures = folder / "ordinary"
     if not pictures.is_dir():
-        raise UserError(f"{pictures} is not there", allowed="RIVAL10/test/ordinary and RIVAL10/train/ordinary")
+        raise UserError(f"{pictures} does not exist", allowed="RIVAL10/test/ordinary and RIVAL10/train/ordinary")
     names = sorted(
         path.name
         for path in pictures.iterdir()
@@ -63,7 +63,9 @@ def open_scenes(spec: Spec) -> Source:
         mask = str(masks[stem]) if stem in masks else None
         beside = str(pictures / stem)
         if wnid not in _CLASS_OF:
-            entries.append(Entry(scene_id, str(pictures / name), mask, None, f"{wnid} is no class of RIVAL10", beside))
+            entries.append(
+                Entry(scene_id, str(pictures / name), mask, None, f"{wnid} is not a class of RIVAL10", beside)
+            )
             continue
         label = _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
         entries.append(Entry(scene_id, str(pictures / name), mask, label, detail=beside))
@@ -71,23 +73,23 @@ def open_scenes(spec: Spec) -> Source:
 
 
 def load_attributed(entry: Entry) -> Scene:
-    """The scene with its object's mask, and the mask of each attribute that is there by name."""
+    """The scene with its object's mask, and the masks of its attributes by name."""
     masks = attribute_masks(f"{entry.detail}_attr_dict.pkl")
     whole = masks.pop(OBJECT, None)
     if entry.mask is not None:
         whole = _sharp(read_mask(entry.mask))
     if whole is None:
-        raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks nor in its attributes")
+        raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks or in its attributes")
     image = read_picture(entry.image)
     for name, mask in masks.items():
         if mask.shape != whole.shape:
-            raise BadPicture(f"{entry.image}: the mask of '{name}' is of another size than that of the object")
+            raise BadPicture(f"{entry.image}: the mask of '{name}' has another size than the object's mask")
     present = {name: mask for name, mask in masks.items() if mask.any()}
     return shrunk(Scene(entry.id, image, whole, entry.label, parts=present))
 
 
 def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
-    """The masks of a picture's attribute file by name: (H, W) float32 of zeros and ones; none if it is not there."""
+    """The masks of a picture's attribute file by name: (H, W) float32 of zeros and ones; {} if there is none."""
     if not Path(path).is_file():
         return {}
     content = read_pickle(path)
@@ -106,9 +108,9 @@ def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
     try:
         rows = np.atleast_2d(np.load(path, allow_pickle=False))
     except FileNotFoundError:
-        raise BadPicture(f"{path}: the file is not there") from None
+        raise BadPicture(f"{path}: the file does not exist") from None
     except (ValueError, OSError, EOFError) as error:
-        raise BadPicture(f"{path}: the file is no array of numbers ({error})") from None
+        raise BadPicture(f"{path}: the file is not an array of numbers ({error})") from None
     if rows.shape[1] != len(ATTRIBUTES):
         raise BadPicture(f"{path}: it has {rows.shape[1]} attributes", allowed=f"{len(ATTRIBUTES)}")
     return dict(zip(ATTRIBUTES, (bool(value) for value in rows[0]), strict=True))
@@ -120,11 +122,11 @@ def _picture_bytes(value: Any, name: str, path: str | Path) -> bytes:
         text = value.decode("ascii") if isinstance(value, bytes) else value
         return base64.b64decode("".join(text.rpartition("base64,")[2].split()), validate=True)
     except (AttributeError, ValueError, binascii.Error):
-        raise BadPicture(f"{path}: the mask of '{name}' is no base64 picture") from None
+        raise BadPicture(f"{path}: the mask of '{name}' is not a base64 picture") from None
 
 
 def _sharp(mask: np.ndarray) -> np.ndarray:
-    """Zeros and ones: JPEG leaves a haze around a mask, which is no part of the object."""
+    """The mask as zeros and ones: JPEG leaves artifacts around it that are not part of the object."""
     return (mask > 0.5).astype(np.float32)
 
 

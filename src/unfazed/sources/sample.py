@@ -1,7 +1,7 @@
 """`sample`: the 20 photographs of animals that come with the package, public domain or CC0.
 
-Their labels are the *nearest* ImageNet class: where the animal itself is no ImageNet class, the class that looks
-most like it (a duck is `goose`, a hedgehog `porcupine`, a kangaroo `wallaby`).
+Their labels are the *nearest* ImageNet class: if the animal itself is not an ImageNet class, the class that looks
+most similar (a duck is `goose`, a hedgehog `porcupine`, a kangaroo `wallaby`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .source import Entry, Source
 
 @dataclass(frozen=True)
 class Credit:
-    """Who made a sample photograph and under which licence; label: nearest ImageNet class."""
+    """Who made a sample photograph and under which license; label: nearest ImageNet class."""
 
     id: str
     label: int
     nearest_class: str
     author: str
-    licence: str
+    license: str
     source: str
 
 
@@ -46,7 +46,7 @@ def open_scenes(spec: Spec) -> Source:
     """The embedded sample."""
     spec.take()
     if spec.name:
-        raise UserError(f"the source 'sample' takes no path, '{spec.name}' was given", allowed="sample")
+        raise UserError(f"the source 'sample' takes no path, but '{spec.name}' was given", allowed="sample")
     folder = _folder()
     entries = tuple(
         Entry(one.id, str(folder.joinpath(f"{one.id}.jpg")), str(folder.joinpath(f"{one.id}.png")), one.label)

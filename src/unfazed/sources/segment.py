@@ -24,7 +24,7 @@ WORKING_SIDE = 480
 def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut") -> np.ndarray:
     """The mask of the object in a photograph: (H, W) float32 in [0, 1].
 
-    box: x, y, width, height around the object; without it the object is taken to be in the middle.
+    box: x, y, width, height around the object; without it the object is assumed to be in the center.
     segmenter: `grabcut`, or `onnx:FILE`, a salient-object network such as U²-Net.
     """
     mask = open_segmenter(segmenter)(image, None if box is None else inside(box, image.shape))
@@ -34,12 +34,12 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
 
 
 def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
-    """A scene whose mask a segmenter makes, with a note that it did."""
+    """A scene with a mask made by a segmenter, and a note about it."""
     try:
         mask = segment(image, box, segmenter)
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
-    prompt = "the centre prior" if box is None else "the box " + ",".join(map(str, box))
+    prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
     return Scene(scene_id, image, mask, label, notes=(f"mask made by {segmenter} from {prompt}",))
 
 
@@ -52,14 +52,14 @@ def parse_box(text: str) -> Box:
     try:
         x, y, wide, high = (int(part) for part in text.split(","))
     except ValueError:
-        raise UserError(f"the box is '{text}'", allowed="X,Y,W,H in whole pixels, such as 10,20,100,80") from None
+        raise UserError(f"the box is '{text}'", allowed="X,Y,W,H in integer pixels, such as 10,20,100,80") from None
     if wide < 1 or high < 1:
         raise UserError(f"the box '{text}' has no area", allowed="X,Y,W,H with W and H of at least 1")
     return x, y, wide, high
 
 
 def inside(box: Box, shape: tuple[int, ...]) -> Box:
-    """The part of the box that lies in a picture of this shape; it is an error if there is none."""
+    """The part of the box that lies in a picture of this shape; raises BadPicture if there is none."""
     x, y, wide, high = box
     left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, shape[1]), min(y + high, shape[0])
     if left >= right or top >= bottom:
@@ -103,7 +103,7 @@ def grabcut(image: np.ndarray, box: Box | None = None) -> np.ndarray:
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if factor < 1 else image
     trimap = _trimap(size, None if box is None else tuple(round(value * factor) for value in box))
     if not (trimap == cv2.GC_BGD).any() or not (trimap == cv2.GC_PR_FGD).any():
-        raise BadPicture("the box leaves no background to tell the object from", allowed="a box within the picture")
+        raise BadPicture("the box leaves no background around the object", allowed="a box within the picture")
     # GrabCut starts from k-means, which draws from OpenCV's own generator.
     cv2.setRNGSeed(0)
     behind, front = np.zeros((1, 65)), np.zeros((1, 65))
@@ -117,7 +117,7 @@ def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.nd
     """The object by a salient-object network, inside the box if there is one: (H, W) float32 in [0, 1].
 
     As U²-Net was trained: 320×320 (or the network's own size), divided by the largest value, ImageNet's mean and
-    deviation; the answer stretched to [0, 1].
+    deviation; the output is rescaled to [0, 1].
     """
     import cv2
 
@@ -130,9 +130,7 @@ def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.nd
     batch = pixels.transpose(2, 0, 1)[None].astype(np.float32)
     answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
     if answer.ndim != 2:
-        raise UserError(
-            f"the network answers with the shape {answer.shape}", allowed="one map a picture, such as U²-Net"
-        )
+        raise UserError(f"the network returns the shape {answer.shape}", allowed="one map per picture, such as U²-Net")
     low, top = float(answer.min()), float(answer.max())
     answer = (answer - low) / (top - low) if top > low else np.zeros_like(answer)
     mask = np.zeros(image.shape[:2], np.float32)
@@ -147,28 +145,28 @@ def _network(path: str) -> Any:
     except ImportError:
         raise missing_extra("onnxruntime", "models") from None
     if not Path(path).is_file():
-        raise UserError(f"the network {path} is not there", allowed="onnx:FILE")
+        raise UserError(f"the network {path} does not exist", allowed="onnx:FILE")
     try:
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise UserError(f"{path} is no ONNX network that can be run ({str(error).splitlines()[0]})") from None
+        raise UserError(f"{path} is not a usable ONNX network ({str(error).splitlines()[0]})") from None
 
 
 def _trimap(size: tuple[int, int], box: tuple[int, ...] | None) -> np.ndarray:
-    """(H, W) uint8: what is background for sure, what probably is, what probably is object."""
+    """(H, W) uint8: sure background, probable background, probable object, sure object."""
     import cv2
 
     wide, high = size
     x, y, box_wide, box_high = box or (wide // 10, high // 10, wide - 2 * (wide // 10), high - 2 * (high // 10))
     trimap = np.full((high, wide), cv2.GC_BGD, np.uint8)
     trimap[y : y + max(box_high, 1), x : x + max(box_wide, 1)] = cv2.GC_PR_BGD
-    # An object rarely fills the corners of its box, and without a box it is smaller than what was taken for one.
+    # An object rarely fills the corners of its box, and without a box it is smaller than the assumed one.
     share = 0.5 if box is not None else 0.42
-    centre = x + box_wide // 2, y + box_high // 2
+    center = x + box_wide // 2, y + box_high // 2
     for kind, part in ((cv2.GC_PR_FGD, share), (cv2.GC_FGD, share / 8)):
-        # The small sure core keeps the object from melting into a background of its own colours.
+        # The small sure core separates the object from a background of similar colors.
         axes = max(1, round(box_wide * part)), max(1, round(box_high * part))
-        cv2.ellipse(trimap, centre, axes, 0, 0, 360, kind, -1)
+        cv2.ellipse(trimap, center, axes, 0, 0, 360, kind, -1)
     return trimap
 
 

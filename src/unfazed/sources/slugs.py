@@ -1,4 +1,4 @@
-"""Scene ids: unique, path-safe slugs made of the names that files have."""
+"""Scene ids: unique, path-safe slugs made from file names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt
 
 
 def slug(name: str) -> str:
-    """`name` without its suffix, made of letters, digits, `_` and `-` alone; folders are joined by `--`.
+    """`name` without its suffix, made only of letters, digits, `_` and `-`; folders are joined by `--`.
 
     There are no dots, because `<id>.run1.png` is the second run of `<id>`.
 
@@ -28,7 +28,7 @@ def slug(name: str) -> str:
 
 
 def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
-    """One slug a name, in order; those that a file system blind to case would mix up get a hash of their name.
+    """One slug per name, in order; slugs that differ only in case get a hash of their name.
 
     >>> unique_slugs(["cat/001.jpg", "Cat/001.jpg", "dog/001.jpg"])
     ('cat--001-683477cd', 'Cat--001-90068bed', 'dog--001')

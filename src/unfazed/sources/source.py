@@ -17,10 +17,10 @@ NO_LABELS = LabelSpace("none", ())
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one scene lies, known without decoding anything.
+    """The location of one scene, known without decoding anything.
 
     id: slug; image: the picture's file; mask: the mask's file, or None; label: index, or None;
-    problem: why this scene cannot be loaded, where the listing already shows it;
+    problem: why this scene cannot be loaded, if the listing already shows it;
     detail: what else the source's own loader needs (an annotation, a class id).
     """
 
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Scenes by position, id or slice; decoded when asked for and not kept.
+    """Scenes by position, id or slice, decoded on access and not kept.
 
     >>> from unfazed.sources import open_source
     >>> source = open_source("sample")
@@ -42,7 +42,7 @@ class Source:
     (20, (426, 640, 3), ('bison', 'cat', 'chameleon'))
 
     spec: what opened it; labels: the label space; entries: in order; load: a picklable function of one entry;
-    has_masks: False where pictures can be classified but not edited; remarks: what a person should know about how it
+    has_masks: False if pictures can be classified but not edited; remarks: what a person should know about how it
     was read, such as files that were left out.
     """
 
@@ -75,7 +75,7 @@ class Source:
         return scene_id in self._positions
 
     def __iter__(self) -> Iterator[Scene]:
-        """Every scene in turn; a bad picture raises, so a run that must go on asks scene by scene."""
+        """Every scene in turn; a bad picture raises, so a run that must continue loads scenes one by one."""
         return (self[position] for position in range(len(self)))
 
     @overload
@@ -91,7 +91,7 @@ class Source:
         return self.load(entry)
 
     def entry(self, key: int | str) -> Entry:
-        """Where the scene lies, by id or position."""
+        """The scene's entry, by id or position."""
         if isinstance(key, str):
             if key not in self._positions:
                 raise unknown(f"scene in {self.spec}", key, self.ids)
@@ -129,7 +129,7 @@ class Source:
     def _present(self) -> str:
         present = sorted({entry.label for entry in self.entries if entry.label is not None})
         names = [self.labels.classes[label] for label in present]
-        return ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "") or "none has a label"
+        return ", ".join(names[:40]) + (f", … ({len(names)} in total)" if len(names) > 40 else "") or "none has a label"
 
 
 def _no_classes(spec: str) -> set[int]:

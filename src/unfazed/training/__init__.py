@@ -1,1 +1,1 @@
-"""Training of the compact diffusion network: photographs, optimiser, loop."""
+"""Training of the compact diffusion network: photographs, optimizer, loop."""

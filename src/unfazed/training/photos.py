@@ -1,4 +1,4 @@
-"""Photographs to train on: read from folders and tars, checked against the sample, held at several scales."""
+"""Training photographs: read from folders and tars, compared with the sample, kept at several scales."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = 8
 
 
 def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
-    """(name, file contents) of every photograph in folders (searched whole), tars and folders of tars, by name."""
+    """(name, file contents) of every photograph in folders (recursively), tars and folders of tars, sorted by name."""
     for path in sorted(Path(p) for p in paths):
         if path.is_file() and path.suffix == ".tar":
             yield from _of_tar(path)
@@ -61,9 +61,9 @@ def decode(data: bytes) -> np.ndarray:
 
 
 def perceptual_hash(image: np.ndarray) -> np.ndarray:
-    """(64,) bool: signs of the lowest cosine frequencies of the 32×32 grey picture against their median."""
-    grey = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (32, 32), interpolation=cv2.INTER_AREA)
-    low = cv2.dct(grey.astype(np.float32))[:8, :8].ravel()
+    """(64,) bool: signs of the lowest cosine frequencies of the 32×32 gray picture against their median."""
+    gray = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (32, 32), interpolation=cv2.INTER_AREA)
+    low = cv2.dct(gray.astype(np.float32))[:8, :8].ravel()
     return low > np.median(low[1:])
 
 
@@ -93,7 +93,7 @@ class Photos:
     digest: str
 
     def crops(self, number: int, generator: torch.Generator) -> Tensor:
-        """(number, 3, 256, 256) float32 in [-1, 1], channels last: random photographs, scales, places, flips, tones."""
+        """(number, 3, 256, 256) float32 in [-1, 1], channels last: random photograph, scale, position, flip, tone."""
         device = self.pixels.device
 
         def draw(*shape: int) -> Tensor:
@@ -111,30 +111,30 @@ class Photos:
 
 
 def _tones(crops: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
-    """Mild changes of exposure, contrast and colour: uint8 -> float32 in [-1, 1]."""
+    """Mild changes of exposure, contrast and color: uint8 -> float32 in [-1, 1]."""
     x = crops.float() / 127.5 - 1
-    grey = x.mean(dim=3, keepdim=True)
-    x = grey + (x - grey) * (0.8 + 0.4 * saturation)
+    gray = x.mean(dim=3, keepdim=True)
+    x = gray + (x - gray) * (0.8 + 0.4 * saturation)
     x = x * (0.9 + 0.2 * contrast) + 0.1 * (2 * brightness - 1)
     return x.clamp(-1, 1)
 
 
 def load_photos(paths: list[str | Path], held_out: int, device: str | torch.device) -> tuple[Photos, Tensor]:
-    """Photographs to train on, and (held_out, 3, 256, 256) float32 centre crops of those left out of it.
+    """Photographs to train on, and (held_out, 3, 256, 256) float32 center crops of the held-out ones.
 
-    The photographs left out are those whose file hash is smallest, so the choice depends on the files alone.
+    The held-out photographs are those with the smallest file hashes, so the choice depends only on the files.
     """
     files = list(read_photos(paths))
     if len(files) <= held_out:
         raise UserError(
-            f"{len(files)} photographs found, {held_out} of them to be held out", allowed="more photographs"
+            f"found {len(files)} photographs, but {held_out} are to be held out", allowed="more photographs"
         )
     digests = [hashlib.sha256(data).hexdigest() for _, data in files]
     out = set(sorted(range(len(files)), key=lambda i: digests[i])[:held_out])
     sample = sample_hashes()
     with ThreadPoolExecutor() as pool:
         pyramids = list(pool.map(lambda file: _pyramid(file[0], file[1], sample), files))
-    crops = [_centre(pyramids[i][0]) for i in sorted(out)]
+    crops = [_center(pyramids[i][0]) for i in sorted(out)]
     kept = [i for i in range(len(files)) if i not in out]
     pictures = [picture for i in kept for picture in pyramids[i]]
     sizes = torch.tensor([p.shape[:2] for p in pictures])
@@ -156,7 +156,7 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
 
 
 def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The photograph with its short side at each scale up to its own, refused if it is one of the sample's."""
+    """The photograph with its short side at each scale up to its own; refused if it is a sample photograph."""
     try:
         image = decode(data)
     except Exception as error:
@@ -167,7 +167,7 @@ def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.n
     for other, its in sample.items():
         if int((code != its).sum()) <= SAME:
             raise UserError(
-                f"{name} looks like the sample photograph {other}: a network trained on it could not be judged on it",
+                f"{name} looks like the sample photograph {other}: a network trained on it cannot be evaluated on it",
                 run=f"remove {name} and start again",
             )
     short = min(image.shape[:2])
@@ -181,6 +181,6 @@ def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.n
     return pictures
 
 
-def _centre(image: np.ndarray) -> np.ndarray:
+def _center(image: np.ndarray) -> np.ndarray:
     top, left = (image.shape[0] - SIDE) // 2, (image.shape[1] - SIDE) // 2
     return image[top : top + SIDE, left : left + SIDE]

@@ -1,4 +1,4 @@
-"""What decides a training besides the photographs: the recipe, its learning rates and its noise levels."""
+"""The training recipe: all settings besides the photographs, with its learning rates and timesteps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from unfazed.errors import UserError
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the result besides the photographs.
+    """Everything besides the photographs that decides the result.
 
-    steps: in all; decay: the share of them, at the end, over which the learning rates fall to zero; near: the share
-    of noise levels drawn below 620 of 1000 (edits use no higher ones), skewed towards little noise; spread: relative
-    standard deviation of the error put on the noise level of half of each batch, so that a sampler's small errors are
-    no surprise; ema: relative width of the power-function average (Karras et al. 2024); perceptual: weight of the
-    critic's distance, where there is a critic.
+    steps: in total; decay: the share of them, at the end, over which the learning rates fall to zero; near: the share
+    of timesteps drawn below 620 of 1000 (edits use no higher ones), skewed toward little noise; spread: relative
+    standard deviation of the error added to the noise level of half of each batch, so that the network tolerates a
+    sampler's small errors; ema: relative width of the power-function average (Karras et al. 2024); perceptual: weight
+    of the critic's distance, if there is a critic.
     """
 
     steps: int = 17500
@@ -47,13 +47,13 @@ class Recipe:
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Warm-up, constant, then a straight line to zero."""
+    """The learning rate of a step: warm-up, constant, then linear to zero."""
     falling = (recipe.steps - step) / max(1, recipe.decay * recipe.steps)
     return recipe.lr * max(0.0, min(1.0, (step + 1) / recipe.warmup, falling))
 
 
 def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
-    """(number,) integers in 0…999."""
+    """(number,) timesteps in 0…999."""
     u = torch.rand(number, generator=generator, device=device)
     far = torch.rand(number, generator=generator, device=device) >= recipe.near
     return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)

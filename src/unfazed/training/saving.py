@@ -1,4 +1,4 @@
-"""What lets a run be stopped or killed and go on: its state on disk, and signals that wait for the step under way."""
+"""The state of a run on disk, for resuming, and signals that wait for the current step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from unfazed.errors import UserError
 from unfazed.files import PART, read_json, whole, write_json
 
 STATE = "state.json"
-# Between two saves at least this many seconds, and this many times what the last one took: 2 % of the time at most.
+# Seconds between two saves, at least, and the same in multiples of the last save's time: saving takes at most 2 %.
 PAUSE, TIMES = 180.0, 50.0
 
 
 def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """The state of a step, whole: the tensors in a file of their own, then `state.json`, which names it.
+    """Write the state of a step: the tensors in their own file, then `state.json`, which names that file.
 
-    A run that is killed in between still has the state before. What is not named any more is removed.
+    A run that is killed in between still has the previous state. Files that are no longer named are removed.
     """
     from safetensors.torch import save
 
@@ -39,11 +39,11 @@ def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What `state.json` says."""
+    """The content of `state.json`."""
     record = read_json(folder / STATE)
     needed = ("step", "seconds", "recipe", "photographs", "origin", "log")
     if not isinstance(record, dict) or any(name not in record for name in needed):
-        raise damaged(folder / STATE, "it does not say all of a run")
+        raise damaged(folder / STATE, "it is incomplete")
     return record
 
 
@@ -62,24 +62,24 @@ def read_tensors(folder: Path, record: dict[str, Any], device: torch.device) -> 
 def damaged(path: Path, error: object) -> UserError:
     """The error for a state that cannot be read."""
     return UserError(
-        f"the run cannot go on, {path} is damaged: {str(error).partition(chr(10))[0]}",
-        run=f"rm {path.parent / STATE} to begin anew, or choose another -o",
+        f"the run cannot be resumed: {path} is damaged: {str(error).partition(chr(10))[0]}",
+        run=f"rm {path.parent / STATE} to start again, or choose another -o",
     )
 
 
 @contextmanager
 def stop_asked() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets, so that a step can be finished; the second acts as ever."""
+    """An event that the first Ctrl-C or SIGTERM sets, to finish the current step; the second has its usual effect."""
     asked = threading.Event()
     before: dict[signal.Signals, Any] = {}
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.set()
-        put_back()
-        # Not print: the signal may have come in the middle of one.
-        os.write(2, b"stopping after this step; once more to stop at once\n")
+        restore()
+        # Not `print`: the signal may arrive during another `print`.
+        os.write(2, b"stopping after this step; press Ctrl-C again to stop at once\n")
 
-    def put_back() -> None:
+    def restore() -> None:
         for one, handler in before.items():
             signal.signal(one, handler or signal.SIG_DFL)
 
@@ -88,4 +88,4 @@ def stop_asked() -> Iterator[threading.Event]:
     try:
         yield asked
     finally:
-        put_back()
+        restore()

@@ -1,4 +1,4 @@
-"""A sheet of pictures that shows what a trained network gives back of photographs it has never seen."""
+"""A sheet of pictures that shows how a trained network reproduces photographs it has never seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = ((0.25, 100), (0.5, 100), (0.25, 20), (0.5, 20))
 
 
 def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: int, **settings: object) -> np.ndarray:
-    """(N, S, S, 3) uint8 pictures, noised to `start` and denoised whole: nothing is kept but what noise leaves."""
+    """(N, S, S, 3) uint8 pictures, noised to `start` and denoised everywhere, with no pixel kept."""
     renderer = open_diffusion(network=str(folder), steps=steps, **settings)  # type: ignore[arg-type]
     nothing = np.zeros(pictures.shape[1:3], np.float32)
     batch = [Layers(picture, nothing, picture, start, None, None, seed) for seed, picture in enumerate(pictures)]
@@ -25,7 +25,7 @@ def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: in
 
 
 def write_sheet(folder: Path, held: Tensor, columns: int = 8) -> Path:
-    """`sheet.png`: photographs held out of training, and what comes back of them from a quarter and half the noise."""
+    """`sheet.png`: held-out photographs, and their reconstructions from a quarter and half of the noise schedule."""
     shown = ((held[:columns].permute(0, 2, 3, 1).cpu() + 1) * 127.5).round().to(torch.uint8).numpy()
     rows = [shown, *(inversions(folder, shown, start, steps) for start, steps in ROWS)]
     sheet = np.concatenate([np.concatenate(list(row), axis=1) for row in rows])

@@ -68,7 +68,7 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError:
-            raise UserError(f"the config {path} is not there") from None
+            raise UserError(f"the config {path} does not exist") from None
         except ValueError as error:
             raise UserError(f"{path} is not TOML: {error}") from None
         _only(content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name)

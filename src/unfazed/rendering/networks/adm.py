@@ -1,9 +1,9 @@
-"""guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration read off the tensors, weights renamed.
+"""guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration derived from the tensors, weights renamed.
 
-The tensors tell widths, levels, blocks, attention, classes and learned variance. What leaves no trace in them (head
-width, order of the fused qkv rows, β schedule, prediction, which fixed variance, picture size) comes from, in this
-order: the caller, a sidecar JSON beside the file, the table of known files, guided-diffusion's defaults; where two
-answers remain, the file is refused.
+The tensors show widths, levels, blocks, attention, classes and learned variance. What they do not show (head width,
+order of the fused qkv rows, β schedule, prediction, which fixed variance, picture size) comes from, in this order: the
+caller, a sidecar JSON next to the file, the table of known files, guided-diffusion's defaults; an ambiguous file is
+refused.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ FACTS = (
     "image_size",
 )
 QKV_ORDERS = ("legacy", "new")
-DEFAULT_HEADS = 4  # guided-diffusion's num_heads, which num_head_channels = -1 falls back on
-# guided-diffusion's defaults: channel multipliers by picture size. 64×64 shares its levels with nothing else.
+DEFAULT_HEADS = 4  # guided-diffusion's num_heads, used when num_head_channels is -1
+# guided-diffusion's defaults: channel multipliers by picture size. No other size has the levels of 64×64.
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
 def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Network:
-    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) overrule the rest.
+    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) override the rest.
 
-    asked: the picture size where nothing else tells it.
+    asked: the picture size if nothing else states it.
     """
-    from unfazed.known_weights import recognised
+    from unfazed.known_weights import recognized
 
     path = Path(path)
     known_facts(facts, FACTS)
-    digest = recognised(path)
+    digest = recognized(path)
     tensors = read_tensors(path)
     layout = deduce(tensors, path.name)
     settled = settle(layout, path, facts, asked)
@@ -70,23 +70,25 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
     absent = [key for key in needed if key not in tensors]
     if absent:
         raise UserError(
-            f"{name} is no guided-diffusion network: of {len(tensors)} tensors none is called {', '.join(absent)}; "
-            f"it begins with {', '.join(list(tensors)[:3])}",
+            f"{name} is not a guided-diffusion network: none of its {len(tensors)} tensors is {', '.join(absent)}; "
+            f"the first ones are {', '.join(list(tensors)[:3])}",
             allowed="an ADM state dict (guided-diffusion), a diffusers UNet2DModel folder, or compact",
             run="unfazed weights",
         )
     inputs = _shape(tensors, "input_blocks.0.0.weight", 4, name)[1]
     outputs = _shape(tensors, "out.2.weight", 4, name)[0]
     if inputs != 3:
-        raise UserError(f"{name} takes {inputs} channels: an upsampler", allowed="3")
+        raise UserError(f"{name} takes {inputs} input channels, as an upsampler does", allowed="3")
     if outputs not in (3, 6):
-        raise UserError(f"{name} gives {outputs} channels", allowed="3, or 6: the second half is the variance")
+        raise UserError(f"{name} has {outputs} output channels", allowed="3, or 6: the second half is the variance")
     up = _count(tensors, "output_blocks")
     ends = [i for i in range(up) if _resampler(tensors, i) is not None]
     levels = len(ends) + 1
     layers, rest = divmod(up, levels)
     if rest or _count(tensors, "input_blocks") != levels * layers:
-        raise UserError(f"{name}: {_count(tensors, 'input_blocks')} input and {up} output blocks fit no ADM network")
+        raise UserError(
+            f"{name}: {_count(tensors, 'input_blocks')} input and {up} output blocks do not form an ADM network"
+        )
     firsts = [1 + level * layers for level in range(levels)]
     widths = [_shape(tensors, f"input_blocks.{first}.0.out_layers.3.weight", 4, name)[0] for first in firsts]
     return Layout(
@@ -102,14 +104,14 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
 
 
 def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
-    """The facts that the tensors leave open, each from the nearest place that states it; refused when in doubt."""
+    """The facts that the tensors do not show, each from the first place that states it; refused if ambiguous."""
     from unfazed.known_weights import KNOWN
 
     listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
     stated = {**listed, **read_sidecar(path), **{key: value for key, value in facts.items() if value is not None}}
     if "num_heads" in facts and "num_head_channels" not in facts:
         stated.pop("num_head_channels", None)
-    if stated.get("num_head_channels") == -1:  # guided-diffusion's word for: by num_heads
+    if stated.get("num_head_channels") == -1:  # in guided-diffusion: given by num_heads
         del stated["num_head_channels"]
         stated.setdefault("num_heads", DEFAULT_HEADS)
     numbers = ("num_head_channels", "num_heads", "image_size")
@@ -118,10 +120,14 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
     if order not in QKV_ORDERS:
         doubts.append(f"qkv_order '{order}': legacy or new")
     width, heads = stated.get("num_head_channels"), stated.get("num_heads")
-    upwards = stated.get("num_heads_upsample", -1)
-    if width is None and upwards not in (-1, heads):
-        doubts.append(f"num_heads_upsample: {upwards}, where only the same number as num_heads, {heads}, can be read")
-    variances = ("learned_range",) if layout.outputs == 6 else ("fixed_large", "fixed")  # guided-diffusion's own first
+    upsample_heads = stated.get("num_heads_upsample", -1)
+    if width is None and upsample_heads not in (-1, heads):
+        doubts.append(
+            f"num_heads_upsample: {upsample_heads}, but only the same number as num_heads, {heads}, is supported"
+        )
+    variances = (
+        ("learned_range",) if layout.outputs == 6 else ("fixed_large", "fixed")
+    )  # guided-diffusion's default first
     variance = stated.get("variance_type", variances[0])
     if variance not in variances:
         doubts.append(f"variance_type '{variance}': {' or '.join(variances)} with {layout.outputs} channels")
@@ -135,10 +141,10 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
             known = sorted(MULTIPLIERS.values())
             doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {known}")
         elif size % 2 ** (len(layout.channels) - 1):
-            doubts.append(f"image_size: {size} is not halved {len(layout.channels) - 1} times without a rest")
+            doubts.append(f"image_size: {size} cannot be halved {len(layout.channels) - 1} times")
     if doubts:
         raise UserError(
-            f"{path.name} does not tell everything about itself:\n  " + "\n  ".join(doubts),
+            f"{path.name} does not state everything that is needed:\n  " + "\n  ".join(doubts),
             allowed=f'a sidecar {sidecar_of(path).name} with these under "config", or the same as --network-fact '
             "NAME=VALUE, in Python load_network(FILE, NAME=VALUE)",
         )
@@ -169,7 +175,7 @@ def sidecar_of(path: Path) -> Path:
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
-    """The facts in `<stem without _weights>.json`, in guided-diffusion's own words; {} if there is no such file."""
+    """The facts in `<stem without _weights>.json`, under guided-diffusion's names; {} if there is no such file."""
     sidecar = sidecar_of(path)
     if not sidecar.exists():
         return {}
@@ -179,7 +185,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         raise UserError(f'"config" in {sidecar} is {config!r}', allowed="a table of facts")
     if config.get("diffusion_steps", TIMESTEPS) != TIMESTEPS:
         raise UserError(
-            f"{sidecar}: the network was trained on {config['diffusion_steps']} steps of noise", allowed=f"{TIMESTEPS}"
+            f"{sidecar}: the network was trained on {config['diffusion_steps']} timesteps", allowed=f"{TIMESTEPS}"
         )
     names = ("num_head_channels", "num_heads", "num_heads_upsample", "image_size", "qkv_order", "prediction_type")
     found = {key: config[key] for key in names if config.get(key) is not None}
@@ -195,7 +201,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
 
 
 def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `UNet2DModel` for that layout."""
+    """The arguments of `UNet2DModel` for a layout."""
     plain = (
         ("ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D")
         if layout.residual_resampling
@@ -239,8 +245,8 @@ def _resampler(tensors: dict[str, Tensor], block: int) -> str | None:
 
 def _shape(tensors: dict[str, Tensor], key: str, dimensions: int, name: str) -> tuple[int, ...]:
     if key not in tensors:
-        raise UserError(f"{name} is no ADM network this reader knows: it lacks {key}", allowed="an ADM state dict")
+        raise UserError(f"{name} is not a supported ADM network: it lacks {key}", allowed="an ADM state dict")
     shape = tuple(tensors[key].shape)
     if len(shape) != dimensions or 0 in shape:
-        raise UserError(f"{name}: {key} is of shape {shape}", allowed=f"{dimensions} dimensions")
+        raise UserError(f"{name}: {key} has the shape {shape}", allowed=f"{dimensions} dimensions")
     return shape

@@ -1,4 +1,4 @@
-"""guided-diffusion's names for the parts of an ADM network, and diffusers' for the same: weights moved without loss."""
+"""Conversion of ADM weights from guided-diffusion's names to diffusers' names, without loss."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from unfazed.errors import UserError
 
 @dataclass(frozen=True)
 class Layout:
-    """What the tensors of an ADM network tell; channels and attention by level, the finest first.
+    """The architecture of an ADM network as its tensors show it; channels and attention by level, the finest first.
 
-    base: what the multipliers of the levels multiply, and how wide the noise level's sinusoids are.
+    base: the width that the levels' multipliers multiply, and the width of the timestep embedding's sinusoids.
     """
 
     channels: tuple[int, ...]
@@ -33,21 +33,23 @@ def convert(
     tensors: dict[str, Tensor], layout: Layout, settled: dict[str, Any], name: str = "the file"
 ) -> dict[str, Tensor]:
     """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused."""
-    left = dict(tensors)
+    remaining = dict(tensors)
     made: dict[str, Tensor] = {}
     try:
         for old, new, kind in _renamed(layout):
             if kind == "attention":
-                made.update(moved_attention(left, old, new, settled))
+                made.update(moved_attention(remaining, old, new, settled))
             else:
                 for old_part, new_part in PARTS[kind].items():
-                    made.update(moved(left, f"{old}{old_part}", f"{new}{new_part}"))
+                    made.update(moved(remaining, f"{old}{old_part}", f"{new}{new_part}"))
     except KeyError as error:
-        raise UserError(f"{name} is no ADM network this reader knows: it lacks {error.args[0]}") from None
+        raise UserError(f"{name} is not a supported ADM network: it lacks {error.args[0]}") from None
     except (IndexError, RuntimeError, ZeroDivisionError):
-        raise UserError(f"{name} is no ADM network this reader knows: {old} has a shape of its own") from None
-    if left:
-        raise UserError(f"{name} holds {len(left)} tensors that no ADM network has, such as {next(iter(left))}")
+        raise UserError(f"{name} is not a supported ADM network: {old} has an unexpected shape") from None
+    if remaining:
+        raise UserError(
+            f"{name} holds {len(remaining)} tensors that no ADM network has, such as {next(iter(remaining))}"
+        )
     return made
 
 
@@ -103,27 +105,27 @@ def _renamed(layout: Layout) -> Iterator[tuple[str, str, str]]:
     yield "out.2", "conv_out", "layer"
 
 
-def moved(left: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
-    """The weight and bias of one layer, taken out of `left`; `?` marks a layer that need not be there."""
+def moved(remaining: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
+    """The weight and bias of one layer, taken out of `remaining`; `?` marks an optional layer."""
     optional = old.endswith("?")
     old = old.removesuffix("?")
-    if optional and f"{old}.weight" not in left:
+    if optional and f"{old}.weight" not in remaining:
         return {}
-    made = {f"{new}.weight": left.pop(f"{old}.weight").float()}
-    if f"{old}.bias" in left:
-        made[f"{new}.bias"] = left.pop(f"{old}.bias").float()
+    made = {f"{new}.weight": remaining.pop(f"{old}.weight").float()}
+    if f"{old}.bias" in remaining:
+        made[f"{new}.bias"] = remaining.pop(f"{old}.bias").float()
     return made
 
 
-def moved_attention(left: dict[str, Tensor], old: str, new: str, settled: dict[str, Any]) -> dict[str, Tensor]:
-    made = moved(left, f"{old}.norm", f"{new}.group_norm")
+def moved_attention(remaining: dict[str, Tensor], old: str, new: str, settled: dict[str, Any]) -> dict[str, Tensor]:
+    made = moved(remaining, f"{old}.norm", f"{new}.group_norm")
     for name in ("weight", "bias"):
-        fused = left.pop(f"{old}.qkv.{name}").float()
+        fused = remaining.pop(f"{old}.qkv.{name}").float()
         channels = fused.shape[0] // 3
         heads = settled["num_heads"] or channels // settled["num_head_channels"]
         for letter, rows in zip("qkv", split_qkv(fused, heads, settled["qkv_order"]), strict=True):
             made[f"{new}.to_{letter}.{name}"] = rows.reshape(channels, -1) if name == "weight" else rows
-    projection = moved(left, f"{old}.proj_out", f"{new}.to_out.0")
+    projection = moved(remaining, f"{old}.proj_out", f"{new}.to_out.0")
     projection[f"{new}.to_out.0.weight"] = projection[f"{new}.to_out.0.weight"].flatten(1)
     return {**made, **projection}
 
@@ -131,7 +133,7 @@ def moved_attention(left: dict[str, Tensor], old: str, new: str, settled: dict[s
 def split_qkv(fused: Tensor, heads: int, order: str) -> tuple[Tensor, ...]:
     """q, k and v rows (C, …) of fused rows (3C, …): [head][qkv][channel] (legacy) or [qkv][head][channel] (new).
 
-    Three equal chunks of legacy rows load without complaint and compute nonsense.
+    Three equal chunks of legacy rows would load without an error and compute wrong results.
     """
     rows = fused.shape[0]
     if order == "new":

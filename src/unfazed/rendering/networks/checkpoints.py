@@ -1,4 +1,4 @@
-"""The weights of a network: the tensors of its file, checked, and put into their places."""
+"""The weights of a network: read its file's tensors, check them and load them into the module."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     """Name -> tensor, on the CPU, in the file's own precision."""
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"the weights {path} are not there", run="unfazed weights")
+        raise UserError(f"there is no weights file {path}", run="unfazed weights")
     found = read_tensor_file(path, run="unfazed weights fetch NAME, or copy the file again")
     for nest in _NESTS:
         if isinstance(found, dict) and isinstance(found.get(nest), dict):
             found = found[nest]
     if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
-        raise UserError(f"{path} holds no table of tensors but {_what(found)}", allowed="a state dict")
+        raise UserError(f"{path} holds {_what(found)} instead of a table of tensors", allowed="a state dict")
     strange = next((name for name, value in found.items() if value.is_complex()), None)
     if strange is not None:
         raise UserError(f"{path}: {strange} holds complex numbers", allowed="real numbers")
@@ -32,10 +32,10 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str | None = None) -> None:
-    """The tensors in the module's places; if one is missing, foreign or of another shape, `where` is refused."""
+    """Load the tensors into the module; raises UserError if one is missing, unexpected or has another shape."""
     own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     wrong = [f"{name} is missing" for name in own if name not in tensors]
-    wrong += [f"{name} is foreign" for name in tensors if name not in own]
+    wrong += [f"{name} is unexpected" for name in tensors if name not in own]
     wrong += [
         f"{name} is {_by(tensors[name].shape)}, not {_by(shape)}"
         for name, shape in own.items()
@@ -49,7 +49,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str 
 
 
 def refuse_broken(module: nn.Module, name: str) -> None:
-    """Refuse weights that are not all finite."""
+    """Raises UserError if a weight is not finite."""
     broken = [key for key, value in module.state_dict().items() if not bool(value.isfinite().all())]
     if broken:
         shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")

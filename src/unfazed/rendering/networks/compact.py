@@ -1,9 +1,8 @@
-"""The compact diffusion network that the package ships: a small pixel UNet, and how it is saved and loaded.
+"""The compact diffusion network that the package contains: a small pixel-space UNet, with saving and loading.
 
-`load_compact()` gives the embedded one. It predicts v (Salimans & Ho 2022) and, per pixel, how large the square of
-its own error is: the ancestral sampler adds that doubt to its variance, which is what keeps texture from
-blurring away. Norms are RMS over channels at each pixel, so nothing couples distant parts of a picture but the
-attention at 16×16.
+`load_compact()` returns the embedded one. It predicts v (Salimans & Ho 2022) and, per pixel, the expected square of its
+error: the ancestral sampler adds a share of it (`doubt`) to its variance, which prevents blurred texture. Norms are RMS
+over channels at each pixel, so only the attention at 16×16 connects distant parts of a picture.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class CompactConfig:
 
 
 class Pointwise(nn.Conv2d):
-    """A 1×1 convolution as a matrix product: on a CPU its bits do not depend on the number of threads, conv2d's do."""
+    """A 1×1 convolution as a matrix product: unlike conv2d, its CPU result does not depend on the number of threads."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 1)
@@ -94,7 +93,7 @@ class ResidualBlock(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention over all places of a feature map, with normalised queries and keys."""
+    """Self-attention over all positions of a feature map, with normalized queries and keys."""
 
     def __init__(self, channels: int, head_channels: int) -> None:
         super().__init__()
@@ -174,8 +173,8 @@ def _sinusoids(t: Tensor, width: int = 256) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
-# Of float16's 11 significant bits: as many as the loss needs to stay what it was (within a thousandth). What is left
-# out compresses away, which makes the package a third smaller to fetch.
+# Significant bits kept of float16's 11: enough that the loss stays the same (within a thousandth). The dropped bits
+# compress well, which makes the package a third smaller to download.
 _BITS_OF_MIDDLE, _BITS_OF_MODULATION, _BITS = 5, 6, 8
 
 
@@ -221,7 +220,7 @@ def read_config(path: str | Path) -> CompactConfig:
         raise UserError(f"{path} is not the config of a compact network", allowed=", ".join(sorted(known)))
     missing = sorted(known - {"trained"} - set(values))
     if missing:
-        raise UserError(f"{path} does not say {', '.join(missing)}", run="unfazed train-network PHOTOS -o DIR")
+        raise UserError(f"{path} does not state {', '.join(missing)}", run="unfazed train-network PHOTOS -o DIR")
     shapes: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     config = CompactConfig(**shapes)
     wrong = _wrong(config)
@@ -231,7 +230,7 @@ def read_config(path: str | Path) -> CompactConfig:
 
 
 def _wrong(config: CompactConfig) -> str | None:
-    """The first part of a config with which no network can be built."""
+    """The first field of a config that makes it impossible to build the network, or None."""
 
     def counts(value: Any, number: int, least: int) -> bool:
         return (

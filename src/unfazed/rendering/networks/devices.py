@@ -1,4 +1,4 @@
-"""How a diffusion network runs on its device: precision, pictures at once, and the error when it does not fit."""
+"""How a diffusion network runs on its device: precision, batch size, and the error when it does not fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_BATCH = 32
 
 
 def choose_precision(name: str | None, device: torch.device) -> str:
-    """fp32 or bf16: bf16 where the hardware multiplies in it (GPUs, CPUs with AMX or AVX-512 BF16), fp32 elsewhere."""
+    """fp32 or bf16: bf16 if the hardware supports it (GPUs, CPUs with AMX or AVX-512 BF16), else fp32."""
     if name in (None, "auto"):
         if device.type == "cuda":
             return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
@@ -32,10 +32,10 @@ def _cpu_has_bf16() -> bool:
 
 
 def choose_batch_size(network: Network, size: int, asked: int | None = None) -> int:
-    """Pictures at once: on a GPU a power of two, at most 32, that its free memory holds; on a CPU one.
+    """The batch size: on a GPU a power of two, at most 32, that fits its free memory; on a CPU one.
 
-    A CPU gains nothing by a batch (measured: 0.25 s a picture at 1 and at 4), and a picture that passes alone is the
-    same bytes whatever else is asked for.
+    A CPU gains nothing from a batch (measured: 0.25 s per picture at 1 and at 4), and a picture alone in its batch
+    always has the same bytes.
     """
     if asked is not None and asked < 1:
         raise UserError(f"batch size is {asked}", allowed="1 or more")
@@ -52,7 +52,7 @@ def choose_batch_size(network: Network, size: int, asked: int | None = None) -> 
 
 
 def _bytes_a_picture(network: Network, size: int) -> int:
-    """Peak memory of one picture's pass, over what the weights hold."""
+    """Peak memory of one picture's pass, without the weights."""
     device = network.device
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
@@ -62,13 +62,13 @@ def _bytes_a_picture(network: Network, size: int) -> int:
             network(torch.zeros(1, 3, size, size, device=device), 0.0, labels)
     except torch.OutOfMemoryError:
         raise out_of_memory(network, size) from None
-    # Ten float32 pictures besides: the sampler's own state.
+    # Ten more float32 pictures are the sampler's state.
     return torch.cuda.max_memory_allocated(device) - before + 40 * 3 * size * size
 
 
 @contextlib.contextmanager
-def holding(what: str, device: torch.device) -> Iterator[None]:
-    """A block that puts `what` on a device; that there is no room for it becomes a UserError."""
+def loading_onto_device(what: str, device: torch.device) -> Iterator[None]:
+    """A block that loads `what` onto a device; raises UserError if memory runs out."""
     try:
         yield
     except Exception as error:

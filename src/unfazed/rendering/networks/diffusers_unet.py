@@ -1,4 +1,4 @@
-"""diffusers' `UNet2DModel` as a network: build, load and save it with the facts that its own config leaves out."""
+"""diffusers' `UNet2DModel` as a network: build, load and save it with the facts that its config does not contain."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from .checkpoints import fill, read_tensors
 from .group_norm import GroupNorm
 from .network import TIMESTEPS, Network, wrong_number
 
-# What a UNet2DModel's own config does not say, and the scheduler config of its pipeline (or `unfazed.json`) does.
+# Facts that are not in a UNet2DModel's config but in the scheduler config of its pipeline (or in `unfazed.json`).
 FACTS = ("prediction_type", "beta_schedule", "variance_type", "image_size", "noise_scale")
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 SIDECAR = "unfazed.json"
 _BETA_NAMES = {"linear": "linear", "squaredcos_cap_v2": "cosine", "scaled_linear": "scaled_linear"}
 _BETA_ENDS = {"linear": (1e-4, 0.02), "scaled_linear": (0.00085, 0.012)}
-# The schedulers of diffusers whose networks were trained on x = √ᾱ·x0 + √(1 − ᾱ)·ε with discrete β, which they name.
+# The schedulers of diffusers whose networks were trained on x = √ᾱ·x0 + √(1 − ᾱ)·ε with discrete β, which their config
+# states.
 _SCHEDULERS = ("DDPM", "DDIM", "PNDM", "DPMSolver", "DEIS", "UniPC", "Euler", "Heun", "LMS", "KDPM2")
 _USUAL = {"beta_start": 1e-4, "beta_end": 0.02}
 _VARIANCES = {
@@ -34,7 +35,7 @@ _VARIANCES = {
 
 
 class PixelUNet(nn.Module):
-    """A `UNet2DModel` called as module(x, t, y) -> raw output; its noise level is embedded in float32 always."""
+    """A `UNet2DModel` called as module(x, t, y) -> raw output; the timestep is always embedded in float32."""
 
     def __init__(self, unet: Any, heads: int | None = None) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class PixelUNet(nn.Module):
         return self.unet(x, t, class_labels=y, return_dict=False)[0]
 
     def prepare(self, dtype: torch.dtype) -> PixelUNet:
-        """In another precision, all but the embedding of the noise level, whose angles half precision would blur."""
+        """Convert to another precision, except the timestep embedding, whose angles need float32."""
         for part in self.unet.modules():
             if type(part) is nn.GroupNorm:
                 part.__class__ = GroupNorm
@@ -76,13 +77,13 @@ class _ExactTime(nn.Module):
 def build_unet(config: dict[str, Any], heads: int | None = None, where: str = "the config") -> PixelUNet:
     """A `UNet2DModel` of that config with random weights; `heads`: one number of heads for every level.
 
-    time_channels in the config: how wide the sinusoids of the noise level are, where that is not the first level's
-    width, as in guided-diffusion's 512×512 networks. diffusers itself has no such thing.
+    time_channels in the config: the width of the timestep's sinusoids if it is not the first level's width, as in
+    guided-diffusion's 512×512 networks. diffusers itself has no such option.
     """
     config = dict(config)
     width = config.pop("time_channels", None)
     if heads is not None:
-        config["attention_head_dim"] = config["block_out_channels"][0]  # set to that number below, whatever this says
+        config["attention_head_dim"] = config["block_out_channels"][0]  # replaced by `heads` below
     kind = _unet_class()
     try:
         unet = kind.from_config(config)
@@ -90,7 +91,9 @@ def build_unet(config: dict[str, Any], heads: int | None = None, where: str = "t
             _widen_time(unet, width)
     except Exception as error:
         cause = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{where}: no UNet2DModel can be built: {cause}", allowed="what diffusers' own takes") from None
+        raise UserError(
+            f"{where}: no UNet2DModel can be built: {cause}", allowed="a config that diffusers accepts"
+        ) from None
     return PixelUNet(unet.eval(), heads)
 
 
@@ -105,18 +108,18 @@ def _widen_time(unet: Any, width: int) -> None:
 def save_unet(network: Network, folder: str | Path) -> None:
     """Write config, weights and facts into a folder that diffusers' `UNet2DModel.from_pretrained` reads as well.
 
-    All but a network with `time_channels` (see `build_unet`) and one with a number of heads instead of their width:
-    diffusers cannot hold these and refuses them, `load_unet` can.
+    Exceptions: diffusers refuses a network with `time_channels` (see `build_unet`) and one with a number of heads
+    instead of their width; `load_unet` reads both.
     """
     from safetensors.torch import save
 
     if not isinstance(network.module, PixelUNet):
-        raise UserError(f"{network.name} is no UNet2DModel", allowed="a guided-diffusion or diffusers network")
+        raise UserError(f"{network.name} is not a UNet2DModel", allowed="a guided-diffusion or diffusers network")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = json.loads(network.module.unet.to_json_string())
     if network.module.heads is not None:
-        # A width a level, as diffusers writes it elsewhere: its UNet2DModel refuses that, instead of guessing.
+        # One width per level, as elsewhere in diffusers: UNet2DModel refuses that instead of guessing.
         config["attention_head_dim"] = [width // network.module.heads for width in config["block_out_channels"]]
     write_json(folder / "config.json", config)
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.tensors().items()}
@@ -143,20 +146,20 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     missing = [name for name in ("prediction_type", "beta_schedule") if name not in stated]
     if missing:
         raise UserError(
-            f"{folder} does not say its {' or '.join(missing)}: there is no scheduler_config.json",
-            allowed=f"a pipeline folder, or a {SIDECAR} beside config.json with prediction_type (epsilon, "
+            f"{folder} does not state its {' or '.join(missing)}: it has no scheduler_config.json",
+            allowed=f"a pipeline folder, or a {SIDECAR} next to config.json with prediction_type (epsilon, "
             "v_prediction, sample) and beta_schedule (linear, cosine), or --network-fact NAME=VALUE",
         )
     size: Any = stated.get("image_size", config.get("sample_size"))
     heads = stated.get("num_heads")
-    wrong = wrong_number("sample_size", "unsaid" if size is None else size) or wrong_number("num_heads", heads)
+    wrong = wrong_number("sample_size", "not stated" if size is None else size) or wrong_number("num_heads", heads)
     if wrong is not None:
         raise UserError(f"{place}: {wrong}", allowed="the side of a square, also as --network-fact image_size=256")
     variances = ("learned_range",) if config["out_channels"] == 6 else ("fixed", "fixed_large")
     variance = stated.get("variance_type", variances[0])
     if variance not in variances:
         raise UserError(
-            f"{folder} gives {config['out_channels']} channels with the variance_type {variance}",
+            f"{folder} has {config['out_channels']} output channels and the variance_type {variance}",
             allowed="6 channels and learned_range, or 3 and a fixed variance (fixed or fixed_large)",
         )
     weights = _weights(place)
@@ -192,7 +195,7 @@ def _config(place: Path) -> dict[str, Any]:
     if config.get("in_channels") != 3 or config.get("out_channels") not in (3, 6):
         taken, given = (config.get(name, "an unstated number of") for name in ("in_channels", "out_channels"))
         raise UserError(
-            f"{place} takes {taken} channels and gives {given}: a latent or super-resolution network",
+            f"{place} has {taken} input and {given} output channels: it is a latent or super-resolution network",
             allowed="pixel-space networks: 3 channels in, 3 or 6 out",
         )
     for name, only in (("time_embedding_type", "positional"), ("class_embed_type", None)):
@@ -209,7 +212,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _stated(folder: Path, place: Path) -> dict[str, Any]:
-    """The facts that files beside the network state, nearest first."""
+    """The facts that the files next to the network state, nearest file first."""
     if (place / SIDECAR).exists():
         return {name: value for name, value in _table(place / SIDECAR).items() if value is not None}
     for path in (folder / "scheduler" / "scheduler_config.json", place / "scheduler_config.json"):
@@ -219,16 +222,18 @@ def _stated(folder: Path, place: Path) -> dict[str, Any]:
 
 
 def _of_scheduler(path: Path, scheduler: dict[str, Any]) -> dict[str, Any]:
-    """The facts that a scheduler's config states; one of another noise process than ours is refused."""
+    """The facts that a scheduler's config states; raises UserError for another noise process."""
     kind = str(scheduler.get("_class_name", "DDPMScheduler"))
     if not kind.startswith(_SCHEDULERS) or "beta_schedule" not in scheduler:
         raise UserError(
-            f"{path}: a {kind} with the β schedule {scheduler.get('beta_schedule', 'unsaid')}",
-            allowed=f"schedulers with discrete β: {', '.join(_SCHEDULERS)}; their beta_schedule said",
+            f"{path}: a {kind} with the β schedule {scheduler.get('beta_schedule', '(not stated)')}",
+            allowed=f"schedulers with discrete β: {', '.join(_SCHEDULERS)}; with a beta_schedule",
         )
     for other in ("trained_betas", "rescale_betas_zero_snr", "use_flow_sigmas"):
         if scheduler.get(other):
-            raise UserError(f"{path}: {other} is set, a noise of its own", allowed=f"β {', '.join(_BETA_NAMES)}")
+            raise UserError(
+                f"{path}: {other} is set, which is another noise schedule", allowed=f"β {', '.join(_BETA_NAMES)}"
+            )
     name = _BETA_NAMES.get(str(scheduler["beta_schedule"]))
     if name is None or scheduler.get("num_train_timesteps", TIMESTEPS) != TIMESTEPS:
         raise UserError(
@@ -275,7 +280,7 @@ def _unet_class() -> Any:
 
 
 def known_facts(facts: dict[str, Any], allowed: tuple[str, ...]) -> None:
-    """Refuse a fact that such a network does not have."""
+    """Raises UserError for a fact that such a network does not have."""
     for name in facts:
         if name not in allowed:
-            raise unknown("fact of a network", name, allowed)
+            raise unknown("network fact", name, allowed)

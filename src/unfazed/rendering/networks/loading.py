@@ -1,4 +1,4 @@
-"""`load_network("compact" | NAME | FILE | FOLDER)`: any pixel diffusion network behind one call, with its facts.
+"""`load_network("compact" | NAME | FILE | FOLDER)`: load any pixel-space diffusion network, with its facts.
 
 network = load_network("256x256_diffusion_uncond.pt")
 raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scale -> (N, 3 or 6, H, W) float32
@@ -26,12 +26,12 @@ def load_network(spec: str | Path | Network = "compact", *, size: int | None = N
 
     spec: `compact` (embedded), a name that `unfazed weights` lists, a guided-diffusion `.pt` or `.safetensors` file,
     or a folder (a diffusers `UNet2DModel`, a diffusers pipeline that holds one, or what `train-network` wrote).
-    size: refuse a network of another resolution; where nothing tells the resolution of a file, this settles it.
-    facts: what leaves no trace in a file, see adm.FACTS and diffusers_unet.FACTS; they overrule what lies beside it.
+    size: refuse a network of another resolution; if a file does not state its resolution, this sets it.
+    facts: settings that cannot be read from a file, see adm.FACTS and diffusers_unet.FACTS; they override its sidecar.
     """
     if isinstance(spec, Network):
         if facts:
-            raise UserError(f"{spec.name} is loaded already: its {', '.join(facts)} cannot be said any more")
+            raise UserError(f"{spec.name} is already loaded: its {', '.join(facts)} cannot be changed")
         network = spec
     elif str(spec) == "compact":
         network = _compact(None, facts)
@@ -51,7 +51,7 @@ def _find(spec: str) -> Path:
         return cached(stem)
     if "/" in spec or Path(spec).suffix:
         raise UserError(
-            f"the network {spec} is not there",
+            f"there is no network {spec}",
             allowed="compact, a known name, a file or a folder",
             run="unfazed weights",
         )
@@ -68,7 +68,9 @@ def _from_path(path: Path, size: int | None, facts: dict[str, Any]) -> Network:
 
 def _compact(folder: Path | None, facts: dict[str, Any]) -> Network:
     if facts:
-        raise UserError(f"the compact network states its own {', '.join(facts)}", allowed="no further facts")
+        raise UserError(
+            f"the compact network's config already states its {', '.join(facts)}", allowed="no further facts"
+        )
     place = Path(str(resources.files("unfazed.data").joinpath("network"))) if folder is None else folder
     if not (place / "network.safetensors").exists():
         raise UserError(f"there is no network in {place}", run="unfazed train-network PHOTOS -o DIR")

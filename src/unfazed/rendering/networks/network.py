@@ -1,4 +1,4 @@
-"""A denoising network and what must be known to use it: what it predicts, its variance, its schedule, its size."""
+"""A denoising network with the facts needed to use it: what it predicts, its variance, its schedule, its size."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ VARIANCES = ("fixed", "fixed_large", "learned_range", "error")
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A denoising network and what must be known to use it.
+    """A denoising network with the facts needed to use it.
 
     module: forward(x, t) or forward(x, t, y) -> raw output; prediction_type: epsilon | v_prediction | sample;
     variance_type: fixed (the posterior's), fixed_large (β), learned_range (the second half of the output places the
     variance between posterior and β), error (the second half is the log of the prediction's squared error, of which the
     share `doubt` is added to the posterior variance); beta_schedule: one of BETA_SCHEDULES; size: side of the pictures
     that it was trained on; classes: of a class-conditional network, else None; noise_scale: what the noise of
-    stochastic samplers is multiplied by (S_noise of Karras et al. 2022); facts: what else had to be known to read its
-    file.
+    stochastic samplers is multiplied by (S_noise of Karras et al. 2022); facts: what else was needed to read its file.
     """
 
     module: nn.Module
@@ -55,13 +54,13 @@ class Network:
 
     @property
     def learned_variance(self) -> bool:
-        """Whether the output has a second half that speaks of the variance."""
+        """Whether the second half of the output is about the variance."""
         return self.variance_type in ("learned_range", "error")
 
-    def spread(self, raw: Tensor) -> Tensor | None:
-        """What `raw` says of a step's variance, from −1 (the posterior's) to 1 (β); None where that is the posterior's.
+    def variance_output(self, raw: Tensor) -> Tensor | None:
+        """The part of `raw` that sets a step's variance, from −1 (the posterior's) to 1 (β); None if that is fixed.
 
-        Of a network with an `error`: the log of its squared error.
+        For the variance type `error`: the log of the prediction's squared error.
         """
         if self.variance_type == "fixed_large":
             return raw.new_ones(())
@@ -78,7 +77,7 @@ class Network:
         if (self.classes is None) != (y is None):
             asked = "a class for each picture" if y is None else "no classes"
             raise UserError(f"the network {self.name} takes {asked}")
-        # As loaded it computes in the original's own order; channels-last, for speed, comes with `on`.
+        # A loaded network computes in the original's order of operations; `on` makes it channels-last, which is faster.
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         inputs = x.to(self.dtype, memory_format=layout)
         with true_float32(x.device) if self.dtype == torch.float32 else contextlib.nullcontext():
@@ -96,13 +95,13 @@ class Network:
     def check_size(self, size: int) -> None:
         if size != self.size:
             raise UserError(
-                f"the network {self.name} makes pictures of {self.size}×{self.size}, asked were {size}×{size}",
+                f"the network {self.name} makes pictures of {self.size}×{self.size}, {size}×{size} was requested",
                 allowed=f"pictures of {self.size}×{self.size}, or a network trained at {size}",
                 run="unfazed weights",
             )
 
     def describe(self) -> dict[str, Any]:
-        """What benchmark.json says of the network."""
+        """The network's entry in benchmark.json."""
         return {
             "name": self.name,
             "size": self.size,
@@ -123,7 +122,7 @@ def _one_of(kind: str, value: Any, allowed: Any) -> None:
 
 
 def wrong_number(name: str, value: Any) -> str | None:
-    """What is wrong with a stated number, None where it is a whole number from 1 or is not stated."""
+    """The reason why a stated number is wrong; None if it is an integer from 1 or is not stated."""
     if value is None or (type(value) is int and value >= 1):
         return None
-    return f"{name} is {value!r}: a whole number from 1"
+    return f"{name} is {value!r}: an integer from 1 is allowed"

@@ -22,24 +22,24 @@ from .checkpoints import fill, read_tensors, refuse_broken
 
 
 class AttentionPool(nn.Module):
-    """One query, the mean, attends over all places (as in CLIP): features (N, C, h, w) -> logits (N, classes)."""
+    """Attention pooling with the mean as query (as in CLIP): features (N, C, h, w) -> logits (N, classes)."""
 
-    def __init__(self, places: int, channels: int, head_channels: int, classes: int) -> None:
+    def __init__(self, positions: int, channels: int, head_channels: int, classes: int) -> None:
         super().__init__()
         self.heads = channels // head_channels
-        self.positional_embedding = nn.Parameter(torch.zeros(channels, places))
+        self.positional_embedding = nn.Parameter(torch.zeros(channels, positions))
         self.qkv_proj = nn.Conv1d(channels, 3 * channels, 1)
         self.c_proj = nn.Conv1d(channels, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         flat = x.flatten(2)
         tokens = torch.cat([flat.mean(dim=-1, keepdim=True), flat], dim=-1) + self.positional_embedding
-        n, channels, places = tokens.shape
-        # This layer's rows lie [q, k, v][head][channel] in every released file, whatever the other layers do.
+        n, channels, positions = tokens.shape
+        # This layer's rows are ordered [q, k, v][head][channel] in every released file, unlike other layers.
         q, k, v = (
-            self.qkv_proj(tokens).view(n, 3, self.heads, channels // self.heads, places).transpose(-1, -2).unbind(1)
+            self.qkv_proj(tokens).view(n, 3, self.heads, channels // self.heads, positions).transpose(-1, -2).unbind(1)
         )
-        mixed = F.scaled_dot_product_attention(q, k, v).transpose(-1, -2).reshape(n, channels, places)
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(-1, -2).reshape(n, channels, positions)
         return self.c_proj(mixed)[:, :, 0]
 
 
@@ -47,12 +47,12 @@ class NoisyClassifier(nn.Module):
     """x (N, 3, S, S) in [−1, 1] and t (N,) on the 0…999 scale (0: a clean picture) -> logits (N, classes)."""
 
     def __init__(self, base: int, plan: list[tuple[int, int, bool, bool]], pool: tuple[int, int, int]) -> None:
-        """plan: (inputs, outputs, halves, attends) of each block; pool: places, head channels, classes."""
+        """plan: (inputs, outputs, halves, attends) of each block; pool: positions, head channels, classes."""
         super().__init__()
         from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 
-        places, head, self.classes = pool
-        self.size = math.isqrt(places - 1) * 2 ** sum(halves for _, _, halves, _ in plan)
+        positions, head, self.classes = pool
+        self.size = math.isqrt(positions - 1) * 2 ** sum(halves for _, _, halves, _ in plan)
         width = plan[-1][1]
         self.time_proj = Timesteps(base, True, 0)
         self.time_embedding = TimestepEmbedding(base, 4 * base)
@@ -63,7 +63,7 @@ class NoisyClassifier(nn.Module):
             [_block(width, width, 4 * base), _attention(width, head), _block(width, width, 4 * base)]
         )
         self.norm_out = nn.GroupNorm(32, width)
-        self.pool = AttentionPool(places, width, head, self.classes)
+        self.pool = AttentionPool(positions, width, head, self.classes)
 
     def forward(self, x: Tensor, t: Tensor | None = None) -> Tensor:
         times = torch.zeros(x.shape[0], device=x.device) if t is None else t
@@ -77,16 +77,16 @@ class NoisyClassifier(nn.Module):
 
 def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifier, str]:
     """(classifier in float32, SHA-256 of its file) of a guided-diffusion classifier with attention pooling."""
-    from unfazed.known_weights import KNOWN, recognised
+    from unfazed.known_weights import KNOWN, recognized
 
     path = Path(path)
-    digest, tensors = recognised(path), read_tensors(path)
+    digest, tensors = recognized(path), read_tensors(path)
     listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
     stated = {"num_head_channels": 64, "qkv_order": "legacy", **listed, **read_sidecar(path), **facts}
     settled = {**stated, "num_heads": None}
     if "out.2.positional_embedding" not in tensors or "input_blocks.0.0.weight" not in tensors:
         raise UserError(
-            f"{path} is no guided-diffusion classifier: it has no out.2.positional_embedding",
+            f"{path} is not a guided-diffusion classifier: it has no out.2.positional_embedding",
             allowed="a classifier file of guided-diffusion with attention pooling, such as 256x256_classifier.pt",
         )
     try:
@@ -100,14 +100,14 @@ def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifi
         classifier = NoisyClassifier(base, plan, pool)
         converted = _converted(dict(tensors), plan, settled, path)
     except (KeyError, IndexError, ValueError, ZeroDivisionError, RuntimeError) as error:
-        raise UserError(f"{path} is no guided-diffusion classifier: {type(error).__name__}: {error}") from None
+        raise UserError(f"{path} is not a guided-diffusion classifier: {type(error).__name__}: {error}") from None
     fill(classifier, converted, str(path))
     refuse_broken(classifier, str(path))
     return classifier.eval().requires_grad_(False), digest
 
 
 def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, int, bool, bool]]:
-    """Which blocks halve the picture leaves no trace; the layout of guided-diffusion whose widths agree tells."""
+    """The blocks' plan; which blocks halve the picture follows from the guided-diffusion layout with these widths."""
     count = len({key.split(".")[1] for key in tensors if key.startswith("input_blocks.")}) - 1
     widths = [tensors[f"input_blocks.{i}.0.out_layers.3.weight"].shape[0] for i in range(1, count + 1)]
     for multipliers in MULTIPLIERS:
@@ -120,37 +120,39 @@ def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, 
             attends = [f"input_blocks.{i}.1.qkv.weight" in tensors for i in range(1, count + 1)]
             return [(before[i], widths[i], i in ends, attends[i]) for i in range(count)]
     raise UserError(
-        f"{path}: block widths {widths} fit none of guided-diffusion's classifiers",
+        f"{path}: block widths {widths} do not match any guided-diffusion classifier",
         allowed=f"multipliers {', '.join(map(str, MULTIPLIERS))} with residual down-sampling",
     )
 
 
-def _converted(left: dict[str, Tensor], plan: list[Any], settled: dict[str, Any], path: Path) -> dict[str, Tensor]:
+def _converted(remaining: dict[str, Tensor], plan: list[Any], settled: dict[str, Any], path: Path) -> dict[str, Tensor]:
     made: dict[str, Tensor] = {}
 
     def block(old: str, new: str) -> None:
         for old_part, new_part in BLOCK.items():
-            made.update(moved(left, f"{old}{old_part}", f"{new}{new_part}"))
+            made.update(moved(remaining, f"{old}{old_part}", f"{new}{new_part}"))
 
     try:
-        made.update(moved(left, "time_embed.0", "time_embedding.linear_1"))
-        made.update(moved(left, "time_embed.2", "time_embedding.linear_2"))
-        made.update(moved(left, "input_blocks.0.0", "conv_in"))
+        made.update(moved(remaining, "time_embed.0", "time_embedding.linear_1"))
+        made.update(moved(remaining, "time_embed.2", "time_embedding.linear_2"))
+        made.update(moved(remaining, "input_blocks.0.0", "conv_in"))
         for i, (_, _, _, attends) in enumerate(plan):
             block(f"input_blocks.{i + 1}.0", f"blocks.{i}")
             if attends:
-                made.update(moved_attention(left, f"input_blocks.{i + 1}.1", f"attentions.{i}", settled))
+                made.update(moved_attention(remaining, f"input_blocks.{i + 1}.1", f"attentions.{i}", settled))
         block("middle_block.0", "middle.0")
-        made.update(moved_attention(left, "middle_block.1", "middle.1", settled))
+        made.update(moved_attention(remaining, "middle_block.1", "middle.1", settled))
         block("middle_block.2", "middle.2")
-        made.update(moved(left, "out.0", "norm_out"))
-        made.update(moved(left, "out.2.qkv_proj", "pool.qkv_proj"))
-        made.update(moved(left, "out.2.c_proj", "pool.c_proj"))
-        made["pool.positional_embedding"] = left.pop("out.2.positional_embedding").float()
+        made.update(moved(remaining, "out.0", "norm_out"))
+        made.update(moved(remaining, "out.2.qkv_proj", "pool.qkv_proj"))
+        made.update(moved(remaining, "out.2.c_proj", "pool.c_proj"))
+        made["pool.positional_embedding"] = remaining.pop("out.2.positional_embedding").float()
     except KeyError as error:
-        raise UserError(f"{path} is no guided-diffusion classifier: it lacks {error.args[0]}") from None
-    if left:
-        raise UserError(f"{path} holds {len(left)} tensors that no such classifier has, such as {next(iter(left))}")
+        raise UserError(f"{path} is not a guided-diffusion classifier: it lacks {error.args[0]}") from None
+    if remaining:
+        raise UserError(
+            f"{path} holds {len(remaining)} tensors that no such classifier has, such as {next(iter(remaining))}"
+        )
     return made
 
 

@@ -1,6 +1,6 @@
-"""Object removal by diffusion: the hole is drawn from pure noise while the known rest is blended in at every level.
+"""Object removal by diffusion: the hole is sampled from noise and the known pixels are blended in at every level.
 
-Going back up the noise now and then lets the hole agree with its surroundings (RePaint, Lugmayr et al. 2022).
+Repeatedly adding noise and denoising again makes the hole agree with its surroundings (RePaint, Lugmayr et al. 2022).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.rendering.networks.devices import (
     PRECISIONS,
     choose_precision,
-    holding,
+    loading_onto_device,
     out_of_memory,
 )
 from unfazed.rendering.networks.network import Network
-from unfazed.rendering.sampling.denoise import step_deviation
+from unfazed.rendering.sampling.denoise import step_sigma
 from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.prediction import predicted_start
+from unfazed.rendering.sampling.prediction import predicted_x0
 from unfazed.rendering.sampling.samplers import sample_ancestral
 from unfazed.rendering.sampling.schedule import Schedule
 
@@ -42,12 +42,12 @@ def jump_levels(steps: int, jump: int, resamples: int) -> list[int]:
     """
     if jump < 1 or resamples < 1:
         raise UserError(f"jump is {jump}, resamples {resamples}", allowed="1 or more")
-    left = dict.fromkeys(range(0, steps - jump, jump), resamples - 1)
+    remaining = dict.fromkeys(range(0, steps - jump, jump), resamples - 1)
     visited = [steps - 1]
     while visited[-1] > 0:
         visited.append(visited[-1] - 1)
-        if left.get(visited[-1], 0) > 0:
-            left[visited[-1]] -= 1
+        if remaining.get(visited[-1], 0) > 0:
+            remaining[visited[-1]] -= 1
             visited.extend(range(visited[-1] + 1, visited[-1] + jump + 1))
     return visited
 
@@ -63,48 +63,53 @@ def inpaint(
     resamples: int = 3,
     labels: Tensor | None = None,
 ) -> Tensor:
-    """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} drawn anew and the rest untouched.
+    """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} sampled and the rest unchanged.
 
     steps: respaced steps of the whole schedule, each but the first visited `resamples` times; labels: (N,) classes,
-    for a network that takes them.
+    for a class-conditional network.
     """
     schedule = Schedule.respaced(steps, network.beta_schedule)
-    left = schedule.alphas_cumprod
+    alpha_bar = schedule.alpha_bar
     device = network.device
     keys = as_seeds(seeds, device)
     pictures, holes = pictures.to(device), holes.to(device)
     shape = pictures.shape[1:]
     path = jump_levels(steps, jump, resamples)
-    x = _known(pictures, left[path[0]], normal(keys, _FIRST, shape), holes)
-    start = pictures
+    x_t = _known(pictures, alpha_bar[path[0]], normal(keys, _FIRST, shape), holes)
+    x0 = pictures
     for draw, (now, then) in enumerate(zip(path, [*path[1:], -1], strict=True)):
         if then > now:
-            share = left[then] / left[now]
-            x = np.sqrt(share) * x + np.sqrt(1 - share) * normal(keys, 4 * draw + _UP, shape)
+            share = alpha_bar[then] / alpha_bar[now]
+            x_t = np.sqrt(share) * x_t + np.sqrt(1 - share) * normal(keys, 4 * draw + _UP, shape)
             continue
-        raw = network(x, float(schedule.network_times[now]), labels)
-        start = predicted_start(raw[:, :3], x, torch.tensor(left[now], device=device), network.prediction_type)
+        raw = network(x_t, float(schedule.network_times[now]), labels)
+        x0 = predicted_x0(raw[:, :3], x_t, torch.tensor(alpha_bar[now], device=device), network.prediction_type)
         if then < 0:
             break
-        one = sample_ancestral(np.array([left[now], left[then]]))
-        # Nothing anchors a hole to the range of pictures, so here x̂0 is clipped at every step.
-        drawn = one.keep[0] * x + one.toward[0] * start.clamp(-1, 1)
-        numbers = {"left": left[now], **{name: getattr(one, name)[0] for name in ("toward", "noise", "low", "high")}}
+        step = sample_ancestral(np.array([alpha_bar[now], alpha_bar[then]]))
+        # Nothing keeps a hole within the range of pictures, so x̂0 is clipped at every step here.
+        drawn = step.keep[0] * x_t + step.toward[0] * x0.clamp(-1, 1)
+        numbers = {
+            "alpha_bar": alpha_bar[now],
+            **{name: getattr(step, name)[0] for name in ("toward", "sigma", "low", "high")},
+        }
         columns = {name: torch.tensor(value, dtype=torch.float32, device=device) for name, value in numbers.items()}
-        deviation, _ = step_deviation(network, columns, network.spread(raw))
-        drawn = drawn + deviation * normal(keys, 4 * draw + _STEP, shape)
-        known = np.sqrt(left[then]) * pictures + np.sqrt(1 - left[then]) * normal(keys, 4 * draw + _KNOWN, shape)
-        x = torch.lerp(known, drawn, holes)
-    return torch.lerp(pictures, start.clamp(-1, 1), holes)
+        sigma, _ = step_sigma(network, columns, network.variance_output(raw))
+        drawn = drawn + sigma * normal(keys, 4 * draw + _STEP, shape)
+        known = np.sqrt(alpha_bar[then]) * pictures + np.sqrt(1 - alpha_bar[then]) * normal(
+            keys, 4 * draw + _KNOWN, shape
+        )
+        x_t = torch.lerp(known, drawn, holes)
+    return torch.lerp(pictures, x0.clamp(-1, 1), holes)
 
 
-def _known(pictures: Tensor, left: float, noise: Tensor, holes: Tensor) -> Tensor:
-    """The picture at a noise level, and nothing but noise in its hole."""
-    return np.sqrt(left) * pictures * (1 - holes) + torch.where(holes > 0, noise, np.sqrt(1 - left) * noise)
+def _known(pictures: Tensor, alpha_bar: float, noise: Tensor, holes: Tensor) -> Tensor:
+    """The picture at a noise level, with pure noise in its hole."""
+    return np.sqrt(alpha_bar) * pictures * (1 - holes) + torch.where(holes > 0, noise, np.sqrt(1 - alpha_bar) * noise)
 
 
 class DiffusionRemoval:
-    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed in the hole alone."""
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed only in the hole."""
 
     def __init__(
         self,
@@ -113,12 +118,12 @@ class DiffusionRemoval:
         precision: str | None = None,
         **options: Any,
     ) -> None:
-        """options: of `inpaint`."""
+        """options: passed to `inpaint`."""
         from unfazed.rendering.networks.loading import load_network
 
         place = choose_device(device)
         loaded = load_network(network)
-        with holding(f"the network {loaded.name}", place):
+        with loading_onto_device(f"the network {loaded.name}", place):
             self.network = loaded.on(place, PRECISIONS[choose_precision(precision, place)])
         self.options = options
         digest = (self.network.weights_hash or "unknown")[:12]
@@ -134,7 +139,7 @@ class DiffusionRemoval:
         seeds: Sequence[int],
         labels: Sequence[int | None] = (),
     ) -> list[np.ndarray]:
-        """Several at once, which is what a GPU wants; labels: the scenes' classes, for a network that takes them."""
+        """Several pictures in one batch; labels: the scenes' classes, for a class-conditional network."""
         from unfazed.rendering.diffusion import as_tensor
 
         for image in images:
@@ -144,12 +149,12 @@ class DiffusionRemoval:
         classes = None if self.network.classes is None else self._known(labels or [None] * len(images))
         filled = self._filled(pictures, torch.from_numpy(holes)[:, None].float(), seeds, classes)
         if not bool(torch.isfinite(filled).all()):
-            raise BadPicture(f"the network {self.network.name} answered with NaN or infinity while removing an object")
+            raise BadPicture(f"the network {self.network.name} returned NaN or infinity while removing an object")
         arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
         return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]
 
     def _filled(self, pictures: Tensor, holes: Tensor, seeds: Sequence[int], classes: Tensor | None) -> Tensor:
-        """As many at once as memory holds."""
+        """The filled pictures, in batches as large as memory allows."""
 
         def run(batch: int) -> Tensor:
             parts = (slice(first, first + batch) for first in range(0, len(pictures), batch))
@@ -163,7 +168,7 @@ class DiffusionRemoval:
         return shrinking(run, len(pictures), lambda: out_of_memory(self.network, size))[0]
 
     def _known(self, labels: Sequence[int | None]) -> Tensor:
-        """The labels as the network takes them; raises Impossible, as the renderer refuses, for one that it has not."""
+        """The labels as a tensor for the network; raises Impossible for a label that the network does not have."""
         known = range(self.network.classes or 0)
         for label in labels:
             if label not in known:

@@ -1,7 +1,8 @@
 """Object removal by any exported in-painting network that takes a picture and a mask: `onnx:migan_pipeline_v2.onnx`.
 
-What the file declares settles how it is fed: uint8 inputs take 0…255 (MI-GAN's pipeline: mask 255 = keep, 0 = hole),
-float inputs 0…1 (LaMa: mask 1 = hole). Fixed sizes are resized to. The answer's range is read off its kind and values.
+The input types declared in the file decide the ranges: uint8 inputs take 0…255 (MI-GAN's pipeline: mask 255 = keep,
+0 = hole), float inputs 0…1 (LaMa: mask 1 = hole). Pictures are resized to a fixed input size. The range of the output
+is derived from its type and values.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from .hole import hole_of
 
 
 class OnnxRemoval:
-    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed in the hole alone."""
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed only in the hole."""
 
     def __init__(self, path: str | Path = "") -> None:
         self.path = Path(path)
         if not str(path) or not self.path.is_file():
-            raise UserError(f"the in-painting network '{path}' is not there", allowed="onnx:FILE.onnx (MI-GAN, LaMa …)")
+            raise UserError(
+                f"the in-painting network '{path}' does not exist", allowed="onnx:FILE.onnx (MI-GAN, LaMa …)"
+            )
         self.session = _open(self.path)
         self.picture, self.mask = _inputs(self.session, self.path)
         self.name = f"onnx-{self.path.stem}-{sha256(self.path)[:12]}"
@@ -62,11 +65,11 @@ def _open(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise UserError(f"{path} is no readable ONNX file: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{path} is not a readable ONNX file: {str(error).splitlines()[0]}") from None
 
 
 def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
-    """(picture input, mask input): told by name, else by channels."""
+    """(picture input, mask input): found by name, else by channels."""
     inputs = session.get_inputs()
     described = ", ".join(f"{one.name} {one.shape} {one.type}" for one in inputs)
     masks = [one for one in inputs if "mask" in one.name.lower()] or [one for one in inputs if _channels(one) == 1]
@@ -90,7 +93,7 @@ def _last(one: Any) -> bool:
 
 
 def _size(one: Any, wanted: tuple[int, int]) -> tuple[int, int]:
-    """The height and width the network asks for; the picture's own where it leaves them open."""
+    """The input's fixed height and width; the picture's own where they are not fixed."""
     places = one.shape[1:3] if _last(one) else one.shape[2:4]
     fixed = [size if isinstance(size, int) and size > 0 else own for size, own in zip(places, wanted, strict=True)]
     return fixed[0], fixed[1]
@@ -118,9 +121,11 @@ def _as_picture(answer: np.ndarray, path: Path) -> np.ndarray:
     if picture.ndim == 3 and picture.shape[0] == 3 and picture.shape[-1] != 3:
         picture = picture.transpose(1, 2, 0)
     if picture.ndim != 3 or picture.shape[-1] != 3 or not np.isfinite(picture).all():
-        raise UserError(f"{path} answered with {answer.shape}, no picture", allowed="(1, 3, H, W) or (1, H, W, 3)")
+        raise UserError(
+            f"{path} returned {answer.shape}, which is not a picture", allowed="(1, 3, H, W) or (1, H, W, 3)"
+        )
     if picture.dtype == np.uint8:
         return picture
-    # LaMa exports answer in 0…1 or 0…255; a picture darker than 2 of 255 everywhere is not one.
+    # LaMa exports return 0…1 or 0…255; no real picture has a maximum below 2 of 255.
     scale = 1.0 if float(picture.max()) > 2 else 255.0
     return np.clip(np.rint(picture.astype(np.float32) * scale), 0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The noise of one ancestral step, as far as a network's output decides it."""
+"""The standard deviation of the noise that one ancestral step adds."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from torch import Tensor
 
 from unfazed.rendering.networks.network import Network
 
-from .prediction import start_error
+from .prediction import x0_variance
 
 
-def step_deviation(
-    network: Network, numbers: Mapping[str, Tensor], spread: Tensor | None
+def step_sigma(
+    network: Network, numbers: Mapping[str, Tensor], variance_output: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Standard deviation of an ancestral step's noise; and, for a learned Σ, its ratio to the posterior's variance.
 
-    numbers: ᾱ as `left`, and `toward`, `noise`, `low`, `high` of samplers.Steps; spread: the output's second half.
+    numbers: `alpha_bar`, and `toward`, `sigma`, `low`, `high` of samplers.Steps; variance_output: of `Network`.
     """
-    if spread is None:
-        return network.noise_scale * numbers["noise"], None
+    if variance_output is None:
+        return network.noise_scale * numbers["sigma"], None
     if network.variance_type == "error":
-        error = start_error(spread, numbers["left"], network.prediction_type)
-        variance = numbers["noise"].square() + network.doubt * numbers["toward"].square() * error
+        error = x0_variance(variance_output, numbers["alpha_bar"], network.prediction_type)
+        variance = numbers["sigma"].square() + network.doubt * numbers["toward"].square() * error
         return network.noise_scale * variance.sqrt(), None
-    more = (spread + 1) / 2 * (numbers["high"] - numbers["low"])
+    more = (variance_output + 1) / 2 * (numbers["high"] - numbers["low"])
     return network.noise_scale * (0.5 * (numbers["low"] + more)).exp(), more.exp()

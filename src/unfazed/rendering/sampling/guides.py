@@ -1,4 +1,4 @@
-"""What adversarial guidance attacks: any classifier as a function from pictures in [0, 1] to logits, with its name."""
+"""Guides of adversarial guidance: any classifier as a named function from pictures in [0, 1] to logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unfazed.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class NamedGuide:
-    """logits: (N, 3, S, S) in [0, 1] -> (N, classes), differentiable; weights_hash: to mark models that share it."""
+    """logits: (N, 3, S, S) in [0, 1] -> (N, classes), differentiable; weights_hash: to find models that share it."""
 
     name: str
     logits: Callable[[Tensor], Tensor]
@@ -30,7 +30,7 @@ class NamedGuide:
 
 
 def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None = None) -> NamedGuide:
-    """The guide that `guide` names or is, refused where pictures of that size are not for it.
+    """The guide that `guide` names or is; raises UserError if it does not accept pictures of that size.
 
     A model's name (`lite:2`), guided-diffusion's noisy classifier (`256x256_classifier`, or its file), an opened
     classifier (anything with `differentiable`), a torch module or any function of that signature.
@@ -63,7 +63,7 @@ def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None 
 
 
 def _tried(guide: Callable[[Tensor], Tensor], name: str, device: torch.device | str, size: int) -> int:
-    """How many classes a function answers with, tried on a grey picture; refused if nothing can be guided by it."""
+    """The number of classes a function returns for a gray picture; raises UserError if it cannot guide."""
     with torch.enable_grad():
         picture = torch.full((1, 3, size, size), 0.5, device=device, requires_grad=True)
         answer: Any = guide(picture)
@@ -71,14 +71,14 @@ def _tried(guide: Callable[[Tensor], Tensor], name: str, device: torch.device | 
     if not isinstance(answer, Tensor) or answer.ndim != 2 or shape[0] != 1:
         found = f"a tensor of shape {shape}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
         raise UserError(
-            f"the guide {name} answers a picture (1, 3, {size}, {size}) with {found}", allowed="(1, classes)"
+            f"the guide {name} returns {found} for a picture (1, 3, {size}, {size})", allowed="(1, classes)"
         )
     if not answer.requires_grad:
         raise UserError(
-            f"the guide {name} gives no gradient back to its picture", allowed="a function that torch can differentiate"
+            f"the guide {name} returns logits without a gradient", allowed="a function that torch can differentiate"
         )
     if not bool(answer.isfinite().all()):
-        raise UserError(f"the guide {name} answers a grey picture with NaN or infinity", allowed="finite logits")
+        raise UserError(f"the guide {name} returns NaN or infinity for a gray picture", allowed="finite logits")
     return shape[1]
 
 
@@ -88,7 +88,7 @@ def _noisy(path: Path, device: torch.device | str, size: int | None) -> NamedGui
     classifier, digest = load_noisy_classifier(path)
     if size not in (None, classifier.size):
         raise UserError(
-            f"the guide {path} takes pictures of {classifier.size}×{classifier.size}, the network makes {size}×{size}",
+            f"the guide {path} takes {classifier.size}×{classifier.size} pictures, the network makes {size}×{size}",
             allowed="a guide of the network's size, or a model that resizes its pictures, such as lite:2",
         )
     classifier = classifier.to(device)

@@ -1,7 +1,7 @@
-"""The blended loop of ImageNet-E's algorithms 1 and 2, for pictures that each have their own levels.
+"""The blended loop of ImageNet-E's algorithms 1 and 2, for pictures that each have their own noise levels.
 
-A batch is a row of slots. Each slot holds one picture at its own noise level; when a picture is done the next takes its
-slot, so every pass of the network is full whatever mixture of starts is asked for, and its shape never changes.
+A batch has a fixed number of slots. Each slot holds one picture at its own noise level; when a picture is done, the
+next one takes its slot, so every pass of the network is full for any mixture of starts, and its shape never changes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor
 from unfazed.rendering.networks.network import Network
 
 from . import guidance as guiding
-from .denoise import step_deviation
+from .denoise import step_sigma
 from .noise import as_seeds, normal
-from .prediction import predicted_start
+from .prediction import predicted_x0
 from .samplers import Sampler
 from .schedule import Schedule
 
@@ -28,9 +28,9 @@ from .schedule import Schedule
 class Job:
     """One picture to be blended, at size S.
 
-    first: (3, S, S) float32 in [−1, 1], what is noised to begin with; object: the same of what is kept; mask: (1, S, S)
-    float32, 1 = kept; timesteps: (K,), `samplers.visited` of start and steps; seed: of this picture alone; kind: of
-    guidance, or None; strength: λ or scale; band; label: the true class or None.
+    first: (3, S, S) float32 in [−1, 1], the picture that noise is added to; object: the pixels to keep, the same shape;
+    mask: (1, S, S) float32, 1 = kept; timesteps: (K,), `samplers.visited` of start and steps; seed: of this picture
+    alone; kind: of guidance, or None; strength: λ or scale; band; label: the true class or None.
     """
 
     first: Tensor
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the network uncompiled, for gradients."""
+    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the uncompiled network, for gradients."""
 
     sampler: Sampler
     through_network: bool = False
@@ -57,36 +57,36 @@ class Settings:
     watch: Callable[[Sequence[int], Sequence[int], Tensor, Tensor], None] | None = None
 
 
-# Draws of noise: 0 begins a picture; then one a step for the sampler and one for the object.
+# Numbers of the noise draws: 0 for the first x_t; then, per step, one for the sampler and one for the object.
 _FIRST, _STEP, _OBJECT = 0, 1, 2
 _COLUMNS = (
-    "time", "left", "keep", "toward", "memory", "noise", "push", "low", "high", "object_left"
+    "timestep", "alpha_bar", "keep", "toward", "memory", "sigma", "push", "low", "high", "object_alpha_bar"
 )  # fmt: skip
 
 
 def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
-    """(K, 10) float64: for each pass of one picture its network time, its ᾱ and the sampler's numbers (_COLUMNS)."""
+    """(K, 10) float64: for each pass of one picture its timestep, its ᾱ and the sampler's numbers (_COLUMNS)."""
     full = Schedule.respaced(1000, network.beta_schedule)
-    left = full.alphas_cumprod[job.timesteps]
-    steps = settings.sampler.steps(left)
+    alpha_bar = full.alpha_bar[job.timesteps]
+    steps = settings.sampler.steps(alpha_bar)
     scale = 0.0
     if settings.through_network:
         scale = 1.0  # the released code's range loss is on whether an edit is guided or not
     elif job.kind is not None:
         scale = guiding.calibration(job.kind, job.start, job.steps, settings.sampler.name, network.beta_schedule)
-    table = np.zeros((len(left), len(_COLUMNS)))
-    table[:, 0], table[:, 1] = full.network_times[job.timesteps], left
-    # The released code blends the object at the level that is left behind, ours at the one arrived at.
-    object_left = left[:-1] if settings.through_network else left[1:]
+    table = np.zeros((len(alpha_bar), len(_COLUMNS)))
+    table[:, 0], table[:, 1] = full.network_times[job.timesteps], alpha_bar
+    # The released code blends the object at the level of this step, ours at the level of the next.
+    object_alpha_bar = alpha_bar[:-1] if settings.through_network else alpha_bar[1:]
     numbers = (
         steps.keep,
         steps.toward,
         steps.memory,
-        steps.noise,
+        steps.sigma,
         scale * steps.push,
         steps.low,
         steps.high,
-        object_left,
+        object_alpha_bar,
     )
     table[:-1, 2:] = np.stack(numbers, axis=1)
     return table
@@ -94,9 +94,9 @@ def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
 
 @torch.no_grad()
 def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Settings) -> Iterator[tuple[int, Tensor]]:
-    """(position in `jobs`, last x̂0 (3, S, S) float32, not clipped) of each picture as it is done.
+    """(position in `jobs`, last x̂0 (3, S, S) float32, not clipped) of each picture when it is done.
 
-    Longest first, so that what drains the slots at the end is short. Empty slots carry a copy along.
+    The longest jobs run first, so that few slots are empty at the end. Empty slots repeat a busy slot's numbers.
     """
     waiting = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].timesteps), str(jobs[i].kind), i))[::-1]
     tables = {i: levels_table(jobs[i], network, settings) for i in waiting}
@@ -106,25 +106,25 @@ def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Set
             job = waiting.pop()
             state.enter(free, job, jobs[job], tables[job][0, 1])
         numbers = state.numbers(tables)
-        start, spread = _predict(network, state, numbers)
+        x0, variance_output = _predict(network, state, numbers)
         done = state.finished(tables)
         if settings.watch is not None:
-            settings.watch([state.job[s] for s in state.busy], [state.step[s] for s in state.busy], state.x, start)
+            settings.watch([state.job[s] for s in state.busy], [state.step[s] for s in state.busy], state.x_t, x0)
         for slot in done:
-            yield state.job[slot], start[slot].clone()
+            yield state.job[slot], x0[slot].clone()
         if len(done) < len(state.busy):
-            _advance(network, state, numbers, start, spread, jobs, settings)
+            _advance(network, state, numbers, x0, variance_output, jobs, settings)
         state.leave(done)
 
 
 class _State:
-    """The slots: tensors on the device, and which job stands at which step in each."""
+    """The slots: tensors on the device, and the job and step of each slot."""
 
     def __init__(self, slots: int, size: int, device: torch.device) -> None:
         shape = (slots, 3, size, size)
         self.device = device
-        self.x = torch.zeros(shape, device=device)
-        self.previous = torch.zeros(shape, device=device)
+        self.x_t = torch.zeros(shape, device=device)
+        self.previous_x0 = torch.zeros(shape, device=device)
         self.object = torch.zeros(shape, device=device)
         self.mask = torch.zeros((slots, 1, size, size), device=device)
         self.seeds = torch.zeros(slots, dtype=torch.int64, device=device)
@@ -139,15 +139,15 @@ class _State:
     def free_slot(self) -> int | None:
         return next((slot for slot, job in enumerate(self.job) if job < 0), None)
 
-    def enter(self, slot: int, position: int, job: Job, left: float) -> None:
+    def enter(self, slot: int, position: int, job: Job, alpha_bar: float) -> None:
         self.job[slot], self.step[slot] = position, 0
         self.seeds[slot] = self.upload(as_seeds([job.seed])[0], torch.int64)
         self.labels[slot] = 0 if job.label is None else job.label
         self.object[slot] = self.upload(job.object, torch.float32)
         self.mask[slot] = self.upload(job.mask, torch.float32)
-        self.previous[slot] = 0
-        first = normal(self.seeds[slot : slot + 1], _FIRST, self.x.shape[1:])[0]
-        self.x[slot] = np.sqrt(left) * self.upload(job.first, torch.float32) + np.sqrt(1 - left) * first
+        self.previous_x0[slot] = 0
+        first = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
+        self.x_t[slot] = np.sqrt(alpha_bar) * self.upload(job.first, torch.float32) + np.sqrt(1 - alpha_bar) * first
 
     def numbers(self, tables: dict[int, np.ndarray]) -> dict[str, Tensor]:
         """The current row of every slot's table as columns (slots, 1, 1, 1) float32; empty slots repeat a busy one."""
@@ -158,7 +158,7 @@ class _State:
         return {name: column.view(-1, 1, 1, 1) for name, column in zip(_COLUMNS, columns, strict=True)}
 
     def upload(self, values: Sequence[Any] | np.ndarray | Tensor, dtype: torch.dtype) -> Tensor:
-        """Numbers on the device, not waited for: a blocking copy a step would let a GPU run dry between passes."""
+        """Numbers copied to the device without waiting: a blocking copy in every step would leave the GPU idle."""
         here = torch.as_tensor(values, dtype=dtype)
         if self.device.type == "cuda":
             here = here.pin_memory()
@@ -170,7 +170,7 @@ class _State:
     def draw(self, purpose: int) -> Tensor:
         """Noise (slots, 3, S, S) for this step of every slot."""
         draws = self.upload([2 * step + purpose for step in self.step], torch.int64)
-        return normal(self.seeds, draws if purpose else 0, self.x.shape[1:])
+        return normal(self.seeds, draws if purpose else 0, self.x_t.shape[1:])
 
     def leave(self, done: Sequence[int]) -> None:
         for slot in self.busy:
@@ -180,53 +180,53 @@ class _State:
 
 
 def _predict(network: Network, state: _State, numbers: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """x̂0, and the second half of the output where there is one."""
+    """x̂0, and the network's variance output if it has one."""
     labels = None if network.classes is None else state.labels
-    raw = network(state.x, numbers["time"].flatten(), labels)
-    start = predicted_start(raw[:, :3], state.x, numbers["left"], network.prediction_type)
-    return start, network.spread(raw)
+    raw = network(state.x_t, numbers["timestep"].flatten(), labels)
+    x0 = predicted_x0(raw[:, :3], state.x_t, numbers["alpha_bar"], network.prediction_type)
+    return x0, network.variance_output(raw)
 
 
 def _advance(
     network: Network,
     state: _State,
     numbers: dict[str, Tensor],
-    start: Tensor,
-    spread: Tensor | None,
+    x0: Tensor,
+    variance_output: Tensor | None,
     jobs: Sequence[Job],
     settings: Settings,
 ) -> None:
-    """Every slot one step on: guided, stepped, and the object blended in at the new level."""
+    """Move every slot one step on: guide it, step, and blend the object in at the new level."""
     # Second-order samplers follow the drift closely enough that a learned variance would count it twice.
-    deviation, ratio = step_deviation(network, numbers, spread if settings.sampler.by_variance else None)
-    push = _push(network, state, numbers, start, jobs, settings)
-    towards = start + numbers["memory"] * (start - state.previous)
+    sigma, ratio = step_sigma(network, numbers, variance_output if settings.sampler.by_variance else None)
+    push = _push(network, state, numbers, x0, jobs, settings)
+    target = x0 + numbers["memory"] * (x0 - state.previous_x0)
     if push is not None:
         # Algorithm 1's mean + λ·Σ·∇ is x̂0 moved by λ·Σ/toward·∇: the table holds it for the posterior's variance.
         moved = numbers["push"] * push
         if ratio is not None:
             moved = ratio * moved
-        towards = towards + moved * (1 - state.mask)
-    x = numbers["keep"] * state.x + numbers["toward"] * towards
+        target = target + moved * (1 - state.mask)
+    x_t = numbers["keep"] * state.x_t + numbers["toward"] * target
     if settings.sampler.stochastic:
-        x = x + deviation * state.draw(_STEP)
+        x_t = x_t + sigma * state.draw(_STEP)
         kept = state.draw(_OBJECT)
     else:
         kept = state.draw(_FIRST)
-    left = numbers["object_left"]
-    state.x = torch.lerp(x, left.sqrt() * state.object + (1 - left).sqrt() * kept, state.mask)
-    state.previous = start
+    alpha_bar = numbers["object_alpha_bar"]
+    state.x_t = torch.lerp(x_t, alpha_bar.sqrt() * state.object + (1 - alpha_bar).sqrt() * kept, state.mask)
+    state.previous_x0 = x0
 
 
 def _push(
     network: Network,
     state: _State,
     numbers: dict[str, Tensor],
-    start: Tensor,
+    x0: Tensor,
     jobs: Sequence[Job],
     settings: Settings,
 ) -> Tensor | None:
-    """Strength × ∇ for every slot, (slots, 3, S, S), or None where no slot is guided."""
+    """Strength × ∇ for every slot, (slots, 3, S, S), or None if no slot is guided."""
     current = [jobs[job] if job >= 0 else None for job in state.job]
     total: Tensor | None = None
     if settings.through_network:
@@ -235,7 +235,7 @@ def _push(
         for band in guiding.BANDS:
             chosen = [job.strength if job and job.kind == "complexity" and job.band == band else 0.0 for job in current]
             if any(chosen):
-                found = guiding.complexity(state.upload(chosen, torch.float32), band)(start)
+                found = guiding.complexity(state.upload(chosen, torch.float32), band)(x0)
                 total = found if total is None else total + found
     attacked = [s for s, job in enumerate(current) if job and job.kind == "adversarial"]
     if attacked:
@@ -244,16 +244,16 @@ def _push(
         rows = state.upload(seen, torch.int64)
         scale = state.upload([current[s].strength for s in seen], torch.float32)  # type: ignore[union-attr]
         limit = None if settings.through_network else guiding.LIMIT
-        found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(start[rows])
-        total = torch.zeros_like(start) if total is None else total
+        found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(x0[rows])
+        total = torch.zeros_like(x0) if total is None else total
         total = total.index_add(0, rows[: len(attacked)], found[: len(attacked)])
     return total
 
 
 def _padded(slots: list[int], state: _State) -> list[int]:
-    """As many slots as the next power of two, the last one repeated: every new shape costs a GPU a search for kernels.
+    """The slots, padded to a power of two by repeating the last: a GPU searches for kernels for every new shape.
 
-    A CPU would only compute more.
+    On a CPU padding would only add work, so the slots stay as they are.
     """
     if state.device.type != "cuda":
         return slots
@@ -267,8 +267,8 @@ def _through(network: Network, state: _State, numbers: dict[str, Tensor], curren
     bands = [job.band if job else "all" for job in current]
     labels = None if network.classes is None else state.labels
 
-    def denoise(x: Tensor) -> Tensor:
-        raw = network(x, numbers["time"].flatten(), labels)
-        return predicted_start(raw[:, :3], x, numbers["left"], network.prediction_type)
+    def denoise(x_t: Tensor) -> Tensor:
+        raw = network(x_t, numbers["timestep"].flatten(), labels)
+        return predicted_x0(raw[:, :3], x_t, numbers["alpha_bar"], network.prediction_type)
 
-    return guiding.through_network(denoise, state.x, strength, bands)
+    return guiding.through_network(denoise, state.x_t, strength, bands)

@@ -1,7 +1,7 @@
-"""Gaussian noise as a pure function of (seed, draw, place): the same on every device, in every batch.
+"""Gaussian noise as a pure function of (seed, draw, position): the same on every device, in every batch.
 
 A counter is hashed (SplitMix64, Steele et al. 2014) into 64 bits, and those become two normals (Box & Muller 1958).
-No generator is kept, so a picture's noise cannot depend on its neighbours.
+No generator is kept, so a picture's noise cannot depend on its neighbors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def as_seeds(seeds: Sequence[int], device: torch.device | str = "cpu") -> Tensor:
-    """Any whole numbers as (N,) int64, modulo 2^64."""
+    """Any integers as (N,) int64, modulo 2^64."""
     return torch.tensor([_signed(seed) for seed in seeds], dtype=torch.int64, device=device)
 
 
@@ -31,13 +31,13 @@ def normal(seeds: Tensor, draw: Tensor | int, shape: Sequence[int]) -> Tensor:
     """
     count = math.prod(shape)
     pairs = (count + 1) // 2
-    # `full` fills on the device; a copied number would be waited for.
+    # `full` fills on the device; copying a number would block.
     one = draw if isinstance(draw, Tensor) else torch.full((), draw, dtype=torch.int64, device=seeds.device)
     draws = one.to(seeds.device, torch.int64).expand(seeds.shape)
     key = _mixed(_mixed(seeds) + (draws + 1) * _signed(_GOLDEN))
     lanes = torch.arange(1, pairs + 1, dtype=torch.int64, device=seeds.device) * _signed(_GOLDEN)
     bits = _mixed(key[:, None] + lanes[None])
-    # The half keeps zero out of the logarithm.
+    # The added 0.5 avoids the logarithm of zero.
     radius = ((bits & 0xFFFFFFFF).to(torch.float32).add_(0.5).mul_(2.0**-32)).log_().mul_(-2.0).sqrt_()
     angle = _shifted(bits, 32).to(torch.float32).mul_(2.0 * math.pi * 2.0**-32)
     flat = torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)
@@ -45,7 +45,7 @@ def normal(seeds: Tensor, draw: Tensor | int, shape: Sequence[int]) -> Tensor:
 
 
 def _mixed(z: Tensor) -> Tensor:
-    """SplitMix64's finaliser: each of 2^64 inputs to another, well stirred; products wrap around."""
+    """SplitMix64's finalizer, a well-mixing permutation of 2^64 values; products wrap around."""
     z = (z ^ _shifted(z, 30)) * _signed(_FIRST)
     z = (z ^ _shifted(z, 27)) * _signed(_SECOND)
     return z ^ _shifted(z, 31)

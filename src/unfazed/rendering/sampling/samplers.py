@@ -1,9 +1,9 @@
 """Samplers as tables of numbers: one step of every one of them is
 
-    x' = keep · x + toward · (x̂0 + memory · (x̂0 − previous x̂0) + push · ∇) + noise · n,   n ~ N(0, I)
+    x' = keep · x + toward · (x̂0 + memory · (x̂0 − previous x̂0) + push · ∇) + sigma · n,   n ~ N(0, I)
 
-so a sampler is a pure function from the noise levels it visits to those five numbers a step, computed in float64,
-and pictures at different levels share one batch. ∇ is what guidance wants; it is not extrapolated with x̂0.
+so a sampler is a pure function from the noise levels it visits to those five numbers per step, computed in float64,
+and pictures at different levels share one batch. ∇ is the guidance gradient; it is not extrapolated with x̂0.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Steps:
     keep: np.ndarray
     toward: np.ndarray
     memory: np.ndarray
-    noise: np.ndarray
+    sigma: np.ndarray
     push: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
 
-def sample_ancestral(alphas_cumprod: np.ndarray) -> Steps:
+def sample_ancestral(alpha_bar: np.ndarray) -> Steps:
     """Ancestral sampling: the exact posterior q(x_{t−1} | x_t, x̂0) (Ho et al. 2020, equations 6 and 7).
 
     Guidance moves the mean by Σ·∇ (Dhariwal & Nichol 2021, algorithm 1; ImageNet-E, algorithm 1).
     """
-    now, then = alphas_cumprod[:-1], alphas_cumprod[1:]
+    now, then = alpha_bar[:-1], alpha_bar[1:]
     beta = 1 - now / then
     variance = beta * (1 - then) / (1 - now)
     toward = beta * np.sqrt(then) / (1 - now)
@@ -50,54 +50,54 @@ def sample_ancestral(alphas_cumprod: np.ndarray) -> Steps:
     )
 
 
-def sample_ddim(alphas_cumprod: np.ndarray) -> Steps:
+def sample_ddim(alpha_bar: np.ndarray) -> Steps:
     """Deterministic steps along the probability flow, first order (Song et al. 2021, equation 12 with η = 0)."""
-    half = _half_log_snr(alphas_cumprod)
+    half = _half_log_snr(alpha_bar)
     gap = np.diff(half)
-    signal, noise = np.sqrt(alphas_cumprod), np.sqrt(1 - alphas_cumprod)
-    nothing = np.zeros_like(gap)
+    signal, noise = np.sqrt(alpha_bar), np.sqrt(1 - alpha_bar)
+    zeros = np.zeros_like(gap)
     return Steps(
         keep=noise[1:] / noise[:-1],
         toward=signal[1:] * -np.expm1(-gap),
-        memory=nothing,
-        noise=nothing,
-        push=_score_push(alphas_cumprod),
-        **_variance_range(alphas_cumprod),
+        memory=zeros,
+        sigma=zeros,
+        push=_score_push(alpha_bar),
+        **_variance_range(alpha_bar),
     )
 
 
-def sample_dpm(alphas_cumprod: np.ndarray) -> Steps:
+def sample_dpm(alpha_bar: np.ndarray) -> Steps:
     """DPM-Solver++(2M): second order from the last two x̂0 (Lu et al. 2022, algorithm 2)."""
-    first = sample_ddim(alphas_cumprod)
-    return replace(first, memory=_multistep(alphas_cumprod))
+    first = sample_ddim(alpha_bar)
+    return replace(first, memory=_multistep(alpha_bar))
 
 
-def sample_dpm_sde(alphas_cumprod: np.ndarray) -> Steps:
-    """SDE-DPM-Solver++(2M): the same order, fresh noise every step (Lu et al. 2022, equation 18)."""
-    first = sample_ancestral(alphas_cumprod)
-    return replace(first, memory=_multistep(alphas_cumprod), push=_score_push(alphas_cumprod))
+def sample_dpm_sde(alpha_bar: np.ndarray) -> Steps:
+    """SDE-DPM-Solver++(2M): the same order, with new noise in every step (Lu et al. 2022, equation 18)."""
+    first = sample_ancestral(alpha_bar)
+    return replace(first, memory=_multistep(alpha_bar), push=_score_push(alpha_bar))
 
 
-def _half_log_snr(alphas_cumprod: np.ndarray) -> np.ndarray:
-    return 0.5 * np.log(alphas_cumprod / (1 - alphas_cumprod))
+def _half_log_snr(alpha_bar: np.ndarray) -> np.ndarray:
+    return 0.5 * np.log(alpha_bar / (1 - alpha_bar))
 
 
-def _multistep(alphas_cumprod: np.ndarray) -> np.ndarray:
-    """Half the ratio of this step to the last one in log-SNR; 0 at the first step, which has no memory."""
-    gap = np.diff(_half_log_snr(alphas_cumprod))
+def _multistep(alpha_bar: np.ndarray) -> np.ndarray:
+    """Half the ratio of this step to the last one in log-SNR; 0 at the first step, which has no previous x̂0."""
+    gap = np.diff(_half_log_snr(alpha_bar))
     memory = np.zeros_like(gap)
     memory[1:] = gap[1:] / (2 * gap[:-1])
     return memory
 
 
-def _score_push(alphas_cumprod: np.ndarray) -> np.ndarray:
-    """ε̂ − sqrt(1−ᾱ)·∇, said of x̂0: it moves by (1−ᾱ)/sqrt(ᾱ)·∇ (Dhariwal & Nichol 2021, algorithm 2)."""
-    now = alphas_cumprod[:-1]
+def _score_push(alpha_bar: np.ndarray) -> np.ndarray:
+    """ε̂ − sqrt(1−ᾱ)·∇ expressed as a change of x̂0, which is (1−ᾱ)/sqrt(ᾱ)·∇ (Dhariwal & Nichol 2021, algorithm 2)."""
+    now = alpha_bar[:-1]
     return (1 - now) / np.sqrt(now)
 
 
-def _variance_range(alphas_cumprod: np.ndarray) -> dict[str, np.ndarray]:
-    exact = sample_ancestral(alphas_cumprod)
+def _variance_range(alpha_bar: np.ndarray) -> dict[str, np.ndarray]:
+    exact = sample_ancestral(alpha_bar)
     return {"low": exact.low, "high": exact.high}
 
 
@@ -106,7 +106,7 @@ _RHO, _CLEANEST = 7.0, 2
 
 @dataclass(frozen=True)
 class Sampler:
-    """A step table, where the levels lie, whether each step draws fresh noise (for the object as well), and whether
+    """A step table, the spacing of its levels, whether each step draws new noise (for the object as well), and whether
     its push is the step's variance, so that a learned variance scales it."""
 
     name: str
@@ -123,7 +123,7 @@ SAMPLERS: dict[str, Sampler] = {
         Sampler("ancestral", sample_ancestral, "respaced", True, True, "the paper's; best from 50 steps up"),
         Sampler("ddim", sample_ddim, "respaced", False, False, "deterministic, first order"),
         Sampler("dpm", sample_dpm, "karras", False, False, "DPM-Solver++(2M): deterministic, few steps"),
-        Sampler("dpm-sde", sample_dpm_sde, "karras", True, False, "SDE-DPM-Solver++(2M): few steps, fresh noise"),
+        Sampler("dpm-sde", sample_dpm_sde, "karras", True, False, "SDE-DPM-Solver++(2M): few steps, new noise in each"),
     )
 }
 FAST = "dpm"
@@ -141,10 +141,10 @@ def find_sampler(name: str, steps: int) -> Sampler:
 def visited(start: float, steps: int, spacing: str = "respaced", beta: str = "linear") -> np.ndarray:
     """The timesteps of one picture, (K,) int64, from the noisiest to the cleanest; the last pass's x̂0 is the result.
 
-    start: share of the schedule to begin at; steps: of the whole schedule, so K = round(start · steps), at least 1.
-    respaced: guided-diffusion's grid from its K-th step down. karras: from the level where the paper's grid of 100
-    begins, so that few steps start at the same noise as many, down to step 2, evenly in (σ/α)^(1/7) (Karras et al.
-    2022, equation 5): of the spacings tried, the one that keeps most of a natural spectrum in few steps.
+    start: the share of the noise schedule at which blending starts; steps: of the whole schedule, so K = round(start ·
+    steps), at least 1. respaced: guided-diffusion's grid from its K-th step down. karras: from the level where the
+    paper's grid of 100 begins, so that few steps start at the same noise as many, down to step 2, evenly in (σ/α)^(1/7)
+    (Karras et al. 2022, equation 5): of the spacings tried, the one that keeps most of a natural spectrum in few steps.
 
     >>> visited(0.25, 20).tolist()
     [210, 158, 105, 53, 0]
@@ -156,39 +156,39 @@ def visited(start: float, steps: int, spacing: str = "respaced", beta: str = "li
     count = max(1, round(start * steps))
     if spacing == "respaced":
         return Schedule.respaced(steps, beta).timesteps[:count][::-1].copy()
-    left = Schedule.respaced(1000, beta).alphas_cumprod
+    alpha_bar = Schedule.respaced(1000, beta).alpha_bar
     top = int(Schedule.respaced(100, beta).timesteps[max(1, round(start * 100)) - 1])
     if count >= top - _CLEANEST:
         return np.arange(top, -1, -1, dtype=np.int64)
-    roots = np.sqrt((1 - left) / left) ** (1 / _RHO)
+    roots = np.sqrt((1 - alpha_bar) / alpha_bar) ** (1 / _RHO)
     wanted = np.linspace(roots[top], roots[_CLEANEST], count)
     nearest = np.abs(roots[None] - wanted[:, None]).argmin(axis=1).astype(np.int64)
-    # Near the clean end two wanted levels can fall on one step: the noisier then takes the next one up.
+    # Near the clean end two wanted levels can round to one timestep: the noisier then takes the next timestep.
     for place in range(count - 2, -1, -1):
         nearest[place] = max(nearest[place], nearest[place + 1] + 1)
     return np.minimum(nearest, top - np.arange(count))
 
 
-def total_push(alphas_cumprod: np.ndarray, steps: Steps) -> float:
-    """How far a steady gradient of one has moved a photograph when the last x̂0 is reached.
+def total_push(alpha_bar: np.ndarray, steps: Steps) -> float:
+    """The distance that a constant gradient of one has moved a photograph when the last x̂0 is reached.
 
-    What a step adds, later steps keep only in part: the denoiser takes for picture what photographs have much of (low
-    frequencies) and for noise what they have little of, and fresh noise forgets more than the flow does. So the push
-    is followed, frequency by frequency, through the exact denoiser of Gaussian pictures with a natural spectrum, and
-    averaged by how much of each a photograph has. The ratio of two such numbers makes one λ mean one strength.
+    Later steps keep only part of what a step adds: the denoiser keeps frequencies that are strong in photographs (the
+    low ones), removes weak ones as noise, and stochastic steps forget more than the flow does. So the push is followed,
+    frequency by frequency, through the exact denoiser of Gaussian pictures with a natural spectrum, and averaged with
+    the amplitudes of a photograph as weights. The ratio of two such numbers makes one λ mean one strength.
     """
     variance = _natural_variance()
     moved = previous = np.zeros_like(variance)
-    for step, left in enumerate(alphas_cumprod[:-1]):
-        start = _gain(left, variance) * moved
-        towards = start + steps.memory[step] * (start - previous) + steps.push[step]
-        moved, previous = steps.keep[step] * moved + steps.toward[step] * towards, start
-    return float(np.average(_gain(alphas_cumprod[-1], variance) * moved, weights=np.sqrt(variance)))
+    for step, level in enumerate(alpha_bar[:-1]):
+        x0 = _gain(level, variance) * moved
+        target = x0 + steps.memory[step] * (x0 - previous) + steps.push[step]
+        moved, previous = steps.keep[step] * moved + steps.toward[step] * target, x0
+    return float(np.average(_gain(alpha_bar[-1], variance) * moved, weights=np.sqrt(variance)))
 
 
-def _gain(left: float, variance: np.ndarray) -> np.ndarray:
+def _gain(alpha_bar: float, variance: np.ndarray) -> np.ndarray:
     """d x̂0 / d x_t of the best denoiser for a frequency of that variance."""
-    return np.sqrt(left) * variance / (left * variance + 1 - left)
+    return np.sqrt(alpha_bar) * variance / (alpha_bar * variance + 1 - alpha_bar)
 
 
 @functools.cache

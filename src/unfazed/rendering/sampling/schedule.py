@@ -1,6 +1,6 @@
 """The noise schedule, in float64: ᾱ of every step, respacing as guided-diffusion does it, and one step's posterior.
 
-`Schedule.respaced(100)` is the paper's. ᾱ_t is the share of the picture's variance that is left at step t.
+`Schedule.respaced(100)` is the paper's. ᾱ_t is the share of the picture's variance that remains at step t.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def spaced_timesteps(steps: int | str, total: int = TIMESTEPS) -> np.ndarray:
             if len(range(0, total, stride)) == count:
                 return np.arange(0, total, stride, dtype=np.int64)
         raise UserError(
-            f"{total} steps cannot be cut into {count} with one whole stride", allowed="e.g. ddim25, ddim50"
+            f"{total} steps cannot be divided into {count} with one integer stride", allowed="e.g. ddim25, ddim50"
         )
     counts = [_count(part, text) for part in text.split(",")]
     kept: list[int] = []
@@ -73,7 +73,7 @@ def spaced_timesteps(steps: int | str, total: int = TIMESTEPS) -> np.ndarray:
     for position, count in enumerate(counts):
         size = total // len(counts) + (1 if position < total % len(counts) else 0)
         if count > size:
-            raise UserError(f"{count} steps were asked of {size}", allowed=f"1 to {size} steps")
+            raise UserError(f"{count} steps were requested out of {size}", allowed=f"1 to {size} steps")
         apart = (size - 1) / (count - 1) if count > 1 else 1.0
         # The running sum, not index × stride, is what guided-diffusion rounds: the two differ at halves.
         where = 0.0
@@ -90,16 +90,16 @@ def _count(text: str, whole: str) -> int:
     except ValueError:
         count = 0
     if count < 1:
-        raise UserError(f"steps is '{whole}'", allowed="a whole number from 1, a list as 10,20,30, or ddimN")
+        raise UserError(f"steps is '{whole}'", allowed="an integer from 1, a list such as 10,20,30, or ddimN")
     return count
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """timesteps: (K,) int64, ascending, on the 0…total−1 scale; alphas_cumprod: (K,) float64, falling."""
+    """timesteps: (K,) int64, ascending, on the 0…total−1 scale; alpha_bar: (K,) float64, falling."""
 
     timesteps: np.ndarray
-    alphas_cumprod: np.ndarray
+    alpha_bar: np.ndarray
     total: int = TIMESTEPS
 
     @staticmethod
@@ -107,7 +107,7 @@ class Schedule:
         """The schedule of `total` steps of the named β, cut to `steps`.
 
         >>> schedule = Schedule.respaced(100)
-        >>> schedule.timesteps[:4].tolist(), round(float(schedule.alphas_cumprod[1]), 9)
+        >>> schedule.timesteps[:4].tolist(), round(float(schedule.alpha_bar[1]), 9)
         ([0, 10, 20, 30], 0.997806573)
         """
         if beta not in BETAS:
@@ -116,19 +116,19 @@ class Schedule:
         return Schedule(timesteps, _full(beta, total)[timesteps], total)
 
     @property
-    def alphas_cumprod_previous(self) -> np.ndarray:
+    def alpha_bar_previous(self) -> np.ndarray:
         """ᾱ of the next cleaner kept step; 1 before the first."""
-        return np.append(1.0, self.alphas_cumprod[:-1])
+        return np.append(1.0, self.alpha_bar[:-1])
 
     @property
     def betas(self) -> np.ndarray:
         """β of the respaced steps: 1 − ᾱ_t / ᾱ_{t−1}."""
-        return 1.0 - self.alphas_cumprod / self.alphas_cumprod_previous
+        return 1.0 - self.alpha_bar / self.alpha_bar_previous
 
     @property
     def posterior_variance(self) -> np.ndarray:
         """Variance of q(x_{t−1} | x_t, x_0), Ho et al. 2020, equation 7; 0 at the first step."""
-        return self.betas * (1 - self.alphas_cumprod_previous) / (1 - self.alphas_cumprod)
+        return self.betas * (1 - self.alpha_bar_previous) / (1 - self.alpha_bar)
 
     @property
     def posterior_log_variance(self) -> np.ndarray:
@@ -138,7 +138,7 @@ class Schedule:
 
     @property
     def network_times(self) -> np.ndarray:
-        """What the network is told, (K,) float64: timesteps rescaled to 0…1000 whatever the length of the schedule."""
+        """The timesteps as network input, (K,) float64, rescaled to 0…1000 for a schedule of any length."""
         return self.timesteps * (1000.0 / self.total)
 
 
@@ -149,18 +149,18 @@ def _full(beta: str, total: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """p(x_{t−1} | x_t) as the network sees it: mean, variance, log-variance, and x̂0; each (N, 3, H, W)."""
+    """p(x_{t−1} | x_t) as the network predicts it: mean, variance, log-variance, and x̂0; each (N, 3, H, W)."""
 
     mean: Tensor
     variance: Tensor
     log_variance: Tensor
-    start: Tensor
+    x0: Tensor
 
 
 def posterior(
     schedule: Schedule,
     raw: Tensor,
-    x: Tensor,
+    x_t: Tensor,
     index: Tensor,
     prediction_type: str = "epsilon",
     variance_type: str = "learned_range",
@@ -172,24 +172,24 @@ def posterior(
     """
     import torch
 
-    from .prediction import predicted_start
+    from .prediction import predicted_x0
 
     def column(values: np.ndarray) -> Tensor:
-        return torch.as_tensor(values, dtype=torch.float64)[index.cpu()].to(x.device, torch.float32).view(-1, 1, 1, 1)
+        return torch.as_tensor(values, dtype=torch.float64)[index.cpu()].to(x_t.device, torch.float32).view(-1, 1, 1, 1)
 
-    left, left_before = schedule.alphas_cumprod, schedule.alphas_cumprod_previous
-    start = predicted_start(raw[:, : x.shape[1]], x, column(left), prediction_type)
+    alpha_bar, alpha_bar_previous = schedule.alpha_bar, schedule.alpha_bar_previous
+    x0 = predicted_x0(raw[:, : x_t.shape[1]], x_t, column(alpha_bar), prediction_type)
     mean = (
-        column(schedule.betas * np.sqrt(left_before) / (1 - left)) * start
-        + column((1 - left_before) * np.sqrt(1 - schedule.betas) / (1 - left)) * x
+        column(schedule.betas * np.sqrt(alpha_bar_previous) / (1 - alpha_bar)) * x0
+        + column((1 - alpha_bar_previous) * np.sqrt(1 - schedule.betas) / (1 - alpha_bar)) * x_t
     )
     low = column(schedule.posterior_log_variance)
     if variance_type == "learned_range":
-        share = (raw[:, x.shape[1] :] + 1) / 2
+        share = (raw[:, x_t.shape[1] :] + 1) / 2
         log_variance = share * column(np.log(schedule.betas)) + (1 - share) * low
     elif variance_type == "fixed_large":
-        # The first step's would be its β; there it is the second's posterior variance, as for the posterior's own.
-        log_variance = column(np.append(schedule.posterior_log_variance[0], np.log(schedule.betas[1:]))).expand_as(x)
+        # The first step uses the second step's posterior variance instead of its β, as `posterior_log_variance` does.
+        log_variance = column(np.append(schedule.posterior_log_variance[0], np.log(schedule.betas[1:]))).expand_as(x_t)
     else:
-        log_variance = low.expand_as(x)
-    return Posterior(mean, log_variance.exp(), log_variance, start)
+        log_variance = low.expand_as(x_t)
+    return Posterior(mean, log_variance.exp(), log_variance, x0)

@@ -1,6 +1,6 @@
 """The annotation files of ImageNet-X, read as files: that package's code is never imported.
 
-They come with the package `imagenet-x` (CC BY-NC 4.0, `pip install 'unfazed[imagenetx]'`) or lie in a given folder.
+They come with the package `imagenet-x` (CC BY-NC 4.0, `pip install 'unfazed[imagenetx]'`) or are in a given folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def annotations_folder(given: str | Path | None = None) -> Path:
 
 
 def read_factors(folder: Path, partition: str, which: str, factors: Sequence[str]) -> pl.DataFrame:
-    """Rows (file_name, class, one 0/1 column a factor) of one annotation file.
+    """Rows (file_name, class, one 0/1 column per factor) of one annotation file.
 
     Reading 17 MB of JSON takes longer than all the tables made from it, so what was read is kept as Parquet in the
     user's cache folder ($UNFAZED_CACHE), under a name that changes when the file does.
@@ -58,12 +58,12 @@ def read_factors(folder: Path, partition: str, which: str, factors: Sequence[str
 
 
 def read_prototypes(folder: Path) -> pl.Series:
-    """File names of the three typical images a class that annotators compared against."""
+    """File names of the three typical images per class that annotators compared with."""
     return pl.read_csv(_there(folder, "prototypical_paths.csv"))["file_name"]
 
 
 def read_metaclasses(folder: Path, metaclasses: Sequence[str]) -> np.ndarray:
-    """(1000,) int8: every class's place in `metaclasses`; names that are not among them are its `other`."""
+    """(1000,) int8: every class's index in `metaclasses`; other names get the index of `other`."""
     path = _there(folder, "imagenet_1k_classes_to_100_metaclasses.csv")
     names = pl.read_csv(path)["name"].to_list()
     if len(names) != CLASSES:
@@ -73,7 +73,7 @@ def read_metaclasses(folder: Path, metaclasses: Sequence[str]) -> np.ndarray:
 
 
 def read_real_labels(folder: Path) -> np.ndarray:
-    """(50000, K) int16: the ReaL labels of all validation images in the order of their numbers, filled up with -1."""
+    """(50000, K) int16: the ReaL labels of all validation images in the order of their numbers, padded with -1."""
     text = _there(folder, "imagenet_real_labels.jsonl").read_text()
     lists = pl.Series([text]).str.json_decode(pl.List(pl.List(pl.Int16))).explode()
     lengths = lists.list.len().to_numpy().astype(np.int64)

@@ -1,4 +1,4 @@
-"""ImageNet-X annotations as arrays: which of sixteen factors set each image apart from its class's typical images.
+"""ImageNet-X annotations as arrays: the factors, of sixteen, that distinguish each image from its class's typical ones.
 
 annotations = load_annotations("multi")      # from the installed imagenet-x package, or folder="DIR"
 annotations.factors[:, FACTORS.index("pose")].sum()
@@ -35,7 +35,7 @@ class Annotations:
 
     `keys` names images by file name without folder and ending; `factors` is (N, 16) bool, columns as in `FACTORS`;
     `labels` (N,) in 0…999; `metaclasses` (N,) indices into `METACLASSES`; `metaclass_of_class` (1000,) the same for
-    every class; `real` (N, K) the ReaL labels filled up with -1, or None where there are none (training images).
+    every class; `real` (N, K) the ReaL labels padded with -1, or None for training images.
     """
 
     which: str
@@ -60,7 +60,7 @@ class Annotations:
     def count(self, mask: np.ndarray, by_metaclass: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """How many masked images have each factor (groups, 16) and how many there are (groups,): 17 groups, or one."""
         kinds = self.kinds
-        # counts in floats, exact below 2**53, because products of floats are the quick ones
+        # counts in floats, exact below 2**53, because products of floats are fast
         images = np.bincount(kinds.of_image[mask], minlength=len(kinds.metaclasses)).astype(np.float64)
         groups = np.arange(len(METACLASSES))[:, None] if by_metaclass else kinds.metaclasses[None]
         weights = (kinds.metaclasses == groups) * images
@@ -83,9 +83,9 @@ def load_annotations(
     *,
     keep_prototypes: bool = False,
 ) -> Annotations:
-    """The annotations of one partition, by default without the prototypes that annotators compared against.
+    """The annotations of one partition, by default without the prototypes that annotators compared with.
 
-    `which` is `top` (the one factor that fits the annotator's own words best) or `multi` (every factor ticked).
+    `which` is `top` (the one factor that matches the annotator's own words best) or `multi` (every factor ticked).
     """
     if which not in WHICH:
         raise unknown("factor selection", which, WHICH)
@@ -111,15 +111,15 @@ def load_annotations(
 
 
 def image_keys(file_names: pl.Series) -> pl.Series:
-    """File names without their folders (either slash) and without their ending: how images are told apart.
+    """File names without their folders (either slash) and without their ending, which identify images.
 
-    In the names of a benchmark's pictures `--` stands between folders, and `.run1` marks a further run of one image.
+    In the names of a benchmark's pictures `--` separates folders, and `.run1` marks a further run of one image.
 
     >>> image_keys(pl.Series(["val/n01/a.JPEG", "b.png", "x\\\\c.JPEG", "n01--d.run1.png"])).to_list()
     ['a', 'b', 'c', 'd']
     """
     names = file_names.cast(pl.String).str.strip_suffix(".JPEG").alias("key")
-    # patterns are slow beside plain searches, and most lists of names need neither
+    # patterns are slow compared with plain searches, and most lists of names need neither
     if names.str.contains_any(["/", "\\", "--"]).any():
         names = names.str.replace(r"^.*([/\\]|--)", "")
     if names.str.contains(".", literal=True).any():
@@ -128,7 +128,7 @@ def image_keys(file_names: pl.Series) -> pl.Series:
 
 
 def _places(keys: pl.Series) -> np.ndarray:
-    """(N,) the place of validation images in lists of all 50,000: one less than the number in their name."""
+    """(N,) the index of validation images in lists of all 50,000: one less than the number in their name."""
     numbers = keys.str.tail(8).cast(pl.Int64, strict=False)
     if numbers.null_count():
         raise UserError(f"'{keys.filter(numbers.is_null())[0]}' is not the name of an ImageNet validation image")

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from unfazed.errors import UserError
-from unfazed.sources.labelled import pictures_below
+from unfazed.sources.labeled import pictures_below
 from unfazed.sources.pictures import read_picture
 
 from .annotations import Annotations, image_keys, load_annotations
@@ -21,9 +21,9 @@ from .annotations import Annotations, image_keys, load_annotations
 class FactorDataset(Dataset[tuple[Any, int, torch.Tensor]]):
     """(picture, label in 0…999, factors (16,) float32 of zeros and ones) of every annotated image below a folder.
 
-    The folder may be flat or have class folders; pictures that are not annotated are left out. `transform` gets the
-    picture as (H, W, 3) uint8; without one the picture is a (3, H, W) uint8 tensor. `annotations` may be given where
-    they are at hand, else they are loaded with `options` (which, partition, folder, keep_prototypes).
+    The folder may be flat or have class folders; pictures without annotation are excluded. `transform` gets the picture
+    as (H, W, 3) uint8; without one the picture is a (3, H, W) uint8 tensor. `annotations` may be given, else they are
+    loaded with `options` (which, partition, folder, keep_prototypes).
 
         loader = DataLoader(FactorDataset("imagenet/val", transform=model.prepare, which="multi"), batch_size=64)
     """

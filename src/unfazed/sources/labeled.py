@@ -1,4 +1,4 @@
-"""Labels for the files of a folder: from its class folders or from a table, in ImageNet's label space or an own one."""
+"""Labels for the files of a folder: from its class folders or from a table, in ImageNet's label space or one's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: the picture's name, its label as written, its mask's name; None where not given."""
+    """One line of a table: the picture's name, its label as written, its mask's name; None if not given."""
 
     file: str
     label: str | None = None
@@ -33,7 +33,7 @@ class Row:
 
 
 def pictures_below(folder: Path) -> list[str]:
-    """The sorted names, relative to `folder`, of all files below it with a picture's suffix; hidden ones left out."""
+    """The sorted names, relative to `folder`, of all files below it with a picture's suffix, without hidden ones."""
     found = []
     for root, folders, files in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -56,7 +56,7 @@ def read_table(path: Path) -> list[Row]:
     """The rows of a labels file.
 
     A CSV file with a header: columns `file` and, each optional, `label` and `mask`. Any other file: lines of a
-    picture's name and its label, apart by a tab, a comma or the last space.
+    picture's name and its label, separated by a tab, a comma or the last space.
     """
     if path.suffix.lower() == ".csv":
         rows = list(_with_header(path))
@@ -64,12 +64,12 @@ def read_table(path: Path) -> list[Row]:
         rows = [Row(_posix(file), label) for _, file, label in label_lines(path)]
     twice = _first_repeated(row.file for row in rows)
     if twice is not None:
-        raise UserError(f"{path} names {twice} more than once", allowed="one row a picture")
+        raise UserError(f"{path} names {twice} more than once", allowed="one row per picture")
     return rows
 
 
 def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace:
-    """The label space that labels as written belong to.
+    """The label space of labels as written.
 
     `auto`: ImageNet-1k where every label is a WNID, a class name or an index of it; else the sorted names.
     """
