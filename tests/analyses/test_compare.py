@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame, random_answers
+from prediction_worlds import folder, frame, random_answers, row
 from scipy import stats
 
-from unfazed.analyses.drops.compare import compare
+from unfazed.analyses.drops.compare import compare, compare_all
 from unfazed.errors import UserError
 
 
@@ -100,3 +100,69 @@ def test_wrong_comparisons_are_refused():
         compare(apart, "one", "two")
     with pytest.raises(UserError, match="no edit 'original'"):
         compare(pair({"size-0.1": [1]}, {"size-0.1": [1]}), "one", "two")
+
+
+def test_a_model_that_is_worse_everywhere_is_not_called_equal():
+    """Drops are alike from unequal heights, so the verdict on drops names the accuracy, and `accuracy` tests it."""
+    n = 300
+    good = frame({"original": [1] * n, "size-0.05": [1] * 270 + [0] * 30}, "good")
+    bad = frame({"original": [1] * 195 + [0] * 105, "size-0.05": [1] * 165 + [0] * 135}, "bad")
+    both = pl.concat([good, bad])
+    by_drop = row(compare(both, "good", "bad"), edit="size-0.05")
+    assert by_drop["verdict"] == "no difference in drop shown, but first is more accurate"
+    by_accuracy = row(compare(both, "good", "bad", measure="accuracy"), edit="size-0.05")
+    assert by_accuracy["verdict"] == "first is more accurate"
+    assert by_accuracy["accuracy_difference"] == pytest.approx(35)
+    assert (by_drop["first_relative_drop"], by_drop["second_relative_drop"]) == pytest.approx((10, 100 * 30 / 195))
+
+
+def test_net_drops_are_compared_against_the_control():
+    n = 200
+    answers = {"original": [1] * n, "reinsertion": [1] * n, "size-0.05": [1] * 150 + [0] * 50}
+    one = frame(answers, "one")
+    two = frame({**answers, "reinsertion": [1] * 150 + [0] * 50}, "two")
+    both = pl.concat([one, two])
+    assert row(compare(both, "one", "two"), edit="size-0.05")["verdict"] == "no difference shown"
+    net = row(compare(both, "one", "two", measure="net"), edit="size-0.05")
+    assert net["net_difference"] == pytest.approx(25)
+    assert net["verdict"] == "second drops less net of the control"
+    assert row(compare(both, "one", "two", measure="net"), edit="reinsertion")["verdict"] == "not measured: no control"
+
+
+def test_all_pairs_share_one_correction():
+    worlds = [frame(random_answers(0, 120, {"original": 0.9, "size-0.05": share}), name)
+              for name, share in (("a", 0.8), ("b", 0.6), ("c", 0.5))]  # fmt: skip
+    table = compare_all(pl.concat(worlds))
+    pairs = table.select("first", "second").unique(maintain_order=True).rows()
+    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+    alone = compare(pl.concat(worlds), "a", "b")
+    there = table.filter(first="a", second="b")
+    assert there["p_value"].to_list() == alone["p_value"].to_list()
+    assert (there["p_holm"] >= alone["p_holm"]).all() and (there["p_holm"] > alone["p_holm"]).any()
+    with pytest.raises(UserError, match="only the model a to compare"):
+        compare_all(pl.concat(worlds), ["a"])
+
+
+def test_the_verdict_never_contradicts_the_comparison(tmp_path):
+    """The interval of the average excludes zero here, but after Holm's correction nothing is shown; both say so."""
+    from unfazed.report.findings import find
+    from unfazed.report.verdict import verdict
+
+    seen = set()
+    for seed in range(8):
+        names = [f"edit-{index}" for index in range(6)]
+        worlds = {
+            name: frame(random_answers(seed * 10 + place, 60, {"original": 0.95, **dict.fromkeys(names, share)}), name)
+            for place, (name, share) in enumerate((("one", 0.75), ("two", 0.68)))
+        }
+        answered = {
+            name: world.with_columns(predicted=pl.lit(0), probability=pl.lit(0.5)) for name, world in worlds.items()
+        }
+        there = folder(tmp_path / str(seed), answered)
+        findings = find(there, flips=1, resamples=200)
+        one, two = findings.models[0], findings.models[-1]
+        average = compare(there, one, two, resamples=200).filter(edit="average").row(0, named=True)
+        shown = "drops less" in average["verdict"]
+        assert ("more than chance explains" in verdict(findings)[2]) == shown
+        seen.add((shown, average["low"] <= 0 <= average["high"]))
+    assert (False, False) in seen, "no world in which the interval alone would have said otherwise"

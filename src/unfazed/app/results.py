@@ -104,4 +104,4 @@ class Results:
     def _comparison(self, first: str, second: str) -> str:
         """The paired comparison of two models as a Markdown table."""
         table = compare(self.predictions, first, second, facts=self.facts)
-        return comparison_text(table, first, second, "markdown")
+        return comparison_text(table, (first, second), "markdown")

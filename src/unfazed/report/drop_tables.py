@@ -26,7 +26,10 @@ _DIGITS = {"p_holm": 4, "level": 4}
 _FINE = dict.fromkeys(
     ("level", "halfway", "low", "high", "accuracy", "true_probability", "floor", "ceiling", "threshold", "fitted"), 4
 )
-_POINTS = "Accuracies in %, drops in points with intervals over photographs; net: against the edit's control."
+_POINTS = (
+    "Accuracies in %, drops in points with intervals over photographs; relative: the drop in % of the accuracy on the "
+    "originals; net: against the edit's control."
+)
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
         (100 * pl.col("accuracy")).alias("accuracy %"),
         pl.col("drop"),
         _interval("low", "high").alias(f"{100 * level:g} %"),
+        pl.col("relative_drop").alias("relative %"),
     ]
     if by is not None:
         columns.append(pl.col("shrunk_drop").alias("shrunk"))
@@ -131,27 +135,42 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
     return table.select(columns)
 
 
-def comparison_text(table: pl.DataFrame, first: str, second: str, format: str) -> str:
-    """The comparison of two models in one of the formats."""
+def comparison_text(table: pl.DataFrame, models: Sequence[str], format: str, measure: str = "drop") -> str:
+    """The comparison of two models, or of all pairs of several, in one of the formats."""
     if format in ("csv", "json"):
         return format_table(table, format)
+    difference, low, high = _DIFFERENCES[measure]
     shown = table.select(
+        *(["first", "second"] if "first" in table.columns else []),
         "edit",
         "n",
         (100 * pl.col("first_accuracy")).alias("first %"),
         (100 * pl.col("second_accuracy")).alias("second %"),
         pl.col("first_drop").alias("first drop"),
         pl.col("second_drop").alias("second drop"),
-        pl.col("drop_difference").alias("difference"),
-        _interval("low", "high").alias("95 %"),
+        pl.col("first_relative_drop").alias("first relative %"),
+        pl.col("second_relative_drop").alias("second relative %"),
+        pl.col(difference).alias("difference"),
+        _interval(low, high).alias("95 %"),
         "p_holm",
         "verdict",
     )
+    compared = {"accuracy": "accuracy", "drop": "drop", "net": "net drop"}[measure]
+    less = "is more accurate, it is positive" if measure == "accuracy" else "drops less, it is negative"
     notes = (
-        "difference: first drop minus second drop in points, paired over photographs; negative where the first model "
-        "drops less. p_holm: sign-flip test, corrected over the table; of the accuracies for the original."
+        f"difference: first {compared} minus second {compared} in points, paired over photographs; where the first "
+        f"model {less}. Relative drops: in % of the accuracy on the originals. p_holm: sign-flip test, corrected over "
+        "the whole table; of the accuracies for the original."
     )
-    return format_table(shown, format, digits=_DIGITS, title=f"first: {first}, second: {second}", notes=notes)
+    title = f"first: {models[0]}, second: {models[1]}" if "first" not in table.columns else "all pairs"
+    return format_table(shown, format, digits=_DIGITS, title=f"{title}; by {compared}", notes=notes)
+
+
+_DIFFERENCES = {
+    "accuracy": ("accuracy_difference", "accuracy_low", "accuracy_high"),
+    "drop": ("drop_difference", "low", "high"),
+    "net": ("net_difference", "net_low", "net_high"),
+}
 
 
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> str:

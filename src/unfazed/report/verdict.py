@@ -88,7 +88,7 @@ def _how_sure(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
 
 
 def _difference(findings: Findings) -> str:
-    """Whether the best and the worst model differ by more than chance, from their paired comparison."""
+    """Whether the best and the worst model differ by more than chance, as `unfazed compare` says of the two."""
     if findings.comparison is None:
         return ""
     row = findings.comparison.filter(pl.col("edit") == AVERAGE)
@@ -97,12 +97,13 @@ def _difference(findings: Findings) -> str:
     one, two = findings.models[0], findings.models[-1]
     gap, low, high = (float(row[name][0]) for name in ("drop_difference", "low", "high"))
     said = f"({points(-gap)} points, {interval(-high, -low)}, n = {int(row['n'][0]):,})"
-    if low <= 0 <= high:
+    if "drops less" not in row["verdict"][0]:
         return f"whether {one} really drops less than {two} cannot be told {said}"
     picked = (
         "" if len(findings.models) == 2 else f", if the two had not been picked as extremes of {len(findings.models)}"
     )
-    return f"{one} drops less than {two} {said}, more than chance explains{picked}"
+    better, other = (one, two) if gap < 0 else (two, one)
+    return f"{better} drops less than {other} {said}, more than chance explains{picked}"
 
 
 def _without_edits(findings: Findings) -> str:

@@ -1,21 +1,34 @@
-"""Two models on the same pictures: is one really more robust than the other?"""
+"""Two models, or all pairs of several, on the same pictures: is one really better than the other?"""
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.analyses.statistics.paired import sign_flip
+from unfazed.choices import check_choice
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
-from unfazed.predictions.frames import COLUMNS, Predictions, columns_of, each_model, model_names, read_cards
+from unfazed.predictions.frames import (
+    COLUMNS,
+    Predictions,
+    columns_of,
+    common_predictions,
+    each_model,
+    model_names,
+    read_cards,
+)
 from unfazed.predictions.identity import KEYS, PICTURE, require_same_benchmark, shared_pictures
 
 from .drop_rows import POINTS, corrected, lattice_of, need_original, with_average
 from .outcomes import Outcomes, outcomes
+
+Measure = Literal["accuracy", "drop", "net"]
 
 
 def compare(
@@ -30,14 +43,17 @@ def compare(
     seed: int = 0,
     interval: str = "auto",
     common: bool = False,
+    measure: Measure = "drop",
 ) -> pl.DataFrame:
     """A row an edit: both models' accuracies and drops on the photographs they share, and the paired differences.
 
     other: where the second model's predictions are, if not beside the first's. Of the columns: first_*, second_* are
     accuracies in [0, 1] and drops in points; accuracy_difference is first minus second, in points, with accuracy_low
     and accuracy_high; drop_difference is first minus second, in points, with low and high: negative where the first
-    model drops less. p_value is of the difference in drop (of the difference in accuracy for `original`) by sign flips
-    over photographs, p_holm over the table; verdict says it in words at Holm's 5 %.
+    model drops less; net_difference the same for net drops, which are against each edit's control. A relative drop is
+    the drop in percent of the model's accuracy on the originals. measure: what p_value tests, by sign flips over
+    photographs: the difference in accuracy, in drop or in net drop (in accuracy for `original`); p_holm is corrected
+    over the table; verdict says it in words at Holm's 5 %.
 
     Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.
     """
@@ -48,12 +64,56 @@ def compare(
     if facts is None:
         facts = read_facts(predictions, models=[first], common=common)
     one, two = read_pair(predictions, first, beside, second, common)
-    table = corrected(pl.DataFrame(compared(one, two, facts, settings), schema=SCHEMA, infer_schema_length=None))
-    return table.with_columns(verdict=pl.Series([_verdict(row) for row in table.iter_rows(named=True)]))
+    return _judged(compared(one, two, facts, settings, measure), SCHEMA, measure)
 
 
-def compared(one: Outcomes, two: Outcomes, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+def compare_all(
+    predictions: Predictions,
+    models: Sequence[str] | None = None,
+    *,
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    interval: str = "auto",
+    common: bool = False,
+    measure: Measure = "drop",
+) -> pl.DataFrame:
+    """The rows of `compare` for every pair of models, with columns `first` and `second`, and one Holm correction.
+
+    models: those to compare, all of the predictions if None.
+    """
+    names = model_names(predictions)
+    for name in models or ():
+        if name not in names:
+            raise unknown("model", name, names)
+    chosen = names if models is None else list(dict.fromkeys(models))
+    if len(chosen) < 2:
+        raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
+    if facts is None:
+        facts = read_facts(predictions, models=chosen, common=common)
+    answers = common_predictions(predictions, chosen) if common else predictions
+    found = {name: _outcomes(name, rows) for name, rows in each_model(answers, models=chosen)}
+    settings = Settings(resamples, level, seed, interval)
+    rows = [
+        {"first": one, "second": two, **row}
+        for one, two in itertools.combinations(chosen, 2)
+        for row in compared(found[one], found[two], facts, settings, measure)
+    ]
+    return _judged(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, measure)
+
+
+def _judged(rows: list[dict[str, Any]], schema: dict[str, Any], measure: Measure) -> pl.DataFrame:
+    table = corrected(pl.DataFrame(rows, schema=schema, infer_schema_length=None))
+    words = [_verdict(row, measure) for row in table.iter_rows(named=True)]
+    return table.with_columns(verdict=pl.Series(words, dtype=pl.String))
+
+
+def compared(
+    one: Outcomes, two: Outcomes, facts: Facts, settings: Settings, measure: Measure = "drop"
+) -> list[dict[str, Any]]:
     """The rows of the comparison before correction: `original` first, then the edits both have, then their average."""
+    check_choice("measure", measure, Measure)
     images, a, b = _aligned(one, two)
     edits = [edit for edit in facts.sorted(set(one.edits) & set(two.edits)) if edit not in (ORIGINAL, SOURCE)]
     start_a, start_b = a.of(ORIGINAL), b.of(ORIGINAL)
@@ -88,6 +148,15 @@ def compared(one: Outcomes, two: Outcomes, facts: Facts, settings: Settings) -> 
     drop_gap = with_average(drops_a - drops_b, averaged)
     accuracy = estimates(accuracy_gap, answers, images, settings, unit=POINTS)
     drop = estimates(drop_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
+    controls = [facts.control(edit) or "" for edit in edits]
+    starts = [np.stack([found.of(name) for name in controls], axis=1) for found in (a, b)]
+    nets = (starts[0] - right_a) - (starts[1] - right_b)
+    controlled = [place for place in averaged if not np.isnan(nets[:, place]).all()]
+    net_gap = with_average(np.where(paired, nets, np.nan), controlled)
+    if controlled != averaged:
+        net_gap[:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
+    net = estimates(net_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
+    gaps = {"accuracy": accuracy_gap, "drop": drop_gap, "net": net_gap}
     for index, edit in enumerate([*edits, AVERAGE]):
         chosen = averaged if edit == AVERAGE else [index]
         if not chosen or not drop.sums.n[index]:
@@ -96,6 +165,8 @@ def compared(one: Outcomes, two: Outcomes, facts: Facts, settings: Settings) -> 
         first_accuracy, second_accuracy, first_drop, second_drop = (
             _column_mean(values[:, chosen], mask) for values in (right_a, right_b, drops_a, drops_b)
         )
+        tested = [*(edits[place] for place in chosen), *(controls[place] for place in chosen if measure == "net")]
+        has_net = bool(net.sums.n[index])
         rows.append(
             {
                 "edit": edit,
@@ -107,10 +178,17 @@ def compared(one: Outcomes, two: Outcomes, facts: Facts, settings: Settings) -> 
                 "accuracy_high": float(accuracy.high[index]),
                 "first_drop": first_drop * POINTS,
                 "second_drop": second_drop * POINTS,
+                "first_relative_drop": _relative(first_drop, first_accuracy),
+                "second_relative_drop": _relative(second_drop, second_accuracy),
                 "drop_difference": float(drop.mean[index]),
                 "low": float(drop.low[index]),
                 "high": float(drop.high[index]),
-                "p_value": sign_flip(drop_gap[:, index], _lattice(a, b, [edits[place] for place in chosen])),
+                "net_difference": float(net.mean[index]) if has_net else None,
+                "net_low": float(net.low[index]) if has_net else None,
+                "net_high": float(net.high[index]) if has_net else None,
+                "p_value": sign_flip(gaps[measure][:, index], _lattice(a, b, tested))
+                if measure != "net" or has_net
+                else None,
             }
         )
     return rows
@@ -197,16 +275,31 @@ def _lattice(a: Outcomes, b: Outcomes, edits: list[str]) -> int:
     return 10**6 if gaps else lattice_of(*runs) * len(edits)
 
 
+def _relative(drop: float, accuracy: float) -> float | None:
+    """A drop in percent of the accuracy on the originals of the same photographs; None where that is zero."""
+    return POINTS * drop / (accuracy + drop) if accuracy + drop > 0 else None
+
+
 def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:
     return float(np.nanmean(np.where(mask, values, np.nan), axis=0).mean())
 
 
-def _verdict(row: dict[str, Any]) -> str:
+def _verdict(row: dict[str, Any], measure: Measure) -> str:
+    if row["p_holm"] is None and row["p_value"] is None:
+        return "not measured: no control"
+    of_accuracy = row["edit"] == ORIGINAL or measure == "accuracy"
     if row["p_holm"] is None or row["p_holm"] >= 0.05:
-        return "no difference shown"
-    if row["edit"] == ORIGINAL:
-        return "first is more accurate" if row["accuracy_difference"] > 0 else "second is more accurate"
-    return "first drops less" if row["drop_difference"] < 0 else "second drops less"
+        # Equal drops from unequal heights: whoever reads "no difference" must not take the models for equal.
+        unequal = not of_accuracy and not row["accuracy_low"] <= 0 <= row["accuracy_high"]
+        return "no difference shown" if not unequal else f"no difference in drop shown, but {_more_accurate(row)}"
+    if of_accuracy:
+        return _more_accurate(row)
+    better = "first" if row[f"{measure}_difference"] < 0 else "second"
+    return f"{better} drops less" + (" net of the control" if measure == "net" else "")
+
+
+def _more_accurate(row: dict[str, Any]) -> str:
+    return f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
 
 
 SCHEMA: dict[str, Any] = {
@@ -222,5 +315,10 @@ SCHEMA: dict[str, Any] = {
     "drop_difference": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "first_relative_drop": pl.Float64,
+    "second_relative_drop": pl.Float64,
+    "net_difference": pl.Float64,
+    "net_low": pl.Float64,
+    "net_high": pl.Float64,
     "p_value": pl.Float64,
 }

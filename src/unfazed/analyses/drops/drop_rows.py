@@ -31,6 +31,7 @@ SCHEMA: dict[str, Any] = {
     "drop": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "relative_drop": pl.Float64,
     "interval": pl.String,
     "p_value": pl.Float64,
     "p_holm": pl.Float64,
@@ -50,7 +51,10 @@ def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> p
     order = [*names[:2], *(extra or {}), *names[2:]]
     types = {**SCHEMA, **(extra or {})}
     frame = pl.DataFrame(rows, schema={name: types[name] for name in order}, infer_schema_length=None)
-    return corrected(frame).with_columns(pl.col(pl.Float64).fill_nan(None))
+    # In percent of the accuracy on the originals: a model that has lost its accuracy there must not look robust.
+    start = pl.col("original_accuracy")
+    relative = pl.when((start > 0) & pl.col("drop").is_not_null()).then(pl.col("drop") / start)
+    return corrected(frame).with_columns(relative_drop=relative).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def corrected(table: pl.DataFrame) -> pl.DataFrame:

@@ -233,7 +233,7 @@ def _baseline_rows(
     hashes = [cards.get(name, {}).get("weights_sha256") for cards, name in ((facts.cards, model), (old_cards, other))]
     same_weights = hashes[0] is not None and hashes[0] == hashes[1]
     rows = []
-    found = compared(candidate, baseline, facts, settings)
+    found = compared(candidate, baseline, facts, settings, "drop" if rules.measure == "drop" else "accuracy")
     lost = _edits_of(rules.baseline, other) - {row["edit"] for row in found} - {SOURCE}
     measure = "accuracy lost" if rules.measure == "accuracy" else "drop gained"
     for edit in facts.sorted(lost - ({ORIGINAL} if rules.measure == "drop" else set())):
