@@ -204,7 +204,6 @@ def test_a_source_that_no_file_shows_is_kept_as_png(tmp_path, drawn_folder):
         ({"seed": 8}, "seed: 7 there, 8 now"),
         ({"recipe": "imagenet-e-l"}, "recipe.name"),
         ({"frame": "squash"}, 'frame: "object" there, "squash" now'),
-        ({"runs": 2}, "runs: 1 there, 2 now"),
         ({"feather": 3.0}, "renderer.feather: 1.0 there, 3.0 now"),
         ({"limit": 5}, "source.scenes: 20 there, 5 now"),
     ],

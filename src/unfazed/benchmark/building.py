@@ -77,7 +77,8 @@ def build(
 ) -> Built:
     """Build a benchmark of `source` in the folder `output`.
 
-    The same call again continues where the last one stopped: what is finished stays, what failed is tried again, and
+    The same call again continues where the last one stopped: what is finished stays, what failed is tried again. A
+    call with more edits, runs or scenes adds them to what is there. Where nothing is added,
     the bytes that come out depend on neither the interruption nor `batch_size`, `workers` and `engine`. A folder
     that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
     sources; with one it runs in this process, and `workers` processes prepare pictures for it.
@@ -92,7 +93,13 @@ def build(
     scenes = source if isinstance(source, Source) else open_source(source)
     plan = Plan(
         root=Path(output).expanduser(),
-        source=scenes.select(settings.limit, settings.classes),
+        source=scenes.select(
+            settings.limit,
+            settings.classes,
+            sample=settings.sample,
+            per_class=settings.per_class,
+            seed=settings.seed,
+        ),
         recipe=settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe),
         settings=settings,
     )
@@ -124,10 +131,10 @@ def _build(
 ) -> Built:
     started = time.monotonic()
     renderer, removal = opened or plan.open_renderer(), plan.open_removal()
-    settle_card(plan.root, plan.card(renderer, removal))
+    settle_card(plan.root, plan.card(renderer, removal), plan.source.ids)
     sweep(plan.root)
     rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root) if one in plan.source}
-    done = {one for one, its in rows.items() if not any(row.status == FAILED for row in its)}
+    done = {one for one, its in rows.items() if not plan.missing(one, its)}
     waiting = [one for one in plan.source.ids if one not in done]
     totals = Counter(counts(row for one in done for row in rows[one]))
     report(Progress(len(done), len(plan.source), dict(totals)))

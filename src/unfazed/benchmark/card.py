@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from unfazed.files import canonical, read_json, write_json
 from unfazed.rendering.removal.methods import current_removal
 
 from .layout import CARD
+from .rows import finished_sources
 
 # What decides about the pictures' bytes, and so must agree when a run is taken up again.
 DECISIVE = (
@@ -57,14 +58,24 @@ def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
     return current
 
 
-def settle_card(root: Path, card: Mapping[str, Any]) -> None:
-    """The card in its folder: written where the folder is empty, compared where a benchmark lies there already."""
+def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None = None) -> None:
+    """The card in its folder: written where the folder is empty, compared where a benchmark lies there already.
+
+    ids: the scenes, where the benchmark may grow: by edits, runs and scenes beside all that are there.
+    """
     if (root / CARD).is_file():
-        there = differences(decisive(read_card(root)), decisive(card))
+        before = read_card(root)
+        old, new = decisive(before), decisive(card)
+        there = differences(old, new)
+        if there and ids is not None and _has_grown(root, old, new, ids):
+            grown = [*before.get("grown", []), {name: before.get(name) for name in ("source", "runs", "versions")}]
+            grown[-1]["edits"] = len(old["recipe"]["edits"])
+            write_json(root / CARD, {**card, "grown": grown})
+            return
         if there:
             raise UserError(
                 f"{root} holds another benchmark; there and now differ:\n  " + "\n  ".join(there),
-                allowed="the same settings, which go on where it stopped, or another folder",
+                allowed="the same settings, or more edits, runs or scenes beside all that are there, or another folder",
                 run="unfazed build … -o ANOTHER",
             )
         return
@@ -73,6 +84,21 @@ def settle_card(root: Path, card: Mapping[str, Any]) -> None:
             f"{root} holds files but no benchmark", allowed="a new or empty folder, or one that holds this benchmark"
         )
     write_json(root / CARD, card)
+
+
+def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequence[str]) -> bool:
+    """Whether nothing differs but that there are more edits, runs and scenes; every picture's seed is its own."""
+    fixed = [name for name in DECISIVE if name not in ("source", "recipe", "runs")]
+    if canonical([old[name] for name in fixed]) != canonical([new[name] for name in fixed]):
+        return False
+    if old["source"].get("spec") != new["source"].get("spec"):
+        return False
+    if old["runs"] > new["runs"] or old["source"]["scenes"] > new["source"]["scenes"]:
+        return False
+    edits = {item["name"]: item for item in new["recipe"]["edits"]}
+    if any(canonical(edits.get(item["name"])) != canonical(item) for item in old["recipe"]["edits"]):
+        return False
+    return finished_sources(root) <= set(ids)
 
 
 def decisive(card: Mapping[str, Any]) -> dict[str, Any]:

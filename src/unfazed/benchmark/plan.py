@@ -19,6 +19,7 @@ from unfazed.versions import versions
 
 from .card import ids_hash
 from .layout import ORIGINAL_EDIT, SOURCE_EDIT
+from .rows import FAILED, Row
 from .seeds import picture_seed
 from .settings import BuildSettings
 
@@ -75,6 +76,12 @@ class Plan:
         for item in self.recipe.items:
             for run in range(self.settings.runs if self.has_draws(item) else 1):
                 yield Planned(item, run, picture_seed(self.settings.seed, source_id, *item.seeded_by, run))
+
+    def missing(self, source_id: str, rows: Sequence[Row]) -> bool:
+        """Whether pictures of a source are still to be made: some failed, or were not planned when it was finished."""
+        there = {(row.edit, row.run, row.seed) for row in rows if row.status != FAILED}
+        planned = {(one.item.name, one.run, one.seed) for one in self.pictures(source_id)}
+        return any(row.status == FAILED for row in rows) or not planned <= there
 
     def open_renderer(self) -> Renderer:
         """The renderer, loaded."""

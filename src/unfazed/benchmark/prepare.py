@@ -25,9 +25,9 @@ from unfazed.sources import Spec
 from unfazed.sources.mask_checks import mask_warnings
 
 from .encoding import png
-from .layout import CACHE, SOURCE_EDIT, picture_path
+from .layout import CACHE, SOURCE_EDIT, picture_path, row_path
 from .plan import Plan, Planned
-from .rows import FAILED, SKIPPED, Row
+from .rows import FAILED, SKIPPED, Row, read_rows
 from .seeds import picture_seed
 
 # Sources whose scenes are put together from several files: none of these shows the scene as it is.
@@ -77,6 +77,7 @@ class Preparation:
         rows: list[Row] = []
         layers: dict[int, Layers] = {}
         files: dict[int, bytes] = {}
+        kept = self._kept(source_id)
         try:
             row, files[0] = self._as_found(scene)
             rows.append(replace(row, border_contact=contact))
@@ -84,12 +85,23 @@ class Preparation:
             files.clear()
             rows.append(replace(self._row(source_id, None), status=FAILED, reason=reason_of(error)))
         for planned in self.plan.pictures(source_id):
+            there = kept.get((planned.item.name, planned.run, planned.seed))
+            if there is not None:
+                rows.append(there)
+                continue
             row, made = self._compose(framed, planned)
             if made is not None:
                 layers[len(rows)] = made
             rows.append(replace(row, border_contact=contact, notes=list(scene.notes)))
         self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
         return Prepared(source_id, rows, layers, files, dict(self.seconds))
+
+    def _kept(self, source_id: str) -> dict[tuple[str, int, int], Row]:
+        """The rows of an earlier run whose pictures are there, by edit, run and seed: they stay as they are."""
+        if not (self.plan.root / row_path(source_id)).is_file():
+            return {}
+        rows = read_rows(self.plan.root, source_id)
+        return {(row.edit, row.run, row.seed): row for row in rows if row.status != FAILED}
 
     def _compose(self, framed: Scene, planned: Planned) -> tuple[Row, Layers | None]:
         row = self._row(framed.id, planned)
@@ -140,9 +152,10 @@ class Preparation:
         )
 
     def all_rows(self, source_id: str, status: str, reason: str) -> list[Row]:
-        """Every row of a source with the same status and reason."""
-        everything = [None, *self.plan.pictures(source_id)]
-        return [replace(self._row(source_id, planned), status=status, reason=reason) for planned in everything]
+        """Every row of a source with the same status and reason, but for those whose pictures are there already."""
+        kept = self._kept(source_id)
+        rows = [self._row(source_id, planned) for planned in (None, *self.plan.pictures(source_id))]
+        return [kept.get((row.edit, row.run, row.seed), replace(row, status=status, reason=reason)) for row in rows]
 
     def _all(self, source_id: str, status: str, reason: str) -> Prepared:
         return Prepared(source_id, self.all_rows(source_id, status, reason), seconds=dict(self.seconds))

@@ -21,7 +21,8 @@ class BuildSettings(RenderSettings):
 
     recipe: a name, edits, a sweep, a grid, a TOML file, or a `Recipe`. runs: how often an edit that draws at random is
     made. whole_objects: leave out scenes whose object the photograph's border cuts. limit, classes: which scenes of the
-    source. batch_size: pictures rendered at once; workers: processes; engine: where they run; none of these three
+    source; sample: so many, drawn evenly over the classes; per_class: so many of each class; both follow from the
+    seed. batch_size: pictures rendered at once; workers: processes; engine: where they run; none of these three
     changes the pictures.
     """
 
@@ -29,6 +30,8 @@ class BuildSettings(RenderSettings):
     runs: int = 1
     whole_objects: bool = False
     limit: int | None = None
+    sample: int | None = None
+    per_class: int | None = None
     classes: str | Sequence[int | str] | None = None
     batch_size: int | None = None
     workers: int | None = None

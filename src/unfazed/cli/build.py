@@ -58,6 +58,12 @@ def build(
         typer.Option("--whole-objects", help="Leave out scenes whose object is cut off by the photograph's border."),
     ] = False,
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", help="N scenes, drawn evenly over the classes by the seed.")
+    ] = None,
+    per_class: Annotated[
+        int | None, typer.Option(metavar="N", help="N scenes of each class, drawn by the seed.")
+    ] = None,
     classes: Annotated[
         str | None,
         typer.Option(help="Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."),
@@ -107,6 +113,8 @@ def build(
         runs=runs,
         whole_objects=whole_objects,
         limit=limit,
+        sample=sample,
+        per_class=per_class,
         classes=classes,
         batch_size=batch_size,
         workers=workers,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,19 +108,51 @@ class Source:
         """The name of the scene's picture file, without its folder."""
         return PurePath(self.entry(key).image).name
 
-    def select(self, limit: int | None = None, classes: str | Sequence[int | str] | None = None) -> Source:
-        """The first `limit` scenes of the given classes: `imagenet-e`, "a,b", or a list of names, WNIDs, indices."""
+    def select(
+        self,
+        limit: int | None = None,
+        classes: str | Sequence[int | str] | None = None,
+        *,
+        sample: int | None = None,
+        per_class: int | None = None,
+        seed: int = 0,
+    ) -> Source:
+        """Some scenes of the given classes: `imagenet-e`, "a,b", or a list of names, WNIDs, indices.
+
+        limit: the first so many; sample: so many, drawn evenly over the classes; per_class: so many of each class. The
+        draws follow from the seed alone, and a larger one holds the smaller one.
+        """
+        counts = {"limit": limit, "sample": sample, "per_class": per_class}
+        given = [name for name, value in counts.items() if value is not None]
+        if len(given) > 1:
+            raise UserError(f"{' and '.join(given)} are given", allowed="one of limit, sample and per_class")
         entries = self.entries
         if classes is not None:
             wanted = set(choose(self.labels, classes)) if len(self.labels) else _no_classes(self.spec)
             entries = tuple(entry for entry in entries if entry.label in wanted)
             if not entries:
                 raise UserError(f"no scene of '{self.spec}' has one of the classes {classes}", allowed=self._present())
-        if limit is not None:
-            if limit < 1:
-                raise UserError(f"the limit is {limit}", allowed="1 or more")
-            entries = entries[:limit]
-        return replace(self, entries=entries)
+        remarks: tuple[str, ...] = ()
+        if given:
+            wanted_count = counts[given[0]] or 0
+            if wanted_count < 1:
+                raise UserError(f"the {given[0].replace('_', '-')} is {wanted_count}", allowed="1 or more")
+            if limit is not None:
+                remarks = self._of_one_class(entries, limit)
+                entries = entries[:limit]
+            else:
+                chosen = _drawn(entries, wanted_count, seed, each=per_class is not None)
+                entries = tuple(entry for entry in entries if entry.id in chosen)
+        return replace(self, entries=entries, remarks=(*self.remarks, *remarks))
+
+    def _of_one_class(self, entries: Sequence[Entry], limit: int) -> tuple[str, ...]:
+        """A remark where the first scenes are of one class though the source has more."""
+        first = {entry.label for entry in entries[:limit]}
+        if limit == 1 or len(first) > 1 or len({entry.label for entry in entries}) < 2:
+            return ()
+        (label,) = first
+        name = "no class" if label is None else f"the class '{self.labels.classes[label]}'"
+        return (f"the first {limit} scenes are all of {name}; --sample {limit} draws them from all classes",)
 
     @property
     def class_counts(self) -> dict[str, int]:
@@ -130,6 +164,22 @@ class Source:
         present = sorted({entry.label for entry in self.entries if entry.label is not None})
         names = [self.labels.classes[label] for label in present]
         return ", ".join(names[:40]) + (f", … ({len(names)} in total)" if len(names) > 40 else "") or "none has a label"
+
+
+def _drawn(entries: Sequence[Entry], count: int, seed: int, each: bool) -> set[str]:
+    """The ids of `count` scenes, evenly over the classes, or of `count` scenes of each class."""
+
+    def place(entry: Entry) -> bytes:
+        return hashlib.blake2b(f"{seed}/{entry.id}".encode(), digest_size=8).digest()
+
+    by_class: dict[int | None, list[str]] = {}
+    for entry in sorted(entries, key=place):
+        by_class.setdefault(entry.label, []).append(entry.id)
+    if each:
+        return {one for ids in by_class.values() for one in ids[:count]}
+    # The first of every class, then the second of every class, and so on.
+    turns = itertools.zip_longest(*by_class.values())
+    return set([one for turn in turns for one in turn if one is not None][:count])
 
 
 def _no_classes(spec: str) -> set[int]:

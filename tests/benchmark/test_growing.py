@@ -1,0 +1,94 @@
+"""A benchmark grows: more scenes, edits and runs are added, what is there stays, changed settings are refused."""
+
+import json
+
+import pytest
+
+from unfazed.benchmark import Benchmark, BuildSettings, build
+from unfazed.errors import UserError
+from unfazed.sources import open_source
+
+
+def settings(**given):
+    return BuildSettings(**{"renderer": "paste", "size": 64, "recipe": "original,size-0.1", "limit": 1, **given})
+
+
+def pictures(root):
+    return {row["sample_id"]: row["sha256"] for row in Benchmark(root).manifest.to_pylist()}
+
+
+def stamps(root):
+    return {path: path.stat().st_mtime_ns for path in root.rglob("images/*/*.png") if "source" not in path.parts}
+
+
+@pytest.mark.parametrize(
+    ("more", "added"),
+    [
+        ({"limit": 2}, 3),
+        ({"recipe": "original,size-0.1,position"}, 1),
+        ({"recipe": "original,position,size-0.1", "limit": 2, "runs": 2}, 7),
+    ],
+)
+def test_what_is_added_leaves_what_is_there(tmp_path, more, added):
+    root = tmp_path / "b"
+    build("sample", root, settings())
+    before, times = pictures(root), stamps(root)
+    built = build("sample", root, settings(**more))
+    after = pictures(root)
+    assert not built.failures
+    assert {name: after[name] for name in before} == before
+    assert {path: time for path, time in stamps(root).items() if path in times} == times
+    controls = sum("reinsertion" in name for name in set(after) - set(before))
+    assert len(after) - len(before) - controls == added
+    card = json.loads((root / "benchmark.json").read_text())
+    assert card["grown"][0]["source"]["scenes"] == 1
+    assert build("sample", root, settings(**more)).made == 0
+
+
+def test_a_grown_benchmark_is_the_one_built_at_once(tmp_path):
+    build("sample", tmp_path / "grown", settings())
+    build("sample", tmp_path / "grown", settings(limit=2))
+    build("sample", tmp_path / "whole", settings(limit=2))
+    assert pictures(tmp_path / "grown") == pictures(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"seed": 1}, {"size": 96}, {"recipe": "original,position"}, {"frame": "squash", "limit": 2}]
+)
+def test_changed_settings_are_still_refused(tmp_path, changed):
+    build("sample", tmp_path / "b", settings())
+    with pytest.raises(UserError, match="holds another benchmark"):
+        build("sample", tmp_path / "b", settings(**changed))
+
+
+def test_less_than_is_there_is_refused(tmp_path):
+    build("sample", tmp_path / "b", settings(limit=2))
+    with pytest.raises(UserError, match="source.scenes: 2 there, 1 now"):
+        build("sample", tmp_path / "b", settings())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, count in (("ant", 6), ("bee", 6), ("cow", 2)):
+        (tmp_path / "p" / name).mkdir(parents=True)
+        for index in range(count):
+            (tmp_path / "p" / name / f"{index}.jpg").write_bytes(b"x")
+    return open_source(f"images:{tmp_path}/p")
+
+
+def test_a_sample_is_balanced_seeded_and_nested(folder):
+    six = folder.select(sample=6, seed=3)
+    assert six.class_counts == {"ant": 2, "bee": 2, "cow": 2}
+    assert six.ids == folder.select(sample=6, seed=3).ids
+    assert set(six.ids) <= set(folder.select(sample=9, seed=3).ids)
+    assert any(folder.select(sample=6, seed=seed).ids != six.ids for seed in range(5))
+    assert folder.select(per_class=3, seed=3).class_counts == {"ant": 3, "bee": 3, "cow": 2}
+
+
+def test_a_limit_that_takes_one_class_says_so(folder):
+    assert folder.select(5).remarks == (
+        "the first 5 scenes are all of the class 'ant'; --sample 5 draws them from all classes",
+    )
+    assert folder.select(7).remarks == () and folder.select(sample=5).remarks == ()
+    with pytest.raises(UserError, match="limit and sample are given"):
+        folder.select(3, sample=3)
