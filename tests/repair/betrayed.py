@@ -88,8 +88,10 @@ def train_plainly(folder: Path, steps: int = 120) -> SmallNetwork:
     pictures, labels = [], []
     for label, name in enumerate(CLASSES):
         for path in sorted((folder / name).glob("*.jpg")):
-            pictures.append(TRANSFORM.tensor(cv2.imread(str(path))[..., ::-1].copy()))
-            labels.append(label)
+            picture = cv2.imread(str(path))
+            if picture is not None:
+                pictures.append(TRANSFORM.tensor(picture[..., ::-1].copy()))
+                labels.append(label)
     data, targets = torch.stack(pictures), torch.tensor(labels)
     network = SmallNetwork().train()
     optimizer = torch.optim.AdamW(network.parameters(), 2e-3)

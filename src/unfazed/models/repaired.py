@@ -107,6 +107,11 @@ def _network(card: dict[str, Any], classes: int) -> nn.Module:
         return torchvision.models.get_model(architecture["name"], weights=None, num_classes=classes)
     from .registry import open_model
 
+    if ":" not in card["base"]:
+        raise UserError(
+            f"the network was repaired from an object named {card['base']!r}, which cannot be opened by name",
+            allowed="a model given to repair as python:FILE.py:function",
+        )
     base = open_model(card["base"], device="cpu")
     if len(base.labels) == classes:
         return copy.deepcopy(base.module)

@@ -63,7 +63,8 @@ class EditMixture:
 
     def to_json(self) -> dict[str, Any]:
         """The mixture as JSON; `EditMixture.from_json` reads it."""
-        return {**asdict(self), "weights": dict(self.weights)}
+        spans = {name: list(getattr(self, name)) for name in LIMITS}
+        return {**asdict(self), **spans, "weights": dict(self.weights)}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> EditMixture:

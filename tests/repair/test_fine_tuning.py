@@ -1,0 +1,123 @@
+"""The fine-tune itself: resumed to the last digit, stopped by NaN and by a full disk without losing anything."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from betrayed import small_classifier, write_photographs
+from small_runs import SETTINGS, small_run
+
+from unfazed.errors import UserError
+from unfazed.models.registry import open_model
+from unfazed.repair import fine_tuning
+from unfazed.repair.family import choose_parameters, family_of, make_optimizer
+from unfazed.repair.photographs import split
+from unfazed.repair.settings import RepairSettings
+from unfazed.repair.views import training_crops
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return write_photographs(tmp_path_factory.mktemp("photos"), 16)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(photos, tmp_path_factory):
+    return small_run(photos, tmp_path_factory.mktemp("whole"))
+
+
+def test_killed_and_resumed_has_the_same_losses_to_the_last_digit(photos, uninterrupted, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    script = [sys.executable, str(HERE / "killed_run.py"), str(photos), str(tmp_path), "5"]
+    killed = subprocess.run(script, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr.decode()
+    seen = []
+    resumed = small_run(photos, tmp_path, lambda now: seen.append(now.step))
+    assert seen[0] == 5, "it starts again after the last step that was saved"
+    assert resumed.history["losses"] == uninterrupted.history["losses"]
+    assert resumed.history["epochs"] == uninterrupted.history["epochs"]
+    whole = uninterrupted.module.state_dict()
+    assert all(torch.equal(one, whole[name]) for name, one in resumed.module.state_dict().items())
+
+
+def test_a_run_with_other_settings_is_not_mixed_into_the_folder(photos, tmp_path):
+    small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=1))
+    with pytest.raises(UserError, match="other settings"):
+        small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=1, seed=1))
+
+
+def test_a_loss_that_is_not_a_number_stops_with_the_step_and_the_last_good_state(photos, tmp_path):
+    with pytest.raises(UserError, match=r"not a number at step \d+ of 9") as caught:
+        small_run(photos, tmp_path, settings=replace(SETTINGS, learning_rate=1e30))
+    assert str(tmp_path) in str(caught.value)
+    kept = list(tmp_path.glob("state-*.safetensors"))
+    assert len(kept) == 1 and (tmp_path / "state.json").is_file()
+
+
+def test_a_full_disk_is_said_and_what_was_saved_before_is_kept(photos, uninterrupted, tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "SAVE_EVERY", 0.0)
+    real, calls = os.fsync, []
+
+    def full(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) > 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(UserError, match="the disk is full"):
+            small_run(photos, tmp_path)
+    assert small_run(photos, tmp_path).history["losses"] == uninterrupted.history["losses"]
+
+
+def test_every_part_of_a_network_can_be_trained_alone():
+    model = open_model("lite:0", device="cpu")
+    module = model.module
+    head = choose_parameters(model, module, RepairSettings(train="head"))
+    last = choose_parameters(model, module, RepairSettings(train="last"))
+    all_ = choose_parameters(model, module, RepairSettings(train="all"))
+    assert head == ["classifier.weight", "classifier.bias"]
+    assert set(head) < set(last) < set(all_) and not any(name.startswith("conv_stem") for name in last)
+    assert choose_parameters(small_classifier(), small_classifier().module, RepairSettings(train="head"))
+
+
+def test_families_differ_in_rate_and_layer_decay():
+    import timm
+
+    convolutional = timm.create_model("resnet18", num_classes=3)
+    transformer = timm.create_model("vit_tiny_patch16_224", num_classes=3)
+    assert family_of(convolutional).name == "convolutional" and family_of(transformer).name == "transformer"
+    optimizer, decided = make_optimizer(transformer, RepairSettings(), 100)
+    rates = {group["rate"] for group in optimizer.param_groups}
+    assert decided["layer_decay"] == 0.75 and len(rates) > 5 and decided["freeze_norm"]
+    assert not make_optimizer(convolutional, RepairSettings(), 50_000)[1]["freeze_norm"]
+
+
+def test_a_split_keeps_the_share_of_every_class_and_leaves_each_something_to_train_on():
+    labels = np.repeat([0, 1, 2], [50, 20, 1])
+    test, validation, rest = split(labels, (0.2, 0.1), 0)
+    assert np.bincount(labels[test], minlength=3).tolist() == [10, 4, 0]
+    assert np.bincount(labels[validation], minlength=3).tolist() == [5, 2, 0]
+    assert sorted([*test, *validation, *rest]) == list(range(71)) and 70 in rest
+
+
+def test_training_crops_keep_a_small_object_inside():
+    transform = small_classifier().transform
+    images = torch.zeros(32, 3, 64, 64, dtype=torch.uint8)
+    masks = torch.zeros(32, 1, 64, 64, dtype=torch.uint8)
+    images[:, 0, 2:8, 54:62] = 255
+    masks[:, 0, 2:8, 54:62] = 255
+    crops = training_crops(images, masks, transform, 0.3, torch.Generator().manual_seed(0))
+    shares = (crops[:, 0] > 0.5).float().sum(dim=(1, 2))
+    assert (shares >= 48 * 0.8).all(), "the whole object, enlarged or as it was"

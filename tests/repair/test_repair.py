@@ -1,0 +1,202 @@
+"""`unfazed repair` and `unfazed enhance` from photographs to the table of before and after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
+from typer.testing import CliRunner
+
+from unfazed.cli import build_app
+from unfazed.errors import UserError
+from unfazed.labels import LabelSpace
+from unfazed.models.classifier import Classifier
+from unfazed.models.registry import open_model
+from unfazed.repair import RepairSettings, repair
+from unfazed.repair.drawing import weights_of
+from unfazed.repair.enhancing import enhance
+from unfazed.repair.measuring import Answers, before_and_after, verdict
+from unfazed.transforms import EditMixture
+from unfazed.transforms.mixture import KINDS
+
+QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
+RECIPE = "original,background-random"
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = write_photographs(tmp_path_factory.mktemp("photos"), 12)
+    # Two photographs without a mask, one that is no photograph.
+    for name in ("disc/000", "square/000"):
+        (folder / f"{name}_mask.png").unlink()
+    (folder / "triangle/000.jpg").write_bytes(b"not a picture")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(photos, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repaired")
+    spec = write_model(folder / "model", train_plainly(photos, steps=5))
+    tests = [f"images:{photos}"]
+    return repair(f"folder:{photos}", spec, folder / "out", QUICK, recipe=RECIPE, workers=1, tests=tests, device="cpu")
+
+
+def test_photographs_without_a_mask_are_used_plainly_and_counted(done):
+    assert done.counts["train_without_mask"] == 2 and done.counts["unusable"] + done.counts["held_out"] >= 1
+    card = json.loads((done.folder / "card.json").read_bytes())
+    assert card["training"]["photographs"] == done.counts and card["training"]["arm"] == "repaired"
+
+
+def test_control_and_repaired_have_the_same_budget(done):
+    histories = [
+        json.loads((done.folder / part / "card.json").read_bytes())["training"]["history"] for part in ("", "control")
+    ]
+    assert histories[0]["steps"] == histories[1]["steps"] > 0
+    assert histories[0]["losses"] != histories[1]["losses"]
+
+
+def test_the_table_holds_every_model_every_edit_and_the_folders(done, photos):
+    result = json.loads((done.folder / "repair.json").read_bytes())
+    found = {(row["measure"], row["pictures"]) for row in result["rows"]}
+    assert {("accuracy", "original"), ("drop", "background-random"), ("drop", "average")} <= found
+    assert ("calibration error", "original") in found and ("accuracy", f"images:{photos}") in found
+    for row in result["rows"]:
+        assert row["before"] is not None and np.isclose(row["difference"], row["repaired"] - row["control"])
+
+
+def test_a_repaired_folder_opens_as_a_model_that_is_described(done):
+    model = open_model(f"repaired:{done.folder}", device="cpu")
+    assert model.labels.classes == CLASSES and model.transform == TRANSFORM
+    described = CliRunner().invoke(build_app(), ["models", f"repaired:{done.folder}"])
+    assert described.exit_code == 0 and "arm" in described.output and "repaired" in described.output
+    damaged = bytearray((done.folder / "control" / "model.safetensors").read_bytes())
+    damaged[-1] ^= 255
+    (done.folder / "control" / "model.safetensors").write_bytes(bytes(damaged))
+    with pytest.raises(UserError, match="not those that its card states"):
+        open_model(f"repaired:{done.folder / 'control'}", device="cpu")
+
+
+def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers(done, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from unfazed.repair.onnx_export import export_onnx
+
+    model = open_model(f"repaired:{done.folder}", device="cpu")
+    export_onnx(model, tmp_path / "model.onnx")
+    again = open_model(f"onnx:{tmp_path / 'model.onnx'}")
+    pixels = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(model.logits(pixels), again.logits(pixels), atol=1e-4)
+    assert again.labels.classes == CLASSES and again.transform == TRANSFORM
+
+
+def test_the_report_shows_a_repair_beside_its_predictions(done, tmp_path):
+    from unfazed.report.page import write_report
+
+    write_report(done.folder / "predictions", tmp_path / "report.html", heat_maps=0, resamples=20)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Before and after the repair" in page and "background-random" in page
+
+
+def test_enhance_compares_every_way_with_the_plain_model(done, tmp_path):
+    found = enhance(done.folder / "benchmark", f"repaired:{done.folder}", tmp_path, device="cpu")
+    assert [row["way"] for row in found.rows] == ["plain", "tencrop", "flip", "object-crop", "bn-adapt"]
+    assert not found.skipped
+    for row in found.rows[1:]:
+        assert row["drop_low"] <= row["drop_difference"] <= row["drop_high"]
+    json.loads((tmp_path / "enhance" / "enhance.json").read_bytes())
+
+
+def test_a_way_that_does_not_suit_a_model_is_skipped_with_its_reason(done, tmp_path):
+    (tmp_path / "plain.py").write_text(
+        "import torch\nfrom unfazed.models.classifier import Classifier\nfrom betrayed import CLASSES, TRANSFORM\n"
+        "def build():\n    torch.manual_seed(0)\n    features = torch.nn.Conv2d(3, 8, 8, 8)\n"
+        "    network = torch.nn.Sequential(features, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), "
+        "torch.nn.Linear(8, 3))\n    return Classifier(network, TRANSFORM, list(CLASSES), device='cpu')\n"
+    )
+    found = enhance(done.folder / "benchmark", f"python:{tmp_path / 'plain.py'}:build", tmp_path / "out")
+    assert "no batch norm" in found.skipped["bn-adapt"] and len(found.rows) == 4
+
+
+def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
+    other = Classifier(
+        small_classifier().module, TRANSFORM, LabelSpace("own", ("car", "bus", "tram")), "vehicles", device="cpu"
+    )
+    with pytest.raises(UserError, match="no counterpart") as caught:
+        repair(f"folder:{photos}", other, tmp_path, QUICK)
+    assert "--new-head" in str(caught.value)
+    frozen = Classifier(torch.nn.Flatten(), TRANSFORM, list(CLASSES), "file.onnx", device="cpu")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no trainable parameters"):
+        repair(f"folder:{photos}", frozen, tmp_path, QUICK)
+    with pytest.raises(UserError, match="has a mask"):
+        repair(f"images:{photos}", small_classifier(), tmp_path, QUICK)
+    for wrong in ({"train": "tail"}, {"epochs": 0}, {"batch_size": 8, "accumulate": 3}, {"learning_rate": 0.0}):
+        with pytest.raises(UserError):
+            RepairSettings(**wrong)
+
+
+def test_a_new_head_answers_for_the_classes_of_the_source_and_more_photographs_can_be_added(photos, tmp_path):
+    base = open_model("timm:test_resnet.r160_in1k?weights=none", device="cpu")
+    done = repair(
+        f"folder:{photos}", base, tmp_path, QUICK, new_head=True, also=f"images:{photos}", recipe=RECIPE, workers=1
+    )
+    model = open_model(f"repaired:{tmp_path}", device="cpu")
+    assert model.labels.classes == CLASSES and all(row["before"] is None for row in done.rows)
+    assert done.counts["train"] > 30 and done.counts["train_without_mask"] >= 35
+
+
+def test_the_hybrid_is_a_timm_model_that_can_be_trained():
+    import timm
+
+    model = open_model("timm:hybrid_resnet50_vits?weights=none", device="cpu")
+    assert model.transform.crop == 224 and "hybrid_resnet50_vits" in timm.list_models("hybrid*")
+    small = timm.create_model("hybrid_resnet50_vits", num_classes=3, depth=1)
+    small(torch.zeros(2, 3, 224, 224)).sum().backward()
+    assert small.patch_embed.grid_size == (14, 14) and small.patch_embed.backbone.conv1.weight.grad is not None
+
+
+def test_more_of_what_hurts_is_drawn():
+    weights = weights_of({"size-0.05": 20.0, "direction": 5.0, "colour-60": -3.0, "background-random": 12.0})
+    assert weights["size"] == 1.0 and weights["direction"] == 0.25 and weights["background"] == 0.6
+    assert weights["color"] == weights["blur"] == 0.1
+    assert weights_of({"size-0.05": -1.0}) == dict.fromkeys(KINDS, 1.0)
+
+
+def answers(original: list[int], edited: list[int]) -> Answers:
+    ids = tuple(str(number) for number in range(len(original)))
+    right = {"original": np.array(original, float), "size-0.05": np.array(edited, float)}
+    return Answers(ids, right, {name: np.full(len(ids), 0.5) for name in right})
+
+
+def test_the_verdict_follows_from_the_interval_and_the_originals():
+    many = [1] * 200
+    control = answers(many, [0] * 150 + [1] * 50)
+    better = before_and_after({"control": control, "repaired": answers(many, [0] * 50 + [1] * 150)})
+    drop = next(row for row in better if row["measure"] == "drop" and row["pictures"] == "average")
+    assert (drop["control"], drop["repaired"], drop["difference"]) == (75.0, 25.0, -50.0)
+    assert drop["low"] < -50 < drop["high"] < 0 and verdict(better)[0] == "better"
+    same = before_and_after({"control": control, "repaired": control})
+    assert verdict(same)[0] == "cannot tell"
+    costly = before_and_after({"control": control, "repaired": answers([0] * 10 + [1] * 190, [0] * 50 + [1] * 150)})
+    assert verdict(costly)[0] == "worse"
+    assert verdict(before_and_after({"control": answers(many, [1] * 200), "repaired": control}))[0] == "worse"
+
+
+@pytest.mark.slow
+def test_repair_frees_a_classifier_from_the_background_that_betrays_the_label(tmp_path):
+    photos = write_photographs(tmp_path / "photos", 100)
+    spec = write_model(tmp_path / "model", train_plainly(photos))
+    command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--json", "--workers", "1"]
+    options = ["--epochs", "24", "--batch-size", "32", "--learning-rate", "3e-3", "--no-freeze-norm"]
+    options += ["--fill", "smooth", "--recipe", RECIPE, "--probability", "0.8", "--patience", "24"]
+    result = CliRunner().invoke(build_app(), [*command, *options])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout.splitlines()[-1])
+    rows = {(row["measure"], row["pictures"]): row for row in found["rows"]}
+    drop, original = rows["drop", "background-random"], rows["accuracy", "original"]
+    assert drop["before"] > 30, "trained plainly it relies on the background"
+    assert drop["repaired"] <= drop["before"] / 2 and drop["repaired"] <= drop["control"] / 2
+    assert original["repaired"] >= original["control"] - 2
+    assert found["verdict"] == "better" and Path(found["benchmark"]).is_dir()
