@@ -73,5 +73,5 @@ def test_other_files_are_refused_with_where_to_get_the_right_one(tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"not a network")
     save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
     for name in ("bad.pt", "other.safetensors"):
-        with pytest.raises(UserError, match="does not hold FID's Inception"):
+        with pytest.raises(UserError, match="does not contain FID's Inception"):
             load_critic(tmp_path / name)

@@ -143,7 +143,7 @@ def test_bad_photographs_are_named(photos, tmp_path):
         list(read_photos([tmp_path / "nothing"]))
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UserError, match="0 photographs found"):
+    with pytest.raises(UserError, match="found 0 photographs"):
         load_photos([empty], 2, "cpu")
 
 
