@@ -16,7 +16,11 @@ def evaluate(
     benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labeled folder.")],
     model: Annotated[
         list[str],
-        typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `python:FILE.py:function`, …; may be repeated."),
+        typer.Option(
+            "-m",
+            "--model",
+            help="`lite:0`, `ALIAS=timm:NAME`, `python:FILE.py:function`, …; may be repeated.",
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
     transform: Annotated[

@@ -70,6 +70,14 @@ class Classifier:
         for name, value in {**values, "transform": as_transform(self.transform)}.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        return f"Classifier('{self.name}': {len(self.labels)} classes, crop {self.transform.crop}, {self.device})"
+
+    @property
+    def spec(self) -> str:
+        """What opens this model again: its name, or the model behind its alias."""
+        return str(self.origin.get("spec", self.name))
+
     @property
     def slug(self) -> str:
         """The name as a valid file name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -26,18 +28,24 @@ SOURCES: dict[str, tuple[str, str, str]] = {
     "head": ("heads", "open_head", "head:FOLDER, a linear head on frozen features"),
 }
 ENTRY_POINTS = "unfazed.models"
+# The kind of a model contains no `=`, so one before the first colon ends an alias.
+_ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
 
 
 def open_model(
     name: str, *, device: str | None = None, precision: str | None = None, labels: LabelSpace | None = None
 ) -> Classifier:
-    """The classifier with that name, ready to run.
+    """The classifier with that name, ready to run; `ALIAS=source:name` gives it another name.
 
     labels: the classes of a zero-shot model; other models have their own.
 
     >>> open_model("lite:0", device="cpu").transform.crop
     224
     """
+    alias, text = split_alias(name)
+    if alias is not None:
+        model = open_model(text, device=device, precision=precision, labels=labels)
+        return replace(model, name=alias, origin={**model.origin, "spec": text})
     spec = model_spec(name)
     model = opener(spec.kind)(spec.without_wrappers(), labels, device=device, precision=precision)
     if not spec.wrappers:
@@ -51,11 +59,38 @@ def open_model(
     return replace(model, name=str(spec), fixed_hash=weights)
 
 
+def split_alias(name: str) -> tuple[str | None, str]:
+    """The alias of `ALIAS=source:name`, None if there is none, and the rest.
+
+    >>> split_alias("prod=timm:resnet50?checkpoint=w.pt"), split_alias("timm:resnet50?checkpoint=w.pt")
+    (('prod', 'timm:resnet50?checkpoint=w.pt'), (None, 'timm:resnet50?checkpoint=w.pt'))
+    """
+    match = _ALIAS.match(name)
+    return (match[1], name[match.end() :]) if match else (None, name)
+
+
+def model_key(name: str) -> str:
+    """A model's name with its paths resolved and without an alias, so that two ways to write one model are equal."""
+    spec = model_spec(name)
+    options = [f"{key}={_resolved(value)}" for key, value in sorted(spec.options.items())]
+    wrappers = "".join(f"+{one}" for one in spec.wrappers)
+    return f"{spec.kind}:{_resolved(spec.name)}{'?' * bool(options)}{'&'.join(options)}{wrappers}"
+
+
+def _resolved(text: str) -> str:
+    """A path that exists, or one followed by `:function`, as an absolute path without links; other text as it is."""
+    path, colon, function = text.rpartition(":")
+    for candidate, rest in ((text, ""), (path, colon + function)):
+        if candidate and os.path.exists(os.path.expanduser(candidate)):
+            return os.path.realpath(os.path.expanduser(candidate)) + rest
+    return text
+
+
 def model_spec(name: str) -> Spec:
-    """The parts of a model's name: its source, its name there, options and wrappers."""
+    """The parts of a model's name without its alias: its source, its name there, options and wrappers."""
     from .wrappers import WRAPPERS
 
-    spec = Spec.parse(name, list(WRAPPERS))
+    spec = Spec.parse(split_alias(name)[1], list(WRAPPERS))
     if not spec.kind or not spec.name:
         raise UserError(f"{name!r} names no model", allowed="source:name, as in timm:resnet50", run="unfazed models")
     return spec

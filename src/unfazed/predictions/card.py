@@ -42,6 +42,7 @@ def make_card(
     """The JSON beside the Parquet; `results` are the counts, the accuracy on originals, the warnings."""
     return {
         **model.card(),
+        "spec": model.spec,
         "labels": pictures.labels.to_json(),
         "model_labels": {"name": model.labels.name, "classes": len(model.labels)},
         "mapping": {key: value for key, value in mapping.to_json().items() if key != "members"},
@@ -55,4 +56,4 @@ def make_card(
 
 def is_white_box(model: Classifier, pictures: Pictures) -> bool:
     """Whether adversarial pictures were made against this very model: the guide has its weights, or its name."""
-    return model.weights_hash in pictures.guides or model.name.partition("+")[0] in pictures.guides
+    return model.weights_hash in pictures.guides or model.spec.partition("+")[0] in pictures.guides

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from unfazed.files import make_folder, read_json, write_json
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
-from unfazed.models.registry import model_spec, open_model, opener
+from unfazed.models.registry import model_key, model_spec, open_model, opener, split_alias
 from unfazed.specs import slug_of
 
 from .batch_sizes import batch_size_for, fits_beside
@@ -75,7 +76,8 @@ def run_evaluation(
     if not models:
         raise UserError("no model is named", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
     settings = EvaluateSettings() if settings is None else settings
-    models = list(dict.fromkeys(models))
+    started = time.time()
+    models, remarks = _distinct(models)
     _check_names(models)
     for model in models:
         if isinstance(model, str):
@@ -92,7 +94,7 @@ def run_evaluation(
     warnings: dict[str, list[str]] = {}
 
     def prepare(model: str | Classifier) -> _Ready | None:
-        name = model if isinstance(model, str) else model.name
+        name = _name(model)
         try:
             if isinstance(model, str):
                 model = open_model(model, device=settings.device, precision=settings.precision, labels=target.labels)
@@ -144,14 +146,46 @@ def run_evaluation(
                         one.lock.release()
     with contextlib.suppress(OSError):
         (folder / PARTS).rmdir()  # once it is empty
-    return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings, target.remarks)
+    if not failed:
+        _forget_failures(folder, started)
+    return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings, (*target.remarks, *remarks))
+
+
+def _name(model: str | Classifier) -> str:
+    """The name of a model in tables: its alias if it has one."""
+    return (split_alias(model)[0] or model) if isinstance(model, str) else model.name
+
+
+def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:
+    """The models without those that are named twice, by whatever path, and a remark about each that was left out."""
+    kept: list[str | Classifier] = []
+    remarks: list[str] = []
+    seen: dict[str, str] = {}
+    for model in dict.fromkeys(models):
+        if isinstance(model, str):
+            key = model_key(model)
+            if key in seen:
+                remarks.append(f"{model} is the same model as {seen[key]} and is evaluated once")
+                continue
+            seen[key] = model
+        kept.append(model)
+    return kept, remarks
+
+
+def _forget_failures(folder: Path, before: float) -> None:
+    """Remove earlier records of models that failed and have no predictions, such as a misspelled name."""
+    for path in folder.glob(f"*{FAILED}"):
+        with contextlib.suppress(OSError):
+            predictions = path.with_name(path.name.removesuffix(FAILED) + ".parquet")
+            if path.stat().st_mtime < before and not predictions.is_file():
+                path.unlink()
 
 
 def _check_names(models: Sequence[str | Classifier]) -> None:
     """Refuse models of one name, or whose names are one as a file's."""
     seen: dict[str, str] = {}
     for model in models:
-        name = model if isinstance(model, str) else model.name
+        name = _name(model)
         if slug_of(name) in seen:
             raise UserError(
                 f"two models would be kept as {slug_of(name)}.parquet: {seen[slug_of(name)]!r} and {name!r}",

@@ -60,7 +60,7 @@ def explain_pairs(
 
 def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any]) -> list[Maps]:
     labels = LabelSpace.from_json(card["labels"]) if "labels" in card else None
-    model = open_model(name, labels=labels)
+    model = open_model(str(card.get("spec", name)), labels=labels)
     if card.get("weights_sha256") not in (None, model.weights_hash):
         raise UserError("its weights differ from those that were evaluated")
     mapping = map_labels(model.labels, labels or model.labels, {pair.label for pair in pairs})

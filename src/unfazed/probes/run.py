@@ -52,7 +52,8 @@ def run_probe(
     progress: Callable[[int], None] | None = None,
     id_column: str = "source_id",
 ) -> Outcome:
-    """The rows of every id, in the order of `ids`, in `path`; rows of an earlier run with equal settings are kept.
+    """The rows of every id, in the order of `ids`, in `path`; rows of an earlier run with equal settings are kept,
+    also those of pictures that are not among `ids`.
 
     load: decodes one picture, in a prefetching thread; measure: its rows, each with its id in `id_column`.
     A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with its reason
@@ -163,7 +164,7 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Tabl
 
 
 def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:
-    """Only the rows of `ids`, in their order: a smaller --limit gives a smaller table."""
+    """The rows of `ids` in their order, then those of other pictures, which an earlier run with more of them wrote."""
     position = {one: index for index, one in enumerate(ids)}
-    order = [(position[one], row) for row, one in enumerate(table[id_column].to_pylist()) if one in position]
+    order = [(position.get(one, len(position)), row) for row, one in enumerate(table[id_column].to_pylist())]
     return table.take(pa.array([row for _, row in sorted(order)], pa.int64()))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unfazed.errors import UserError
-from unfazed.files import write_bytes
+from unfazed.files import read_json, write_bytes
 from unfazed.measures.channels import best_channels
 
 from .alignment import measure_alignment
@@ -93,21 +93,53 @@ def run_study(
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
     study = Study(Path(folder), [], not is_benchmark, bool(saliency) or is_benchmark or spurious)
-    for name in models:
+    measured: dict[str, list[str]] = {"noise": [], "saliency": []}
+
+    def probe(name: str) -> None:
         model = _open(name, device)
         if not is_benchmark:
             show = _counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
             _note(study, name, measure_noise(model, pictures, folder, settings, batch_size, show))  # type: ignore[arg-type]
+            measured["noise"].append(model.slug)
         if study.saliency:
             show = _counter(report, f"{name}: heat maps", None)
             _note(study, name, measure_alignment(model, pictures, folder, saliency or "layercam", show))
-        study.slugs.append(model.slug)
+            measured["saliency"].append(model.slug)
         if spurious:
             study.regions[model.slug] = _regions(study, model, pictures, saliency or "layercam")  # type: ignore[arg-type]
         if channels:
             layer = None if channels == "heat" else channels
             study.channels[model.slug] = _channels(study, model, pictures, layer, report)  # type: ignore[arg-type]
-    return study
+
+    for name in models:
+        try:
+            probe(name)
+        except Exception as error:  # whatever one model does, the others are measured
+            if len(models) == 1:
+                raise
+            study.failures[name] = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    there = list(dict.fromkeys([*measured["noise"], *measured["saliency"]]))
+    if not there:
+        raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
+    study.slugs.extend([*there, *_earlier(Path(folder), measured)])
+    return replace(study, saliency=study.saliency and bool(measured["saliency"]))
+
+
+def _earlier(folder: Path, measured: dict[str, list[str]]) -> list[str]:
+    """The models that an earlier run measured in the same way: they stay in the tables of this one."""
+    found: dict[str, None] = {}
+    for kind, slugs in measured.items():
+        cards = {path.stem: read_json(path).get("settings", {}) for path in sorted((folder / kind).glob("*.json"))}
+        for slug, stated in cards.items():
+            now = cards.get(slugs[0], {}) if slugs else {}
+            # What is about the model itself may differ; the source and the probe's own settings may not.
+            shared = [name for name in now if name in _OWN and now[name] != stated.get(name)]
+            if slug not in slugs and now and not shared and (folder / kind / f"{slug}.parquet").is_file():
+                found[slug] = None
+    return list(found)
+
+
+_OWN = frozenset(("probe", "source", "method", "benchmark", *(one.name for one in fields(NoiseSettings))))
 
 
 def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source | Benchmark, bool]:

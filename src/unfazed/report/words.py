@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unfazed.edits import edit_named_in
+from unfazed.edits.parameters import allowed, parameters
 
 
 def axis_label(attribute: str) -> str:
@@ -12,11 +13,17 @@ def axis_label(attribute: str) -> str:
 
     >>> axis_label("lighting-object")
     'change of light, stops (object)'
+    >>> axis_label("color-saturation")
+    'color: saturation, times its saturation'
     """
     edit = edit_named_in(attribute)
     if edit is None:
         return attribute
     rest = attribute.removeprefix(edit.former_name or "").removeprefix(edit.name).removeprefix("-")
+    swept = next((name for name in parameters(edit) if rest == name or rest.startswith(f"{name}-")), None)
+    if swept is not None:
+        unit, fixed = getattr(allowed(edit, swept), "unit", ""), rest.removeprefix(swept).removeprefix("-")
+        return f"{edit.name}: {swept}" + (f", {unit}" if unit else "") + (f" ({fixed})" if fixed else "")
     return f"{edit.axis_label} ({rest})" if rest else edit.axis_label
 
 

@@ -27,7 +27,8 @@ def read_edited(path: str | Path) -> pl.DataFrame:
             continue
         lazy = pl.scan_parquet(file)
         if {"model", "file_name", "edit", "correct"} <= set(lazy.collect_schema().names()):
-            tables.append(lazy.select("model", "file_name", "edit", pl.col("correct").cast(pl.Boolean)).collect())
+            texts = pl.col("model", "file_name", "edit").cast(pl.String)  # files hold them as categories
+            tables.append(lazy.select(texts, pl.col("correct").cast(pl.Boolean)).collect())
     if not tables:
         raise UserError(
             f"{path} holds no predictions on edited pictures", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS"

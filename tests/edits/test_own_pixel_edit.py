@@ -1,0 +1,75 @@
+"""The pixel edit of docs/edits.md, run as it is printed there; and sweeps over any parameter."""
+
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import unfazed.edits
+from unfazed.benchmark import Benchmark, BuildSettings, build
+from unfazed.edits.recipes import open_recipe
+from unfazed.errors import UserError
+from unfazed.sources.pictures import read_mask
+
+PAGE = Path(__file__).parents[2] / "docs" / "edits.md"
+
+
+@pytest.fixture
+def shadow(monkeypatch):
+    code = re.search(r"```python\n# shadow.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    space: dict = {"__name__": "shadow"}
+    exec(compile(code, "shadow.py", "exec"), space)
+    monkeypatch.setitem(unfazed.edits.EDITS, "shadow", space["Shadow"])
+    unfazed.edits.all_edits.cache_clear()
+    yield space["Shadow"]
+    unfazed.edits.all_edits.cache_clear()
+
+
+def test_the_shadow_of_the_docs_darkens_the_ground_and_not_the_object(shadow, tmp_path):
+    recipe = "shadow=0.4,0.8"
+    build("sample", tmp_path / "b", BuildSettings(recipe=recipe, renderer="paste", limit=1, size=128))
+    benchmark = Benchmark(tmp_path / "b")
+    rows = {row.edit: row for _, _, row in benchmark}
+    pictures = {row.edit: np.asarray(image, int) for image, _, row in benchmark}
+    assert set(pictures) == {"source", "original", "shadow-0.4", "shadow-0.8"}
+    change = pictures["original"] - pictures["shadow-0.8"]
+    assert change.sum(axis=(1, 2)).argmax() > 64, "the shadow lies in the lower half, where the object stands"
+    inside = cv2.erode(read_mask(benchmark.root / rows["shadow-0.8"].mask_path), np.ones((7, 7))) > 0.99
+    assert inside.any() and (change[inside] == 0).all(), "the object itself stays as it is"
+    assert change.sum() > 1.5 * (pictures["original"] - pictures["shadow-0.4"]).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "attribute", "levels"),
+    [
+        ("color(saturation=0,0.5,1)", ["-0", "-0.5", "-1"], "color-saturation", [0, 0.5, 1]),
+        ("color(saturation=0:1:3)", ["-0", "-0.5", "-1"], "color-saturation", [0, 0.5, 1]),
+        ("color(hue=30, saturation=0,1)", ["-0", "-1"], "color-saturation-30", [0, 1]),
+        ("blur(where=object,both, pixels=4)", ["-object", "-both"], "blur-where-4", ["object", "both"]),
+    ],
+)
+def test_any_parameter_can_be_swept(text, names, attribute, levels):
+    items = [item for item in open_recipe(text).items if item.name != "original"]
+    assert [item.name for item in items] == [attribute + name for name in names]
+    assert [item.levels for item in items] == [((attribute, level),) for level in levels]
+
+
+def test_a_swept_parameter_reaches_the_edit():
+    (_, gray, full) = open_recipe("color(saturation=0,1)").items
+    assert (gray.chain[0].saturation, full.chain[0].saturation, gray.chain[0].hue) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("color(saturation=0,1)=30,60", "sweeps hue and saturation"),
+        ("color(hue=0,1, saturation=0,1)", "does not say which parameter is swept"),
+        ("color(saturations=0,1)", "did you mean 'saturation'"),
+        ("color(saturation=0,9)", "saturation is 9"),
+    ],
+)
+def test_sweeps_that_make_no_sense_are_refused(text, message):
+    with pytest.raises(UserError, match=message):
+        open_recipe(text)
