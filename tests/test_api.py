@@ -107,7 +107,7 @@ def test_a_box_stands_for_a_mask_and_an_object_is_removed(dog):
         (None, None, {}, "no edit"),
         (None, None, {"sise": 0.1}, "did you mean 'size'"),
         (None, None, {"size": 7}, "0.001 to 1"),
-        ("nowhere.jpg", None, {"size": 0.1}, "not there"),
+        ("nowhere.jpg", None, {"size": 0.1}, "does not exist"),
     ],
 )
 def test_mistakes_say_what_is_allowed(dog, image, mask, edits, says):
