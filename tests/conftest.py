@@ -1,4 +1,4 @@
-"""What tests of several rooms share: a real browser."""
+"""What tests of several rooms share: a real browser, and Hypothesis settings that do not depend on speed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="module")
