@@ -120,7 +120,7 @@ def test_a_picture_of_one_color_has_no_salient_object(redness):
 
 def test_a_segmenter_that_cannot_be_is_refused(tmp_path):
     image = np.zeros((8, 8, 3), np.uint8)
-    with pytest.raises(UserError, match="there is no segmenter 'sam'\nallowed: grabcut, onnx"):
+    with pytest.raises(UserError, match="there is no segmenter 'sam'; did you mean 'sam2'[?]"):
         segment(image, segmenter="sam")
     with pytest.raises(UserError, match="needs a file"):
         segment(image, segmenter="onnx")

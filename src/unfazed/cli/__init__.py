@@ -20,6 +20,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "plan": "plan",
         "factors": "factors",
         "sensitivity": "sensitivity",
+        "distribution": "distribution",
     },
     "Reports": {"report": "report"},
     "Repair": {"repair": "repair", "enhance": "enhance"},

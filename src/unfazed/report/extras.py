@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from unfazed.errors import UserError
 
+from .distribution_tables import MOST_PANELS, score_histograms
 from .figures_factors import MOST_MODELS, factor_profile
 from .figures_sensitivity import MOST_CURVES, sensitivity_curve
 from .html_table import Cell, Line, sortable
@@ -64,14 +65,35 @@ def sensitivity_section(folder: Path) -> Section:
 
 
 def distribution_section(folder: Path) -> Section:
-    """Checks that the edited pictures are still like photographs: every CSV table of the folder."""
+    """Are the edited pictures still like photographs? The tables that `unfazed distribution` wrote into the folder."""
     files = sorted(folder.glob("*.csv"))
     if not files:
-        raise UserError(f"{folder} holds no CSV table of distribution checks")
+        raise UserError(
+            f"{folder} holds no CSV table of distribution checks",
+            run=f"unfazed distribution BENCH -m MODEL -o {folder}",
+        )
     tables = {path.stem: pl.read_csv(path) for path in files}
-    blocks = [frame_table(f"distribution-{number}", name, table) for number, (name, table) in enumerate(tables.items())]
+    blocks: list[Markup] = []
+    figures = {}
+    if "verdicts" in tables:
+        blocks.append(paragraphs(_DISTRIBUTION, *tables["verdicts"]["sentence"].to_list()[:MOST_SENTENCES]))
+    if "histograms" in tables:
+        table = tables["histograms"].filter(pl.col("model") == tables["histograms"]["model"][0])
+        sets = table["set"].unique(maintain_order=True).to_list()[:MOST_PANELS]
+        figures["distribution"] = figure = score_histograms(table, sets)
+        caption = f"Scores of {table['model'][0]} on the edited pictures (line) and on the originals (gray)."
+        blocks.append(figure_block(figure, "distribution", caption, caption))
+    shown = {name: table for name, table in tables.items() if name not in ("verdicts", "histograms")}
+    blocks += [frame_table(f"distribution-{number}", name, table) for number, (name, table) in enumerate(shown.items())]
     named = {f"distribution-{name}": table for name, table in tables.items()}
-    return Section("distribution", "Distribution checks", joined(blocks), tables=named)
+    return Section("distribution", "Distribution checks", joined(blocks), figures, named)
+
+
+_DISTRIBUTION = (
+    "An AUROC of 0.5 says that a score cannot tell the edited pictures from the originals, 1 that it always can. A set "
+    "is called out of distribution where the whole interval lies above the limit."
+)
+MOST_SENTENCES = 40
 
 
 def frame_table(name: str, caption: str, frame: pl.DataFrame) -> Markup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,28 +12,50 @@ from PIL import Image
 
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
+from unfazed.measures.mask_confidence import mask_confidence
 
 from .labeled import pictures_below
 from .pictures import read_picture
-from .segment import Box, open_segmenter, segment
+from .sam2 import PromptedSegmenter, box_of, overlap
+from .segment import Box, Segmenter, grabcut, inside, open_segmenter
 
 
 @dataclass(frozen=True)
 class Made:
-    """The result for one photograph. status: made, kept (the mask already existed) or failed; reason: why."""
+    """The result for one photograph. status: made, kept (the mask already existed) or failed; reason: why.
+
+    confidence: how far the mask can be trusted, in [0, 1], with its three parts; None where it was not made now.
+    """
 
     picture: str
     mask: str
     status: str
     reason: str | None = None
+    confidence: float | None = None
+    agreement: float | None = None
+    edge: float | None = None
+    size: float | None = None
 
 
-def make_masks(pictures: Path, masks: Path, segmenter: str = "grabcut", box: Box | None = None) -> Iterator[Made]:
+Choice = Callable[[np.ndarray, np.ndarray], int]
+"""(H, W, 3) uint8 picture and (N, H, W) candidate masks -> the place of the best."""
+
+Judged = tuple[np.ndarray, float]
+
+
+def make_masks(
+    pictures: Path,
+    masks: Path,
+    segmenter: str = "auto",
+    box: Box | None = None,
+    choice_for: Callable[[str], Choice | None] | None = None,
+) -> Iterator[Made]:
     """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
     pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
+    choice_for: the name of a picture -> how to choose between candidate masks, or None for their own order.
     """
-    open_segmenter(segmenter)
+    opened = open_segmenter(segmenter)
     root, names = _names(pictures, masks)
     written: dict[PurePosixPath, str] = {}
     for name in names:
@@ -48,12 +70,39 @@ def make_masks(pictures: Path, masks: Path, segmenter: str = "grabcut", box: Box
             yield Made(name, str(path), "kept")
             continue
         try:
-            mask = segment(read_picture(root / name), box, segmenter)
+            image = read_picture(root / name)
+            place = None if box is None else inside(box, image.shape)
+            mask, agreement = with_agreement(opened, image, place, choice_for(name) if choice_for else None)
+            if not (mask > 0.5).any():
+                raise BadPicture(
+                    f"{name}: {segmenter} found no object", allowed="--box X,Y,W,H around it, or a mask of your own"
+                )
         except BadPicture as error:
             yield Made(name, str(path), "failed", str(error))
             continue
         write_bytes(path, mask_png(mask))
-        yield Made(name, str(path), "made")
+        found = mask_confidence(image, mask, agreement)
+        yield Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
+
+
+def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
+    """The mask and how far a second segmenter agrees with it: (H, W) float32 in [0, 1], IoU in [0, 1].
+
+    The second one is the salient network beside a prompted one, and GrabCut in the mask's own box beside any other.
+    choose: picks one of several candidates, such as the one whose removal hurts the true class most.
+    """
+    if isinstance(segmenter, PromptedSegmenter):
+        found = segmenter.candidates(image, box)
+        place = choose(image, found.masks) if choose is not None else 0
+        return found.masks[place], overlap(found.masks[place], found.salient)
+    mask = segmenter(image, box)
+    around = box_of(mask)
+    if around is None:
+        return mask, 0.0
+    try:
+        return mask, overlap(mask, grabcut(image, around))
+    except BadPicture:
+        return mask, 0.0
 
 
 def mask_png(mask: np.ndarray) -> bytes:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from unfazed.errors import BadPicture, UserError, missing_extra, unknown
+from unfazed.errors import BadPicture, UserError, unknown
 from unfazed.scene import Scene
+
+from .sam2 import FILES, PromptedSegmenter, file_of, has_runtime, missing_files, open_session
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the photograph."""
@@ -25,7 +27,8 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
     """The mask of the object in a photograph: (H, W) float32 in [0, 1].
 
     box: x, y, width, height around the object; without it the object is assumed to be in the center.
-    segmenter: `grabcut`, or `onnx:FILE`, a salient-object network such as U²-Net.
+    segmenter: `auto` (sam2 where its weights are here, else grabcut), `sam2`, `silueta`, `grabcut`, `onnx:FILE` (a
+    salient-object network such as U²-Net) or `transformers:CHECKPOINT` (SAM, SAM 2, BiRefNet).
     """
     mask = open_segmenter(segmenter)(image, None if box is None else inside(box, image.shape))
     if not (mask > 0.5).any():
@@ -68,7 +71,7 @@ def inside(box: Box, shape: tuple[int, ...]) -> Box:
 
 
 def open_segmenter(text: str) -> Segmenter:
-    """The segmenter that `grabcut` or `onnx:FILE` names."""
+    """The segmenter that a name of SEGMENTERS opens, such as `auto`, `sam2` or `onnx:FILE`."""
     kind, _, argument = text.partition(":")
     if kind not in SEGMENTERS:
         raise unknown("segmenter", text, SEGMENTERS)
@@ -76,18 +79,62 @@ def open_segmenter(text: str) -> Segmenter:
 
 
 def _open_grabcut(argument: str) -> Segmenter:
-    if argument:
-        raise UserError(f"the segmenter grabcut takes no '{argument}'", allowed="grabcut")
+    _refuse_argument("grabcut", argument)
     return grabcut
 
 
 def _open_onnx(argument: str) -> Segmenter:
     if not argument:
         raise UserError("the segmenter onnx needs a file", allowed="onnx:FILE")
-    return functools.partial(salient, network=_network(str(Path(argument).expanduser())))
+    return functools.partial(salient, network=open_session(str(Path(argument).expanduser())))
 
 
-SEGMENTERS: dict[str, Callable[[str], Segmenter]] = {"grabcut": _open_grabcut, "onnx": _open_onnx}
+def _open_silueta(argument: str) -> Segmenter:
+    _refuse_argument("silueta", argument)
+    return functools.partial(salient, network=open_session(str(file_of("silueta"))))
+
+
+def _open_sam2(argument: str) -> Segmenter:
+    _refuse_argument("sam2", argument)
+    encoder, decoder = (str(file_of(name)) for name in FILES[1:])
+    return PromptedSegmenter(_open_silueta(""), encoder, decoder)
+
+
+def _open_auto(argument: str) -> Segmenter:
+    _refuse_argument("auto", argument)
+    return open_segmenter(default_segmenter()[0])
+
+
+def _open_transformers(argument: str) -> Segmenter:
+    from .transformers_masks import open_checkpoint
+
+    if not argument:
+        raise UserError(
+            "the segmenter transformers needs a checkpoint", allowed="transformers:facebook/sam2-hiera-tiny"
+        )
+    return open_checkpoint(argument)
+
+
+def default_segmenter() -> tuple[str, str | None]:
+    """`sam2` where its weights are here, else `grabcut` and what to run for better masks."""
+    if not has_runtime():
+        return "grabcut", "pip install 'unfazed[masks]' and unfazed weights fetch masks"
+    return ("grabcut", "unfazed weights fetch masks") if missing_files() else ("sam2", None)
+
+
+def _refuse_argument(name: str, argument: str) -> None:
+    if argument:
+        raise UserError(f"the segmenter {name} takes no '{argument}'", allowed=name)
+
+
+SEGMENTERS: dict[str, Callable[[str], Segmenter]] = {
+    "auto": _open_auto,
+    "sam2": _open_sam2,
+    "silueta": _open_silueta,
+    "grabcut": _open_grabcut,
+    "onnx": _open_onnx,
+    "transformers": _open_transformers,
+}
 
 
 def grabcut(image: np.ndarray, box: Box | None = None) -> np.ndarray:
@@ -136,20 +183,6 @@ def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.nd
     mask = np.zeros(image.shape[:2], np.float32)
     mask[y : y + high, x : x + wide] = cv2.resize(answer, (wide, high), interpolation=cv2.INTER_LINEAR)
     return mask
-
-
-@functools.cache
-def _network(path: str) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise missing_extra("onnxruntime", "models") from None
-    if not Path(path).is_file():
-        raise UserError(f"the network {path} does not exist", allowed="onnx:FILE")
-    try:
-        return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise UserError(f"{path} is not a usable ONNX network ({str(error).splitlines()[0]})") from None
 
 
 def _trimap(size: tuple[int, int], box: tuple[int, ...] | None) -> np.ndarray:

@@ -1,0 +1,69 @@
+"""Quality of masks that nobody drew: IoU of each segmenter, and whether confidence tells good masks from bad ones.
+
+python benchmarks/mask_quality.py sample "oxford-pet:data?breeds=all" --segmenter sam2 --segmenter grabcut --degrade
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from unfazed.errors import BadPicture
+from unfazed.measures.mask_confidence import mask_confidence
+from unfazed.sources import open_source
+from unfazed.sources.make_masks import with_agreement
+from unfazed.sources.sam2 import overlap
+from unfazed.sources.segment import open_segmenter
+
+
+def degraded(image: np.ndarray, seed: int) -> np.ndarray:
+    """The photograph blurred, darkened, with noise: as a bad camera at night would take it."""
+    import cv2
+
+    rng = np.random.default_rng(seed)
+    soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(2, 5)).astype(np.float32)
+    return np.clip(soft * rng.uniform(0.2, 0.6) + rng.normal(0, rng.uniform(10, 40), image.shape), 0, 255).astype(
+        np.uint8
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sources", nargs="+")
+    parser.add_argument("--segmenter", action="append", default=[])
+    parser.add_argument("--degrade", action="store_true", help="also a degraded copy of every photograph")
+    parser.add_argument("--limit", type=int)
+    given = parser.parse_args()
+    for text in given.segmenter or ["auto"]:
+        segmenter = open_segmenter(text)
+        pooled: list[tuple[float, float]] = []
+        for spec in given.sources:
+            for bad in (False, True) if given.degrade else (False,):
+                found, start = [], time.perf_counter()
+                for number, scene in enumerate(open_source(spec, limit=given.limit)):
+                    image = degraded(scene.image, number) if bad else scene.image
+                    try:
+                        mask, agreement = with_agreement(segmenter, image, None)
+                        found.append((overlap(mask, scene.mask), mask_confidence(image, mask, agreement).value))
+                    except BadPicture:
+                        found.append((0.0, 0.0))
+                overlaps = np.array([one for one, _ in found])
+                seconds = (time.perf_counter() - start) / len(found)
+                name = f"{text}, {spec}{', degraded' if bad else ''}"
+                print(f"{name}: n = {len(found)}, mean IoU {overlaps.mean():.3f}, worst {overlaps.min():.3f}, "
+                      f"{seconds:.2f} s each", flush=True)  # fmt: skip
+                pooled += found
+        good = np.array([one > 0.8 for one, _ in pooled])
+        if 0 < good.sum() < len(good):
+            area = roc_auc_score(good, [value for _, value in pooled])
+            print(
+                f"{text}: confidence separates IoU > 0.8 ({good.sum()} of {len(good)}) with AUROC {area:.3f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`unfazed distribution`: are the edited pictures still like photographs?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def distribution(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark's folder.")],
+    model: Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; once for each model.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")],
+    against: Annotated[
+        list[str] | None,
+        typer.Option(metavar="images:FOLDER", help="Also another folder of pictures; may be repeated."),
+    ] = None,
+    fid: Annotated[bool, typer.Option(help="FID and KID; needs the Inception weights.")] = True,
+    inception: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The Inception weights [default: the fetched ones].")
+    ] = None,
+    adapt: Annotated[bool, typer.Option(help="Accuracy before and after batch-norm adaptation.")] = True,
+    out_above: Annotated[float, typer.Option(min=0.5, max=1, help="The AUROC above which a set is out.")] = 0.7,
+    limit: Annotated[int | None, typer.Option(help="Only the first N photographs.")] = None,
+    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
+    resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 500,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    table: Annotated[
+        str, typer.Option(help="`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`.")
+    ] = "verdicts",
+    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+) -> None:
+    """Do the edits stay in the distribution of the photographs? One sentence for each edit, and how sure.
+
+    Energy and GradNorm of every picture against those of the originals; FID and KID; texture and spectrum of the
+    backgrounds; LPIPS where its weights are; accuracy after batch-norm adaptation. The same command again resumes.
+    Put the results beside the predictions, and `unfazed report` shows them.
+
+    Examples:
+
+    `unfazed weights fetch measure`
+
+    `unfazed distribution BENCH -m lite:0 -o predictions/distribution`
+
+    `unfazed distribution BENCH -m timm:resnet50 -o results --against images:imagenet-r --table scores`
+
+    `unfazed distribution BENCH -m lite:0 -o results --no-fid`
+    """
+    from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.errors import unknown
+    from unfazed.probes.distribution_study import run_distribution
+    from unfazed.probes.run import read_probe
+    from unfazed.report.distribution_tables import write_distribution
+    from unfazed.report.formats import format_table
+
+    from .progress import progress_line
+
+    with progress_line("distribution", "pictures") as show:
+        study = run_distribution(
+            benchmark, model, output, against=tuple(against or ()), fid=fid, inception=inception, adapt=adapt,
+            limit=limit, device=device, report=lambda what, done, total: show(done, total, what),
+        )  # fmt: skip
+    scores = read_probe(output, "scores", study.slugs)
+    features = read_probe(output, "inception") if study.features else None
+    tables = write_distribution(
+        output, scores, features, study.adapted, limit=out_above, resamples=resamples, level=level
+    )
+    if table not in tables:
+        raise unknown("table", table, tables)
+    chosen = tables[table]
+    if table == "verdicts" and format == "table":
+        typer.echo("\n".join(chosen["sentence"].to_list()))
+    else:
+        typer.echo(format_table(chosen, format, digits=3), nl=False)
+    for note in study.notes:
+        typer.echo(note, err=True)
+    for name, reason in list(study.failures.items())[:20]:
+        typer.echo(f"failed: {name}: {reason}", err=True)
+    if study.failures:
+        raise typer.Exit(EXIT_WITH_FAILURES)

@@ -1,0 +1,39 @@
+"""Which candidate mask is the labeled object: the one without which a classifier no longer sees the class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .classifier import Classifier
+
+
+def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarray], int]:
+    """A function from a picture and candidate masks to the place of the one whose removal hurts the class most.
+
+    label: an index of the model's own classes. What is removed is filled from around it. Among candidates that hurt
+    about equally (within a tenth of the largest loss) the smallest is taken: a larger one removes background too.
+    """
+
+    def choose(image: np.ndarray, masks: np.ndarray) -> int:
+        import cv2
+        import torch
+
+        without = []
+        for mask in masks:
+            hole = cv2.dilate((mask > 0.5).astype(np.uint8), np.ones((5, 5), np.uint8))
+            without.append(cv2.inpaint(image, hole, 5, cv2.INPAINT_TELEA))
+        batch = torch.stack([model.prepare(one) for one in (image, *without)])
+        chances = torch.softmax(model.logits(batch), 1)[:, label].cpu().numpy()
+        losses = chances[0] - chances[1:]
+        sizes = np.array([(mask > 0.5).mean() for mask in masks])
+        best = losses.max()
+        if best <= 0:
+            return 0
+        near = np.flatnonzero(losses >= 0.9 * best)
+        return int(near[sizes[near].argmin()])
+
+    return choose
