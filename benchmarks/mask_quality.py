@@ -24,8 +24,8 @@ def degraded(image: np.ndarray, seed: int) -> np.ndarray:
     import cv2
 
     rng = np.random.default_rng(seed)
-    soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(2, 5)).astype(np.float32)
-    return np.clip(soft * rng.uniform(0.2, 0.6) + rng.normal(0, rng.uniform(10, 40), image.shape), 0, 255).astype(
+    soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(1, 3)).astype(np.float32)
+    return np.clip(soft * rng.uniform(0.4, 0.8) + rng.normal(0, rng.uniform(5, 20), image.shape), 0, 255).astype(
         np.uint8
     )
 

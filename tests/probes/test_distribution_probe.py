@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from unfazed.benchmark import build
+from unfazed.benchmark.settings import BuildSettings
 from unfazed.cli import main
 from unfazed.errors import UserError
 from unfazed.known_weights import place_of
@@ -34,7 +35,7 @@ def noise(tmp_path_factory):
 def edited(tmp_path_factory):
     """The sample, each photograph with its object taken out and put back, without a network."""
     folder = tmp_path_factory.mktemp("bench") / "b"
-    build("sample", folder, recipe="reinsertion", renderer="paste")
+    build("sample", folder, BuildSettings(recipe="reinsertion", renderer="paste"))
     return folder
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unfazed.choices import TableFormat
+
 
 def distribution(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark's folder.")],
@@ -29,7 +31,7 @@ def distribution(
     table: Annotated[
         str, typer.Option(help="`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`.")
     ] = "verdicts",
-    format: Annotated[str, typer.Option(help="`table`, `csv`, `json`, `markdown` or `latex`.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
 ) -> None:
     """Do the edits stay in the distribution of the photographs? One sentence for each edit, and how sure.
 

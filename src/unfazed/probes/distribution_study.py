@@ -106,12 +106,14 @@ def _adapt(
     from torch.nn.modules.batchnorm import _BatchNorm
 
     from unfazed.predictions.evaluation import run_evaluation
+    from unfazed.predictions.settings import EvaluateSettings
 
     if model.adapt is not None or not any(isinstance(one, _BatchNorm) for one in model.module.modules()):
         study.notes.append(f"{name} has no batch norm to adapt")
         return
     names = [name, f"{name}{ADAPTED}"]
-    done = run_evaluation(str(benchmark), names, study.folder / "answers", limit=limit, device=device)
+    settings = EvaluateSettings(limit=limit, device=device)
+    done = run_evaluation(str(benchmark), names, study.folder / "answers", settings)
     study.failures.update(done.failed)
     study.notes.extend(text for warnings in done.warnings.values() for text in warnings)
     if not done.failed:
