@@ -102,7 +102,7 @@ def _chooser(name: str, label: str | None) -> Callable[[str], Choice]:
     from unfazed.errors import UserError
     from unfazed.models import open_model
     from unfazed.models.object_choice import most_needed
-    from unfazed.sources.labelled import class_folder
+    from unfazed.sources.labeled import class_folder
 
     model = open_model(name)
 

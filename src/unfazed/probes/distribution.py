@@ -22,7 +22,7 @@ from unfazed.measures.glcm import glcm_measures
 from unfazed.measures.gradnorm import gradnorm
 from unfazed.measures.spectrum import background_amplitude
 from unfazed.predictions.inputs import ORIGINAL, Picture, open_pictures
-from unfazed.sources.labelled import pictures_below
+from unfazed.sources.labeled import pictures_below
 from unfazed.sources.pictures import read_mask, read_picture
 from unfazed.sources.slugs import unique_slugs
 from unfazed.specs import Spec
