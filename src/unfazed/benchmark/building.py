@@ -31,6 +31,7 @@ from .commit_files import sweep
 from .layout import CACHE, LOCK
 from .plan import Plan
 from .prepare import Preparation, Prepared
+from .quality import count_doubtful
 from .render import SourceBuilder, Summary, render_stream
 from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
 from .settings import BuildSettings
@@ -53,7 +54,8 @@ class Progress:
 class Built:
     """What a build came to: rows by status over the whole benchmark, and for this run alone the sources that were
     made, the seconds it took and the seconds of each stage, summed over workers; classes: how many scenes each has;
-    warnings: what looks wrong about masks and labels, one line each."""
+    warnings: what looks wrong about masks and labels, one line each; invalid: pictures that are there although their
+    validity is below one half; left_out: those that `quality="strict"` left out because of it."""
 
     root: Path
     counts: dict[str, int]
@@ -64,6 +66,8 @@ class Built:
     failures: dict[str, str]
     classes: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    invalid: int = 0
+    left_out: int = 0
 
 
 def build(
@@ -151,6 +155,7 @@ def _build(
     everything = [row for one in plan.source.ids for row in read_rows(plan.root, one)]
     write_manifest(plan.root, everything)
     shutil.rmtree(plan.root / CACHE, ignore_errors=True)
+    doubtful = count_doubtful(everything)
     return Built(
         root=plan.root,
         counts=counts(everything),
@@ -161,6 +166,8 @@ def _build(
         failures=_failures(everything),
         classes=plan.source.class_counts,
         warnings=(*plan.source.remarks, *warning_summary(_notes(everything))),
+        invalid=doubtful["invalid"],
+        left_out=doubtful["left out"],
     )
 
 
@@ -184,6 +191,7 @@ def _through_network(
     at_once = int(described.get("batch_size") or 1)
     group = at_once if at_once == 1 else BATCHES * at_once
     given_up: list[Summary] = []
+    again = Preparation(plan, removal) if settings.quality == "strict" else None
 
     def prepared() -> Generator[Prepared, None, None]:
         for outcome in run_tasks(Preparation(plan, removal), waiting, workers, settings.engine):
@@ -196,7 +204,7 @@ def _through_network(
     alone = described.get("device") == "cpu" or find_removal(settings.removal)[0].takes_network
     count = group // (len(plan.recipe.items) * settings.runs) + 2
     with contextlib.closing(prepared() if alone else prefetch(prepared(), count)) as sources:
-        for summary in render_stream(plan.root, renderer, group, sources, watch=watch):
+        for summary in render_stream(plan.root, renderer, group, sources, watch=watch, again=again):
             yield summary
             while given_up:
                 yield given_up.pop()

@@ -25,6 +25,7 @@ DECISIVE = (
     "seed",
     "runs",
     "whole_objects",
+    "strict",
     "removal",
     "renderer",
     "labels",

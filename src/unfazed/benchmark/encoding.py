@@ -15,6 +15,7 @@ from unfazed.rendering.layers import Layers, Refused, Rendered
 
 from .commit_files import Waiting, settle, write_beside
 from .layout import mask_path, picture_path
+from .quality import Evidence, judged
 from .rows import Row, write_rows
 
 # Level 1 takes half the time of zlib's default for files that are no larger: photographs hardly compress further.
@@ -23,12 +24,14 @@ _COMPRESSION = [cv2.IMWRITE_PNG_COMPRESSION, 1]
 
 @dataclass(frozen=True)
 class Written:
-    """A row with its hashes, the files that wait to be settled, and the seconds spent on encoding and writing."""
+    """A row with its hashes, the files that wait to be settled, and the seconds spent on encoding, writing
+    and measuring."""
 
     row: Row
     files: tuple[Waiting, ...] = ()
     encode: float = 0.0
     write: float = 0.0
+    judge: float = 0.0
 
 
 def png(picture: np.ndarray) -> bytes:
@@ -49,10 +52,18 @@ def written_rate(levels: np.ndarray) -> float:
     return float((levels > 127).mean())
 
 
-def write_picture(root: Path, row: Row, layers: Layers, answer: Rendered | Refused) -> Written:
-    """The picture and its mask written beside their places, or the renderer's refusal in the row."""
+def write_picture(
+    root: Path, row: Row, layers: Layers, answer: Rendered | Refused, evidence: Evidence | None = None
+) -> Written:
+    """The picture and its mask written beside their places, or the renderer's refusal in the row.
+
+    evidence: what the picture's validity is measured with, unless the row holds it already.
+    """
     if isinstance(answer, Refused):
         return Written(replace(row, status=answer.status, reason=answer.reason))
+    began = time.perf_counter()
+    if evidence is not None and row.validity is None:
+        row = judged(row, layers, answer, evidence)
     started = time.perf_counter()
     levels = mask_levels(layers.mask)
     picture, mask = png(answer.image), png(levels)
@@ -68,7 +79,7 @@ def write_picture(root: Path, row: Row, layers: Layers, answer: Rendered | Refus
         pixel_rate=written_rate(levels),
         measures=dict(answer.measures),
     )
-    return Written(done, files, encoded - started, time.perf_counter() - encoded)
+    return Written(done, files, encoded - started, time.perf_counter() - encoded, started - began)
 
 
 def write_file(root: Path, row: Row, data: bytes) -> Written:

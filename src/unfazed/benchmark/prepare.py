@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
+from unfazed.labels import imagenet
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.realize import realize
@@ -27,8 +28,12 @@ from unfazed.sources.mask_checks import mask_warnings
 from .encoding import png
 from .layout import CACHE, SOURCE_EDIT, picture_path, row_path
 from .plan import Plan, Planned
+from .quality import WITNESS, Evidence, Witness
 from .rows import FAILED, SKIPPED, Row, read_rows
 from .seeds import picture_seed
+
+if TYPE_CHECKING:
+    from unfazed.models import Classifier
 
 # Sources whose scenes are put together from several files: none of these shows the scene as it is.
 PUT_TOGETHER = {"cutouts"}
@@ -38,12 +43,16 @@ WHOLE = 0.01
 
 @dataclass(frozen=True)
 class Prepared:
-    """A source's rows, and for those still to be made either layers to render or a file to keep as it is."""
+    """A source's rows, and for those still to be made either layers to render or a file to keep as it is.
+
+    evidence: what the validity of the pictures is measured with, empty where it is not measured.
+    """
 
     source_id: str
     rows: list[Row]
     layers: dict[int, Layers] = field(default_factory=dict)
     files: dict[int, bytes] = field(default_factory=dict)
+    evidence: dict[int, Evidence] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -78,6 +87,8 @@ class Preparation:
         layers: dict[int, Layers] = {}
         files: dict[int, bytes] = {}
         kept = self._kept(source_id)
+        evidence: dict[int, Evidence] = {}
+        shared = self._shared(scene, framed)
         try:
             row, files[0] = self._as_found(scene)
             rows.append(replace(row, border_contact=contact))
@@ -89,12 +100,14 @@ class Preparation:
             if there is not None:
                 rows.append(there)
                 continue
-            row, made = self._compose(framed, planned)
+            row, made, known = self._compose(framed, planned, shared)
             if made is not None:
                 layers[len(rows)] = made
+            if known is not None:
+                evidence[len(rows)] = known
             rows.append(replace(row, border_contact=contact, notes=list(scene.notes)))
         self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
-        return Prepared(source_id, rows, layers, files, dict(self.seconds))
+        return Prepared(source_id, rows, layers, files, evidence, dict(self.seconds))
 
     def _kept(self, source_id: str) -> dict[tuple[str, int, int], Row]:
         """The rows of an earlier run whose pictures are there, by edit, run and seed: they stay as they are."""
@@ -103,23 +116,52 @@ class Preparation:
         rows = read_rows(self.plan.root, source_id)
         return {(row.edit, row.run, row.seed): row for row in rows if row.status != FAILED}
 
-    def _compose(self, framed: Scene, planned: Planned) -> tuple[Row, Layers | None]:
+    def again(self, source_id: str, number: int, attempt: int) -> tuple[Row, Layers, Evidence] | None:
+        """The row, layers and evidence of row `number` of a source with the seed of another attempt.
+
+        None where nothing in the picture is drawn, so that it would be the same, or where it cannot be made.
+        """
+        planned = list(self.plan.pictures(source_id))[number - 1]
+        if not self.plan.has_draws(planned.item):
+            return None
+        seed = picture_seed(self.plan.settings.seed, source_id, *planned.item.seeded_by, planned.run, attempt)
+        scene = self.plan.source[source_id]
+        framed = self._keep(frame(scene, self.plan.settings.frame))
+        row, made, known = self._compose(framed, replace(planned, seed=seed), self._shared(scene, framed))
+        return None if made is None or known is None else (row, made, known)
+
+    def _shared(self, scene: Scene, framed: Scene) -> Evidence | None:
+        """What the validity of all pictures of a source is measured with; None where it is not measured."""
+        if self.plan.settings.quality == "off":
+            return None
+        with self._timed("judge"):
+            return self.witness.of_source(scene, framed)
+
+    def _compose(
+        self, framed: Scene, planned: Planned, shared: Evidence | None
+    ) -> tuple[Row, Layers | None, Evidence | None]:
         row = self._row(framed.id, planned)
         try:
             with self._timed("compose"):
                 composition = planned.item.compose(framed, np.random.default_rng(planned.seed), self.pool)
                 made = realize(composition, self.backgrounds, planned.seed)
         except Impossible as impossible:
-            return replace(row, status=SKIPPED, reason=str(impossible)), None
+            return replace(row, status=SKIPPED, reason=str(impossible)), None, None
         except Exception as error:
-            return replace(row, status=FAILED, reason=reason_of(error)), None
+            return replace(row, status=FAILED, reason=reason_of(error)), None, None
+        with self._timed("judge"):
+            known = None if shared is None else self.witness.of_picture(shared, composition)
         rate = composition.requested.get("pixel_rate")
-        return replace(
-            row,
-            requested=None if rate is None else float(rate),
-            values=dict(composition.requested),
-            guide=self.plan.guide if "guide" in planned.item.needs else None,
-        ), made
+        return (
+            replace(
+                row,
+                requested=None if rate is None else float(rate),
+                values=dict(composition.requested),
+                guide=self.plan.guide if "guide" in planned.item.needs else None,
+            ),
+            made,
+            known,
+        )
 
     def _as_found(self, scene: Scene) -> tuple[Row, bytes]:
         """The row and the bytes of the file as found, or of a PNG where no file shows the scene."""
@@ -169,6 +211,16 @@ class Preparation:
         removal = self._removal or self.plan.open_removal()
         cache = self.plan.root / CACHE / "removed" if self.plan.borrows else None
         return Backgrounds(self.pool, removal, size=self.plan.settings.size, cache=cache)
+
+    @functools.cached_property
+    def witness(self) -> Witness:
+        asks = self.plan.settings.quality == "strict" and self.plan.source.labels == imagenet()
+        return Witness(self.backgrounds, self._classifier if asks else None)
+
+    def _classifier(self) -> Classifier:
+        from unfazed.models import open_model
+
+        return open_model(WITNESS, device=self.plan.settings.device)
 
     def _load(self, scene_id: str) -> Scene:
         """A framed scene to borrow from; a few are kept, because an edit that picks one soon asks for it again."""

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from .commit_files import forget
 from .encoding import Written, finish, write_file, write_picture
 from .plan import Plan
 from .prepare import Preparation, Prepared, reason_of
+from .quality import is_invalid, judged, left_out
 from .rows import FAILED, counts
 
 
@@ -45,6 +46,9 @@ class SourceBuilder:
         for first in range(0, len(numbers), self.batch_size):
             batch = numbers[first : first + self.batch_size]
             made = render_safely(self.renderer, [prepared.layers[number] for number in batch])
+            if self.plan.settings.quality == "strict":
+                places = [(prepared, number) for number in batch]
+                made = rerolled(self.preparation, self.renderer, places, made)
             answers.update(zip(batch, made, strict=True))
         rendered = time.perf_counter() - started
         written = write_all(self.plan.root, prepared, answers)
@@ -75,11 +79,12 @@ def render_stream(
     sources: Iterable[Prepared],
     writers: int = 2,
     watch: Callable[[Rendered | Refused], None] | None = None,
+    again: Preparation | None = None,
 ) -> Iterator[Summary]:
     """Summaries as sources are finished; `group` pictures, of whichever sources, are handed to the renderer at a time.
 
     It runs in this thread and waits for nobody but `sources`; PNGs are encoded and written by `writers` threads.
-    watch: called with each answer as it comes.
+    watch: called with each answer as it comes. again: makes invalid pictures once more; None leaves them as they are.
     """
     queue: deque[tuple[_Open, int, Layers]] = deque()
     finishing: deque[Future[Summary]] = deque()
@@ -95,10 +100,12 @@ def render_stream(
             batch = [queue.popleft() for _ in range(min(count, len(queue)))]
             started = time.perf_counter()
             answers = render_safely(renderer, [layers for _, _, layers in batch])
+            if again is not None:
+                places = [(source.prepared, number) for source, number, _ in batch]
+                answers = rerolled(again, renderer, places, answers)
             share = (time.perf_counter() - started) / len(batch)
-            for (source, number, layers), answer in zip(batch, answers, strict=True):
-                row = source.prepared.rows[number]
-                source.written[number] = pool.submit(write_picture, root, row, layers, answer)
+            for (source, number, _), answer in zip(batch, answers, strict=True):
+                source.written[number] = pool.submit(write_answer, root, source.prepared, number, answer)
                 source.rendered += share
                 if watch is not None:
                     watch(answer)
@@ -140,6 +147,57 @@ def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered 
         return [Refused(reason_of(error), status=FAILED)]
 
 
+def rerolled(
+    preparation: Preparation,
+    renderer: Renderer,
+    places: Sequence[tuple[Prepared, int]],
+    answers: Sequence[Rendered | Refused],
+) -> list[Rendered | Refused]:
+    """The answers, each invalid picture made again with its next seeds; what stays invalid is refused with its reasons.
+
+    places: the source and row number of each answer; rows, layers and evidence there become those of the last try.
+    """
+    answers, tries = list(answers), preparation.plan.settings.tries
+    waiting, attempt = list(range(len(answers))), 0
+    while True:
+        bad = []
+        for at in waiting:
+            (prepared, number), answer = places[at], answers[at]
+            if isinstance(answer, Rendered) and number in prepared.evidence:
+                row = judged(prepared.rows[number], prepared.layers[number], answer, prepared.evidence[number])
+                prepared.rows[number] = row
+                if is_invalid(row):
+                    answers[at] = left_out(row, attempt)
+                    bad.append(at)
+        if attempt == tries:
+            return answers
+        attempt += 1
+        waiting = []
+        for at in bad:
+            prepared, number = places[at]
+            made = preparation.again(prepared.source_id, number, attempt)
+            if made is not None:
+                row = prepared.rows[number]
+                # What no draw changes about the row stays: the photograph's border and its notes.
+                prepared.rows[number] = replace(made[0], border_contact=row.border_contact, notes=row.notes)
+                prepared.layers[number], prepared.evidence[number] = made[1:]
+                waiting.append(at)
+        if not waiting:
+            return answers
+        for at, answer in zip(waiting, _render_at(renderer, [places[at] for at in waiting]), strict=True):
+            answers[at] = answer
+
+
+def _render_at(renderer: Renderer, places: Sequence[tuple[Prepared, int]]) -> list[Rendered | Refused]:
+    return render_safely(renderer, [prepared.layers[number] for prepared, number in places])
+
+
+def write_answer(root: Path, prepared: Prepared, number: int, answer: Rendered | Refused) -> Written:
+    """One picture of a source written beside its place, its validity measured where that is asked for."""
+    evidence = prepared.evidence.get(number)
+    return write_picture(root, prepared.rows[number], prepared.layers[number], answer, evidence)
+
+
 def write_all(root: Path, prepared: Prepared, answers: dict[int, Rendered | Refused]) -> dict[int, Written]:
     """Every file of a source written beside its place, by row number."""
     written: dict[int, Written] = {}
@@ -147,7 +205,7 @@ def write_all(root: Path, prepared: Prepared, answers: dict[int, Rendered | Refu
         for number, data in prepared.files.items():
             written[number] = write_file(root, prepared.rows[number], data)
         for number, answer in answers.items():
-            written[number] = write_picture(root, prepared.rows[number], prepared.layers[number], answer)
+            written[number] = write_answer(root, prepared, number, answer)
     except BaseException:
         forget(file for one in written.values() for file in one.files)
         raise
@@ -162,6 +220,7 @@ def finished(root: Path, prepared: Prepared, written: dict[int, Written], render
         **prepared.seconds,
         "render": rendered,
         "encode": sum(one.encode for one in written.values()),
+        "judge": prepared.seconds.get("judge", 0.0) + sum(one.judge for one in written.values()),
         "write": settled + sum(one.write for one in written.values()),
     }
     return Summary(prepared.source_id, counts(rows), seconds)

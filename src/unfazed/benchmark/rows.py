@@ -28,7 +28,9 @@ class Row:
     measured on the mask as written; values: all that was asked for or drawn (position, degrees, the scene a
     background came from); measures: what the renderer says of the picture; level, attribute, control: the edit's
     place in a sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that
-    an adversarial background was made against; notes: how the scene came to be (a mask made by GrabCut, padding).
+    an adversarial background was made against; notes: how the scene came to be (a mask made by GrabCut, padding);
+    validity: the score in [0, 1] of `measures.validity.judge`, None where it was not measured, with its reasons and the
+    faults behind it.
     """
 
     source_id: str
@@ -53,6 +55,9 @@ class Row:
     values: dict[str, Any] = field(default_factory=dict)
     measures: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    validity: float | None = None
+    validity_reasons: list[str] = field(default_factory=list)
+    validity_measures: dict[str, float] = field(default_factory=dict)
 
     @property
     def sample_id(self) -> str:
@@ -128,8 +133,15 @@ def schema() -> pyarrow.Schema:
             ("values", text),
             ("measures", text),
             ("notes", text),
+            ("validity", number),
+            ("validity_reasons", text),
+            ("validity_measures", text),
         ]
     )
+
+
+# Manifests of earlier versions lack these.
+LATER_COLUMNS = frozenset(("validity", "validity_reasons", "validity_measures"))
 
 
 def record(row: Row) -> dict[str, Any]:
@@ -147,4 +159,4 @@ def row_of(record: Mapping[str, Any]) -> Row:
     return Row(**{name: json.loads(value) if name in _JSON else value for name, value in given.items()})
 
 
-_JSON = frozenset(("parameters", "values", "measures", "notes"))
+_JSON = frozenset(("parameters", "values", "measures", "notes", "validity_reasons", "validity_measures"))

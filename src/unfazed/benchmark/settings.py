@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unfazed.choices import EngineName, check_choice
+from unfazed.choices import EngineName, Quality, check_choice
 from unfazed.edits.items import Recipe
 from unfazed.errors import UserError
 from unfazed.rendering.settings import RenderSettings, check_range
@@ -23,7 +23,8 @@ class BuildSettings(RenderSettings):
     made. whole_objects: leave out scenes whose object the photograph's border cuts. limit, classes: which scenes of the
     source; sample: so many, drawn evenly over the classes; per_class: so many of each class; both follow from the
     seed. batch_size: pictures rendered at once; workers: processes; engine: where they run; none of these three
-    changes the pictures.
+    changes the pictures. quality: `report` measures the validity of every picture, `strict` also makes an invalid one
+    again with another seed, up to `tries` times, and then leaves it out, `off` measures nothing.
     """
 
     recipe: str | Recipe = "imagenet-e"
@@ -36,11 +37,15 @@ class BuildSettings(RenderSettings):
     batch_size: int | None = None
     workers: int | None = None
     engine: EngineName = "local"
+    quality: Quality = "report"
+    tries: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("runs", self.runs, 1, 1000)
         check_choice("engine", self.engine, EngineName)
+        check_choice("quality", self.quality, Quality)
+        check_range("tries", self.tries, 0, 100)
         if self.batch_size is not None and self.batch_size < 1:
             raise UserError(f"the batch size is {self.batch_size}", allowed="1 or more")
         if self.workers is not None and self.workers < 1:
@@ -48,4 +53,6 @@ class BuildSettings(RenderSettings):
 
     def on_card(self) -> dict[str, Any]:
         """The part of `benchmark.json` that holds these settings."""
-        return {name: getattr(self, name) for name in ON_CARD}
+        # Only `strict` decides about pictures; benchmarks of earlier versions say nothing about it.
+        strict = {"strict": {"tries": self.tries}} if self.quality == "strict" else {}
+        return {**{name: getattr(self, name) for name in ON_CARD}, **strict}

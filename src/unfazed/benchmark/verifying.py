@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.errors import UserError
+from unfazed.measures.validity import judge
 
 from .encoding import written_rate
 from .folder import Benchmark
 from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
-from .rows import FAILED, OK, SKIPPED, finished_sources, read_rows, record, schema
+from .rows import FAILED, LATER_COLUMNS, OK, SKIPPED, finished_sources, read_rows, record, schema
 
 RATE_TOLERANCE = 0.002
 
@@ -64,7 +66,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     """
     benchmark = Benchmark(path)
     table = benchmark.manifest
-    missing = [name for name in schema().names if name not in table.column_names]
+    missing = [name for name in schema().names if name not in {*table.column_names, *LATER_COLUMNS}]
     if missing:
         raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")
     rows = table.to_pylist()
@@ -110,8 +112,9 @@ def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Proble
     if len(by_source) != scenes:
         problems.append(Problem(MANIFEST, f"{len(by_source)} sources, the benchmark was made of {scenes}"))
     for source_id in sorted(finished_sources(benchmark.root) & set(by_source)):
+        columns = by_source[source_id][0]
         there = [record(row) for row in read_rows(benchmark.root, source_id)]
-        if there != by_source[source_id]:
+        if [{name: row[name] for name in columns} for row in there] != by_source[source_id]:
             problems.append(Problem(f"rows/{source_id}.json", "does not say what the manifest says"))
     return problems
 
@@ -119,6 +122,9 @@ def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Proble
 def _row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
     """How many files of a row were looked at, and what is wrong with it."""
     name = row["sample_id"]
+    problem = _validity(row)
+    if problem is not None:
+        return 0, [problem]
     if row["status"] == SKIPPED:
         return 0, [] if row["reason"] else [Problem(name, "skipped without a reason")]
     if row["status"] == FAILED:
@@ -139,6 +145,16 @@ def _row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
     elif mask is not None:
         problems += _rate(row, mask)
     return 2, problems
+
+
+def _validity(row: dict[str, Any]) -> Problem | None:
+    """What is wrong with the validity in a row: it must be the verdict on the measures beside it."""
+    if row.get("validity") is None:
+        return None
+    verdict = judge(json.loads(row["validity_measures"]))
+    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != json.loads(row["validity_reasons"]):
+        return Problem(row["sample_id"], f"has the validity {row['validity']:g}, its measures give {verdict.score:g}")
+    return None
 
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:

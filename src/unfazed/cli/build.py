@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unfazed.choices import EngineName, Frame, Precision, RendererName, SamplerName
+from unfazed.choices import EngineName, Frame, Precision, Quality, RendererName, SamplerName
 
 from .devices import Device
 
@@ -71,6 +71,13 @@ def build(
     batch_size: Annotated[int | None, typer.Option(help="Pictures rendered at once; no effect on them.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes; no effect on the pictures.")] = None,
     engine: Annotated[EngineName, typer.Option(help="Where the work runs.")] = "local",
+    quality: Annotated[
+        Quality,
+        typer.Option(help="`report` measures every picture's validity, `strict` also makes invalid ones again."),
+    ] = "report",
+    tries: Annotated[
+        int, typer.Option(help="With `--quality strict`: how many new seeds to try before leaving a picture out.")
+    ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Build a benchmark: apply every edit of a recipe to every scene of a source.
@@ -119,6 +126,8 @@ def build(
         batch_size=batch_size,
         workers=workers,
         engine=engine,
+        quality=quality,
+        tries=tries,
     )
     with progress_line("build", "scenes") as show, stoppable(f"unfazed status {output}"):
         built = build_benchmark(
@@ -135,6 +144,8 @@ def build(
         print(_classes(built.classes))
         for line in built.warnings:
             typer.echo(f"warning: {line}", err=True)
+        if built.invalid or built.left_out:
+            print(f"validity: {built.invalid} pictures are invalid, {built.left_out} were left out as invalid")
         for source_id, reason in list(built.failures.items())[:20]:
             typer.echo(f"failed: {source_id}: {reason}", err=True)
         if len(built.failures) > 20:

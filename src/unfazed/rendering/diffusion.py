@@ -170,7 +170,7 @@ class Diffusion:
         measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
         if guide is not None:
             measures["guide"] = guide.name
-        return Rendered(composite(layers.object, layers.alpha, picture), measures)
+        return Rendered(composite(layers.object, layers.alpha, picture), measures, generated=True)
 
 
 def open_diffusion(

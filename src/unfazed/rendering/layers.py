@@ -40,10 +40,16 @@ class Layers:
 
 @dataclass(frozen=True, eq=False)
 class Rendered:
-    """A picture (S, S, 3) uint8, and the renderer's measures of it for the manifest."""
+    """A picture (S, S, 3) uint8, and the renderer's measures of it for the manifest.
+
+    alpha: (S, S) float32, what the object was blended with, where that is not the alpha of its layers; generated:
+    whether a network made the background, so that it need not be the one of the layers.
+    """
 
     image: np.ndarray
     measures: dict[str, Any] = field(default_factory=dict)
+    alpha: np.ndarray | None = None
+    generated: bool = False
 
 
 @dataclass(frozen=True)

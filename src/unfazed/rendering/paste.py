@@ -30,7 +30,8 @@ class Paste:
     def _render(self, layers: Layers) -> Rendered | Refused:
         if layers.needs_network is not None:
             return Refused(f"needs a diffusion network: {layers.needs_network}")
-        return Rendered(composite(layers.object, feathered(layers.alpha, self.feather), layers.background))
+        alpha = feathered(layers.alpha, self.feather)
+        return Rendered(composite(layers.object, alpha, layers.background), alpha=alpha)
 
 
 def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:

@@ -1,0 +1,281 @@
+"""Is an edited picture what it claims to be? Measures on arrays, the limits they are held to, and one score.
+
+Every measure is a fault: 0 is perfect, larger is worse, and `Limits` holds the level at which a picture stops counting
+as valid. Pictures are (S, S, 3) uint8, masks (S, S) float32 in [0, 1]; what is counted in pixels is scaled to a picture
+of 256 pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import cv2
+import numpy as np
+
+BORDER = 10.0  # pixels of 256
+PIECE = 40.0  # pixels of 256
+VALID = 0.5  # the least score of a valid picture: a fault that just reaches its limit
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The level of each fault at which a picture stops counting as valid.
+
+    They were chosen on the embedded photographs and tested on photographs of pets (benchmarks/validity.py).
+    rate: difference between the pixel rate that was asked for and the one achieved; position: the same for the place of
+    the object, in pixels of 256; object, outside: share of the pixels that must not change and did; seam: gray levels
+    by which the colors of the rim lie further off their two sides than in the photograph; residue: correlation of the
+    object-free background with the object that was removed; recognized: true-class probability on that background;
+    noise: gray levels of noise that the background gained; sharpness: factors of two by which its sharpness changed;
+    edges: gray levels of the strongest straight edge that the background gained; crop: share of the object that a
+    central crop of 7/8 cuts off; outline: length of a straight stretch of the mask's outline with no edge in the
+    photograph, as a share of the object's size.
+    """
+
+    rate: float = 0.0025
+    position: float = 2.5
+    object: float = 1e-4
+    outside: float = 1e-4
+    seam: float = 12.0
+    residue: float = 0.35
+    recognized: float = 0.5
+    noise: float = 4.0
+    sharpness: float = 3.0
+    edges: float = 24.0
+    crop: float = 0.6
+    outline: float = 0.49
+
+
+@dataclass(frozen=True)
+class Validity:
+    """A score in [0, 1], valid from `VALID` on, and a sentence for each fault beyond its limit, the worst first."""
+
+    score: float
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        return self.score >= VALID
+
+
+def judge(faults: Mapping[str, float | None], limits: Limits | None = None) -> Validity:
+    """The score of a picture's worst fault: 1 / (1 + (fault / limit)²), so 1 without faults and 0.5 at a limit.
+
+    faults: by the names of `Limits`; None where a fault cannot occur or was not measured.
+
+    >>> judge({"noise": 0.0, "crop": 0.3}).score
+    0.8
+    >>> judge({"noise": 8.0}).reasons
+    ('the background gained noise of 8.0 gray levels (limit 4)',)
+    """
+    held_to = asdict(limits or Limits())
+    scores = {
+        name: 1 / (1 + (value / held_to[name]) ** 2)
+        for name, value in faults.items()
+        if name in held_to and value is not None
+    }
+    bad = sorted((score, name) for name, score in scores.items() if score < VALID)
+    reasons = tuple(f"{_WORDS[name].format(faults[name])} (limit {held_to[name]:g})" for _, name in bad)
+    return Validity(round(min(scores.values(), default=1.0), 4), reasons)
+
+
+_WORDS = {
+    "rate": "the pixel rate misses the requested one by {:.4f}",
+    "position": "the object is {:.1f} pixels from the requested position",
+    "object": "{:.2%} of the object's pixels changed that must not",
+    "outside": "{:.2%} of the pixels outside the object changed that must not",
+    "seam": "the object's rim has a seam of {:.1f} gray levels",
+    "residue": "the removed object is left behind: its details correlate by {:.2f}",
+    "recognized": "a classifier still sees the removed object with a probability of {:.2f}",
+    "noise": "the background gained noise of {:.1f} gray levels",
+    "sharpness": "the sharpness of the background changed by {:.1f} factors of two",
+    "edges": "the background has a new straight edge of {:.0f} gray levels",
+    "crop": "a central crop cuts off {:.0%} of the object",
+    "outline": "the mask's outline has a straight stretch without an edge in the photograph, {:.2f} object sizes long",
+}
+
+
+def changed_share(picture: np.ndarray, promised: np.ndarray, where: np.ndarray) -> float | None:
+    """The share of the pixels of `where`, (S, S) bool, in which two pictures differ; None where it is empty."""
+    count = int(np.count_nonzero(where))
+    if count == 0:
+        return None
+    return float(np.count_nonzero((picture != promised).any(axis=2) & where)) / count
+
+
+def position_error(mask: np.ndarray, original_mask: np.ndarray, shift: tuple[float, float]) -> float:
+    """How far the object is from where a shift of the original by so many pixels (right, down) puts it, of 256."""
+    size = mask.shape[0]
+    errors = []
+    for axis, wanted in zip((0, 1), shift, strict=True):
+        here, before = (np.flatnonzero((one > 0.5).any(axis=axis)) for one in (mask, original_mask))
+        if not len(here) or not len(before):
+            return 256.0
+        errors.append(abs(here[0] - before[0] - wanted) * 256 / size)
+    return float(max(errors))
+
+
+def crop_loss(mask: np.ndarray, kept: float = 7 / 8) -> float:
+    """The share of the object outside the central `kept` of both sides, which is what most classifiers look at."""
+    inside = mask > 0.5
+    total = int(np.count_nonzero(inside))
+    if total == 0:
+        return 1.0
+    margin = int(round(mask.shape[0] * (1 - kept) / 2))
+    middle = inside[margin : mask.shape[0] - margin, margin : mask.shape[1] - margin]
+    return 1 - int(np.count_nonzero(middle)) / total
+
+
+def seam(picture: np.ndarray, mask: np.ndarray) -> float | None:
+    """Gray levels by which rim pixels lie off the line between the colors on their two sides; None without a rim."""
+    solid, empty = mask > 0.95, mask < 0.05
+    kernel = np.ones((3, 3), np.uint8)
+    rim = (cv2.dilate((~empty).astype(np.uint8), kernel) > 0) & (cv2.dilate((~solid).astype(np.uint8), kernel) > 0)
+    reach = 7
+    weights = [(region & ~rim).astype(np.float32) for region in (solid, empty)]
+    sums = [cv2.boxFilter(weight, -1, (reach, reach), normalize=False) for weight in weights]
+    at = rim & (sums[0] > 2) & (sums[1] > 2)
+    if np.count_nonzero(at) < 8:
+        return None
+    front, behind = (
+        cv2.boxFilter(picture * weight[..., None], -1, (reach, reach), normalize=False)[at] / total[at][:, None]
+        for weight, total in zip(weights, sums, strict=True)
+    )
+    colors = picture[at].astype(np.float32)
+    along = front - behind
+    share = ((colors - behind) * along).sum(axis=1) / np.maximum((along**2).sum(axis=1), 1e-3)
+    nearest = behind + np.clip(share, 0, 1)[:, None] * along
+    return float(np.abs(colors - nearest).mean())
+
+
+def residue(background: np.ndarray, original: np.ndarray, mask: np.ndarray) -> float | None:
+    """Correlation in [0, 1] of the details of a background with those of the object that was removed from it.
+
+    Gradients are compared over the object and its rim, as a whole, on each side of its middle and on the rim alone, and
+    the largest counts: details that the removal made up are uncorrelated with the object's. None where the
+    object has no pixels.
+    """
+    inside = cv2.dilate((mask > 0.5).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+    rows, columns = np.nonzero(inside)
+    if len(rows) < 32:
+        return None
+    found, removed = _gradients(background, inside), _gradients(original, inside)
+    upper, left = rows < np.median(rows), columns < np.median(columns)
+    core = cv2.erode((mask > 0.5).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+    parts = [np.ones(len(rows), bool), upper, ~upper, left, ~left, ~core[inside]]
+    return max(_correlation(found[part], removed[part]) for part in parts)
+
+
+def _gradients(picture: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """(N, 2) float32: the gradient of the luma in the pixels of `where`, strong ones held back."""
+    luma = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    soft = cv2.GaussianBlur(luma, (0, 0), 1.0)
+    both = np.stack([cv2.Scharr(soft, cv2.CV_32F, 1, 0)[where], cv2.Scharr(soft, cv2.CV_32F, 0, 1)[where]], axis=1) / 32
+    strength = np.linalg.norm(both, axis=1, keepdims=True)
+    return both / np.sqrt(1 + strength)
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
+    return max(0.0, float((one * other).sum()) / scale) if scale > 0 else 0.0
+
+
+def noise_level(picture: np.ndarray, where: np.ndarray) -> float:
+    """Standard deviation of the noise in the pixels of `where`, in gray levels.
+
+    The median absolute diagonal detail of Haar wavelets (Donoho 1994) over all channels; 0 where there are too few.
+    """
+    high, wide = (side // 2 * 2 for side in where.shape)
+    corners = [picture[row:high:2, column:wide:2].astype(np.float32) for row in (0, 1) for column in (0, 1)]
+    within = np.logical_and.reduce([where[row:high:2, column:wide:2] for row in (0, 1) for column in (0, 1)])
+    detail = np.abs(corners[0] - corners[1] - corners[2] + corners[3])[within] / 2
+    return float(np.median(detail)) / 0.6745 if detail.size >= 192 else 0.0
+
+
+def gained_noise(picture: np.ndarray, reference: np.ndarray, where: np.ndarray) -> float:
+    """Gray levels of noise that a picture has more than its reference, in the pixels of `where`."""
+    before, after = noise_level(reference, where), noise_level(picture, where)
+    return float(np.sqrt(max(0.0, after**2 - before**2)))
+
+
+def sharpness_change(picture: np.ndarray, reference: np.ndarray, where: np.ndarray) -> float:
+    """The absolute base-2 logarithm of the ratio of two pictures' mean gradients in the pixels of `where`."""
+    if not where.any():
+        return 0.0
+    means = [float(_steps(one)[where].mean()) + 0.5 for one in (picture, reference)]
+    return float(abs(np.log2(means[0] / means[1])))
+
+
+def _steps(picture: np.ndarray) -> np.ndarray:
+    luma = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    return np.hypot(cv2.Sobel(luma, cv2.CV_32F, 1, 0), cv2.Sobel(luma, cv2.CV_32F, 0, 1)) / 8
+
+
+def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray, length: int = 20) -> float:
+    """Gray levels of the strongest upright or level edge of `length` pixels of 256 that only the picture has.
+
+    The step across each line of pixels, averaged along the line, less what the lines beside it have: a rectangle that
+    was pasted in stands out, grown texture does not. Only steps between pixels of `where` count.
+    """
+    run = max(6, round(length * picture.shape[0] / 256))
+    change = picture.astype(np.float32) - reference
+    strongest = 0.0
+    for turned in (False, True):
+        values, inside = (change.transpose(1, 0, 2), where.T) if turned else (change, where)
+        across = np.diff(values, axis=1)
+        both = (inside[:, 1:] & inside[:, :-1]).astype(np.float32)
+        # The mean over the run with its sign: edges of texture change their sign, a rectangle's side does so rarely.
+        covered = cv2.boxFilter(both, -1, (1, run))
+        mean = cv2.boxFilter(across * both[..., None], -1, (1, run)) / np.maximum(covered, 1e-6)[..., None]
+        step = np.abs(mean).max(axis=2)
+        beside = cv2.blur(step, (9, 1))
+        strongest = max(strongest, float(np.where(covered > 0.9, step - beside, 0.0).max(initial=0.0)))
+    return strongest
+
+
+def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:
+    """The longest straight stretch of the mask's outline along which the photograph has no edge, in object sizes.
+
+    The outline is simplified to straight stretches; a stretch has support where the photograph changes more across it
+    than across lines parallel to it. Stretches at the picture's border, where annotators stop a little early, do not
+    count. Object size: the root of its area. original: (H, W, 3); mask: (H, W): the photograph before it was framed.
+    """
+    inside = (mask > 0.5).astype(np.uint8)
+    area = int(np.count_nonzero(inside))
+    if area < 32:
+        return 0.0
+    scale = min(mask.shape) / 256
+    soft = cv2.GaussianBlur(original, (0, 0), 1.0 * scale).astype(np.float32)
+    contours, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    longest = 0.0
+    for contour in contours:
+        corners = cv2.approxPolyDP(contour, 1.5 * scale, True)[:, 0].astype(np.float32)
+        for first, last in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+            length = float(np.linalg.norm(last - first))
+            if length < 12 * scale or _on_border(first, last, inside.shape, BORDER * scale):
+                continue
+            ends = np.linspace(first, last, max(1, round(length / (PIECE * scale))) + 1)
+            bare = np.mean([1 - _support(soft, *piece, scale) for piece in zip(ends, ends[1:], strict=False)])
+            longest = max(longest, length / np.sqrt(area) * float(bare))
+    return longest
+
+
+def _on_border(first: np.ndarray, last: np.ndarray, shape: tuple[int, ...], margin: float) -> bool:
+    """Whether both ends (x, y) of a stretch lie within `margin` of the same side of a picture."""
+    far = np.array([shape[1], shape[0]]) - 1 - margin
+    return bool(((np.maximum(first, last) <= margin) | (np.minimum(first, last) >= far)).any())
+
+
+def _support(soft: np.ndarray, first: np.ndarray, last: np.ndarray, scale: float) -> float:
+    """In [0, 1]: how much more a picture changes across a line than across lines parallel to it."""
+    along = (last - first) / np.linalg.norm(last - first)
+    normal = np.array([-along[1], along[0]], np.float32)
+    shares = np.linspace(0.05, 0.95, 13, dtype=np.float32)[:, None]
+    points = (first + shares * (last - first)).astype(np.float32)
+    offsets = np.arange(-14, 15, dtype=np.float32) * scale
+    places = points[None] + offsets[:, None, None] * normal
+    lines = cv2.remap(soft, places[..., 0], places[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    steps = np.abs(lines[4:] - lines[:-4]).mean(axis=(1, 2))  # across 4 pixels, centered at the offsets -12 ... 12
+    at_line, beside = float(steps[9:16].max()), float(np.concatenate([steps[:8], steps[17:]]).mean())
+    return float(np.clip(at_line / max(beside, 2.0) - 1.2, 0, 1))
