@@ -105,7 +105,7 @@ class Witness:
 def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
     """The row with the picture's faults, its score and its reasons."""
     faults = find_faults(row, layers, answer, evidence)
-    known = {name: round(value, 5) for name, value in faults.items() if value is not None}
+    known = {name: round(float(value), 5) for name, value in faults.items() if value is not None}
     verdict = judge(known)
     return replace(row, validity=verdict.score, validity_reasons=list(verdict.reasons), validity_measures=known)
 

@@ -22,7 +22,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "sensitivity": "sensitivity",
         "distribution": "distribution",
     },
-    "Reports": {"report": "report"},
+    "Reports": {"report": "report", "review": "review"},
     "Repair": {"repair": "repair", "enhance": "enhance"},
     "Diffusion networks": {"weights": "weights", "train-network": "train_network"},
 }

@@ -41,6 +41,12 @@ def analyze(
     common: Annotated[
         bool, typer.Option("--common", help="If the models' benchmarks differ, use only the pictures they share.")
     ] = False,
+    valid_only: Annotated[
+        bool, typer.Option("--valid-only", help="Only pictures whose measured validity is 0.5 or more.")
+    ] = False,
+    human_valid_only: Annotated[
+        bool, typer.Option("--human-valid-only", help="Only pictures that most raters called valid (`unfazed review`).")
+    ] = False,
     interval: Annotated[
         str, typer.Option(help="Kind of confidence interval: `auto`, `bootstrap` or `score`.")
     ] = "auto",
@@ -65,9 +71,12 @@ def analyze(
 
     `unfazed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
+    from unfazed.errors import UserError
     from unfazed.files import write_bytes
     from unfazed.report.drop_tables import analyse, analysis_text, failure_lines
 
+    if valid_only and human_valid_only:
+        raise UserError("--valid-only and --human-valid-only are two conditions", allowed="one of them")
     for line in failure_lines(predictions):
         typer.echo(f"warning: {line}", err=True)
     frame = analyse(
@@ -80,6 +89,7 @@ def analyze(
         benchmark=benchmark,
         common=common,
         interval=interval,
+        condition="measured" if valid_only else "human" if human_valid_only else None,
         resamples=resamples,
         level=level,
         seed=seed,

@@ -28,7 +28,7 @@ class Limits:
     by which the colors of the rim lie further off their two sides than in the photograph; residue: correlation of the
     object-free background with the object that was removed; recognized: true-class probability on that background;
     noise: gray levels of noise that the background gained; sharpness: factors of two by which its sharpness changed;
-    edges: gray levels of the strongest straight edge that the background gained; crop: share of the object that a
+    edges: gray levels of the straight edges that the background gained; crop: share of the object that a
     central crop of 7/8 cuts off; outline: length of a straight stretch of the mask's outline with no edge in the
     photograph, as a share of the object's size.
     """
@@ -40,9 +40,9 @@ class Limits:
     seam: float = 12.0
     residue: float = 0.35
     recognized: float = 0.5
-    noise: float = 4.0
+    noise: float = 5.3
     sharpness: float = 3.0
-    edges: float = 24.0
+    edges: float = 28.0
     crop: float = 0.6
     outline: float = 0.49
 
@@ -67,7 +67,7 @@ def judge(faults: Mapping[str, float | None], limits: Limits | None = None) -> V
     >>> judge({"noise": 0.0, "crop": 0.3}).score
     0.8
     >>> judge({"noise": 8.0}).reasons
-    ('the background gained noise of 8.0 gray levels (limit 4)',)
+    ('the background gained noise of 8.0 gray levels (limit 5.3)',)
     """
     held_to = asdict(limits or Limits())
     scores = {
@@ -90,7 +90,7 @@ _WORDS = {
     "recognized": "a classifier still sees the removed object with a probability of {:.2f}",
     "noise": "the background gained noise of {:.1f} gray levels",
     "sharpness": "the sharpness of the background changed by {:.1f} factors of two",
-    "edges": "the background has a new straight edge of {:.0f} gray levels",
+    "edges": "the background has new straight edges of {:.0f} gray levels",
     "crop": "a central crop cuts off {:.0%} of the object",
     "outline": "the mask's outline has a straight stretch without an edge in the photograph, {:.2f} object sizes long",
 }
@@ -213,25 +213,29 @@ def _steps(picture: np.ndarray) -> np.ndarray:
 
 
 def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray, length: int = 20) -> float:
-    """Gray levels of the strongest upright or level edge of `length` pixels of 256 that only the picture has.
+    """Gray levels of the strongest corner of straight edges, `length` pixels of 256 long, that only the picture has.
 
-    The step across each line of pixels, averaged along the line, less what the lines beside it have: a rectangle that
-    was pasted in stands out, grown texture does not. Only steps between pixels of `where` count.
+    An edge is an upright or level line of pixels that all change in the same direction across it, and counts with its
+    weakest pixel; of the strongest upright and the strongest level edge the weaker one counts. A rectangle that was
+    pasted in has both, what a network paints hardly ever has either. Only steps between pixels of `where` count.
     """
     run = max(6, round(length * picture.shape[0] / 256))
     change = picture.astype(np.float32) - reference
-    strongest = 0.0
+    strongest = []
     for turned in (False, True):
         values, inside = (change.transpose(1, 0, 2), where.T) if turned else (change, where)
-        across = np.diff(values, axis=1)
-        both = (inside[:, 1:] & inside[:, :-1]).astype(np.float32)
-        # The mean over the run with its sign: edges of texture change their sign, a rectangle's side does so rarely.
-        covered = cv2.boxFilter(both, -1, (1, run))
-        mean = cv2.boxFilter(across * both[..., None], -1, (1, run)) / np.maximum(covered, 1e-6)[..., None]
-        step = np.abs(mean).max(axis=2)
-        beside = cv2.blur(step, (9, 1))
-        strongest = max(strongest, float(np.where(covered > 0.9, step - beside, 0.0).max(initial=0.0)))
-    return strongest
+        across, both = np.diff(values, axis=1), (inside[:, 1:] & inside[:, :-1])[..., None]
+        weakest = [
+            cv2.erode(
+                np.where(both, sign * across, np.float32(-255)),
+                np.ones((run, 1), np.uint8),
+                borderType=cv2.BORDER_CONSTANT,
+                borderValue=-255,
+            )
+            for sign in (np.float32(1), np.float32(-1))
+        ]
+        strongest.append(max(0.0, *(float(one.max()) for one in weakest)))
+    return min(strongest)
 
 
 def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:

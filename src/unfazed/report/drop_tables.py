@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from unfazed.analyses.drops.conditional import differs, with_human_ceiling, with_valid_drops
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.drop_rows import corrected
@@ -17,8 +18,9 @@ from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.drops.published import with_published
 from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
-from unfazed.predictions.facts import read_facts
-from unfazed.predictions.frames import Predictions, common_predictions, read_failures
+from unfazed.predictions.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
+from unfazed.predictions.facts import Facts, read_facts
+from unfazed.predictions.frames import Predictions, columns_of, common_predictions, read_failures
 
 from .formats import format_table
 
@@ -56,17 +58,23 @@ def analyse(
     benchmark: str | Path | None = None,
     common: bool = False,
     interval: str = "auto",
+    condition: Condition | None = None,
     **settings: Any,
 ) -> pl.DataFrame:
     """The frame of one table of a predictions folder.
 
     Models from different benchmarks are refused; common: use only the pictures that they share. settings: resamples,
-    level, seed; accuracy, drop: the targets of the table `thresholds`.
+    level, seed; accuracy, drop: the targets of the table `thresholds`. condition: only pictures that are valid as
+    measured or as people say; without it the drops on valid pictures stand beside those on all of them, where the
+    benchmark has invalid ones.
     """
     if table not in ANALYSES:
         raise unknown("table", table, ANALYSES)
     facts = read_facts(predictions, benchmark, models=models, common=common)
     answers: Predictions = common_predictions(predictions, models) if common else predictions
+    everything = answers
+    if condition is not None:
+        answers = on_valid_pictures(answers, facts, condition, columns_of(answers))
     targets: dict[str, Any] = {name: settings.pop(name) for name in ("accuracy", "drop") if name in settings}
     if any(targets.values()) and table != "thresholds":
         raise UserError("--at-accuracy and --at-drop belong to the table 'thresholds'", run="unfazed analyze --help")
@@ -83,8 +91,23 @@ def analyse(
         file = None if str(groups) == "all" else groups
         frame = _kept(dropped_accuracy_of_groups(answers, file, facts=facts, **settings), models, edits)
     else:
-        frame = dropped_accuracy(answers, by=by, models=models, edits=edits, facts=facts, interval=interval, **settings)
+        chosen = {"models": models, "edits": edits, "facts": facts, "interval": interval, **settings}
+        frame = dropped_accuracy(answers, by=by, **chosen)
+        if by is None:
+            frame = with_conditions(frame, everything, condition, **chosen)
     return with_published(frame) if facts.official and by is None else frame
+
+
+def with_conditions(
+    frame: pl.DataFrame, predictions: Predictions, condition: Condition | None = None, *, facts: Facts, **settings: Any
+) -> pl.DataFrame:
+    """The table of drops with the human ceiling where pictures were reviewed, and with the drops on valid pictures
+    where the benchmark has invalid ones and no condition was asked for."""
+    if condition is None and has_invalid(facts):
+        valid = on_valid_pictures(predictions, facts, "measured", [])
+        frame = with_valid_drops(frame, dropped_accuracy(valid, facts=facts, **settings))
+    human = human_accuracy(facts)
+    return frame if human is None else with_human_ceiling(frame, human)
 
 
 def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None = None, level: float = 0.95) -> str:
@@ -127,6 +150,11 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
         columns.append(pl.col("shrunk_drop").alias("shrunk"))
     if table["net_drop"].is_not_null().any():
         columns += [pl.col("net_drop").alias("net"), _interval("net_low", "net_high").alias(f"net {100 * level:g} %")]
+    if differs(table):
+        valid = [pl.col("valid_n").alias("valid n"), pl.col("valid_drop").alias("valid drop")]
+        columns += [*valid, _interval("valid_low", "valid_high").alias(f"valid {100 * level:g} %")]
+    if "human_accuracy" in table.columns and table["human_accuracy"].is_not_null().any():
+        columns.append((100 * pl.col("human_accuracy")).alias("human %"))
     columns.append(pl.col("p_holm"))
     if table["white_box"].any():
         columns.append(pl.when("white_box").then(pl.lit("yes")).otherwise(pl.lit("")).alias("white-box"))
@@ -216,6 +244,10 @@ def _notes(frame: pl.DataFrame) -> str:
     if averages.height:
         counts = sorted(set(averages["edits"].to_list()))
         notes.append(f"average: mean over {' or '.join(map(str, counts))} edits, controls left out.")
+    if differs(frame):
+        notes.append("valid: on the pictures alone whose validity is 0.5 or more.")
+    if "human_accuracy" in frame.columns:
+        notes.append("human: how often people could tell the object, the ceiling for a model.")
     if frame["white_box"].any():
         notes.append("white-box: the edit was made against this model; left out of averages.")
     if "published" in frame.columns and frame["published"].is_not_null().any():

@@ -19,6 +19,7 @@ from unfazed.errors import UserError
 from unfazed.predictions.facts import AVERAGE, Facts, read_facts
 from unfazed.predictions.frames import in_memory
 
+from .drop_tables import with_conditions
 from .flips import FLIP_COLUMNS, Flips, find_flips
 
 
@@ -82,7 +83,7 @@ def find(
         benchmark=facts.root,
         card=facts.benchmark,
         facts=facts,
-        drops=with_published(drops) if facts.official else drops,
+        drops=with_conditions(with_published(drops) if facts.official else drops, answers, **settings),
         comparison=compare(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
         curves=accuracy_curves(answers, facts=facts, level=level),
         fits=curve_fits(answers, **settings),

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from unfazed.analyses.drops.conditional import differs
 from unfazed.predictions.facts import AVERAGE
 
 from .figures_drops import accuracy_and_drop, curve_figure, drop_figure
@@ -36,6 +37,13 @@ def drops_section(findings: Findings) -> Section:
         "White-box marks a model that the adversarial background was made against; it is left out of averages."
         if findings.drops["white_box"].any()
         else None,
+        "The drop on valid pictures leaves out those whose measured validity is below 0.5 "
+        "(the column `validity` of the manifest)."
+        if differs(findings.drops)
+        else None,
+        "Human accuracy is how often people could tell the object (unfazed review): the ceiling for a model."
+        if "human_accuracy" in findings.drops.columns
+        else None,
         _crop_words(findings),
     )
     filters = tag(
@@ -60,7 +68,9 @@ def _shown_edits(findings: Findings) -> list[str]:
 def _table(findings: Findings) -> Markup:
     published = "published" in findings.drops.columns and findings.drops["published"].is_not_null().any()
     headings = ["model", "edit", "n", "accuracy, %", "true-class probability, %", "drop, points", "95 % interval"]
+    valid, human = differs(findings.drops), "human_accuracy" in findings.drops.columns
     headings += ["net drop, points", "net 95 % interval", "p (Holm)", *(["published"] if published else [])]
+    headings += [*(["drop on valid pictures, points"] if valid else []), *(["human accuracy, %"] if human else [])]
     lines = []
     shown = findings.drops.filter(pl.col("kind") != "source")
     place = {model: number for number, model in enumerate(findings.models)}
@@ -79,9 +89,17 @@ def _table(findings: Findings) -> Markup:
         ]
         if published:
             cells.append(Cell(points(row["published"]), row["published"], note=row["published_model"]))
+        if valid:
+            cells.append(Cell(points(row["valid_drop"]), row["valid_drop"], note=_of_valid(row["valid_n"])))
+        if human:
+            cells.append(_percentage(row["human_accuracy"]))
         lines.append(Line(cells, {"model": row["model"], "edit": row["edit"]}))
     caption = f"Accuracy and drop of {plural(len(findings.models), 'model')}; press a heading to sort."
     return sortable("drops-table", caption, headings, lines, frozenset(range(2, len(headings))))
+
+
+def _of_valid(n: int | None) -> str:
+    return "" if n is None else f"n = {n:,}"
 
 
 def _percentage(share: float | None) -> Cell:

@@ -1,0 +1,66 @@
+"""How well raters agree beyond chance: Cohen's kappa for two, Fleiss' kappa for more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """kappa: 1 for full agreement, 0 for what chance gives, NaN where it is undefined; method: `Cohen` or `Fleiss`;
+    n: the items that all raters answered; observed: the share of pairs of answers that are equal."""
+
+    kappa: float
+    method: str
+    raters: int
+    n: int
+    observed: float
+
+
+def agreement(answers: Mapping[str, Mapping[str, str]]) -> Agreement | None:
+    """The agreement of raters over the items that all of them answered; None with fewer than two raters.
+
+    answers: rater -> item -> answer.
+
+    >>> agreement({"ann": {"1": "a", "2": "b"}, "bob": {"1": "a", "2": "b"}}).kappa
+    1.0
+    """
+    raters = sorted(answers)
+    if len(raters) < 2:
+        return None
+    items = sorted(set.intersection(*(set(answers[rater]) for rater in raters)))
+    table = [[answers[rater][item] for rater in raters] for item in items]
+    counts = _counts(table)
+    n, per_item = len(items), len(raters)
+    equal = float(((counts**2).sum(axis=1) - per_item).sum() / (n * per_item * (per_item - 1))) if n else float("nan")
+    if len(raters) == 2:
+        return Agreement(_cohen(table), "Cohen", 2, n, equal)
+    return Agreement(fleiss_kappa(counts), "Fleiss", per_item, n, equal)
+
+
+def fleiss_kappa(counts: np.ndarray) -> float:
+    """Fleiss' kappa (1971) of (items, answers) counts with the same number of raters in every row."""
+    items = len(counts)
+    if items == 0:
+        return float("nan")
+    raters = counts[0].sum()
+    observed = float((((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))).mean())
+    expected = float(((counts.sum(axis=0) / (items * raters)) ** 2).sum())
+    return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
+
+
+def _cohen(table: Sequence[Sequence[str]]) -> float:
+    from sklearn.metrics import cohen_kappa_score
+
+    if not table or len({answer for row in table for answer in row}) < 2:
+        return float("nan")
+    first, second = zip(*table, strict=True)
+    return float(cohen_kappa_score(first, second))
+
+
+def _counts(table: Sequence[Sequence[str]]) -> np.ndarray:
+    kinds = sorted({answer for row in table for answer in row})
+    return np.array([[row.count(kind) for kind in kinds] for row in table], dtype=float).reshape(len(table), len(kinds))

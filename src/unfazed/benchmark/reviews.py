@@ -1,0 +1,93 @@
+"""What people say about the pictures of a benchmark: `reviews.parquet`, one row per picture and rater."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from unfazed.choices import check_choice
+from unfazed.errors import UserError
+from unfazed.files import whole
+from unfazed.locks import Lock
+
+REVIEWS = "reviews.parquet"
+LOCK = ".reviews.lock"
+WAIT = 10.0  # seconds for another rater's answer to be written
+Answer = Literal["valid", "unrecognizable", "artifact"]
+
+
+@dataclass(frozen=True)
+class Review:
+    """One answer: the picture is valid, its object is unrecognizable, or it is spoiled by an artifact.
+
+    blind: whether the rater saw neither the edit's name nor the class; seconds: from showing it to the answer.
+    """
+
+    sample_id: str
+    source_id: str
+    edit: str
+    run: int
+    rater: str
+    answer: Answer
+    blind: bool = False
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("answer", self.answer, Answer)
+
+
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
+
+
+def read_reviews(root: Path) -> list[Review]:
+    """All answers there are, in the order in which they were given; none where nobody has rated yet."""
+    import pyarrow.parquet as parquet
+
+    path = root / REVIEWS
+    if not path.is_file():
+        return []
+    try:
+        return [Review(**record) for record in parquet.read_table(path).to_pylist()]
+    except Exception as error:
+        raise UserError(f"{path} cannot be read as reviews: {error}") from None
+
+
+def add_review(root: Path, review: Review) -> None:
+    """The answer in the file, in the place of an earlier one by the same rater on the same picture."""
+    lock = Lock(root / LOCK)
+    patience = time.monotonic() + WAIT
+    while not lock.take():
+        if time.monotonic() > patience:
+            raise UserError(f"{root / REVIEWS} is held by another process", run="the answer once more")
+        time.sleep(0.02)
+    try:
+        key = (review.sample_id, review.rater)
+        others = [one for one in read_reviews(root) if (one.sample_id, one.rater) != key]
+        _write(root, [*others, review])
+    finally:
+        lock.release()
+
+
+def _write(root: Path, reviews: Iterable[Review]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    text = pa.string()
+    schema = pa.schema(
+        [
+            ("sample_id", text),
+            ("source_id", text),
+            ("edit", text),
+            ("run", pa.int64()),
+            ("rater", text),
+            ("answer", text),
+            ("blind", pa.bool_()),
+            ("seconds", pa.float64()),
+        ]
+    )
+    table = pa.Table.from_pylist([asdict(one) for one in reviews], schema=schema)
+    with whole(root / REVIEWS) as file:
+        parquet.write_table(table, file, compression="zstd")

@@ -1,0 +1,70 @@
+"""Predictions on pictures that hold up: those of a sufficient validity, or those that people called valid."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import polars as pl
+
+from unfazed.benchmark.reviews import REVIEWS
+from unfazed.errors import UserError
+from unfazed.measures.validity import VALID
+
+from .facts import Facts
+from .frames import Predictions, in_memory
+
+Condition = Literal["measured", "human"]
+PICTURE = ("source_id", "edit", "run")
+
+
+def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, columns: list[str]) -> pl.DataFrame:
+    """The predictions on valid pictures alone, with these further columns where they are there.
+
+    by: `measured` keeps pictures whose validity is one half or more, or was never measured (the photographs
+    themselves); `human` keeps those that more than half of their raters called valid, and all photographs.
+    """
+    rows = in_memory(predictions, columns).with_columns(pl.col("source_id", "edit", "model").cast(pl.String))
+    rows = rows.with_columns(pl.col("run").fill_null(0).cast(pl.Int64))
+    if by == "measured":
+        return rows.join(_invalid(facts), on=PICTURE, how="anti")
+    valid = _ratings(facts).filter(pl.col("valid_share") > 0.5)
+    photographs = pl.col("edit").is_in(["original", "source"])
+    kept = rows.filter(~photographs).join(valid, on=PICTURE, how="semi")
+    return pl.concat([rows.filter(photographs), kept])
+
+
+def has_invalid(facts: Facts) -> bool:
+    """Whether the benchmark is at hand and has pictures that are there but invalid."""
+    if facts.manifest is None or "validity" not in facts.manifest.columns:
+        return False
+    return not _invalid(facts).is_empty()
+
+
+def human_accuracy(facts: Facts) -> pl.DataFrame | None:
+    """One row per edit that people rated: `human_accuracy`, the mean share of raters who could tell the object, and
+    `human_n`, the pictures; None where there are no reviews."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        return None
+    ratings = _ratings(facts)
+    return ratings.group_by("edit").agg(human_accuracy=pl.col("told_share").mean(), human_n=pl.len().cast(pl.Int64))
+
+
+def _invalid(facts: Facts) -> pl.DataFrame:
+    if facts.manifest is None:
+        raise UserError("the benchmark of these predictions is not at hand", run="unfazed analyze … --benchmark BENCH")
+    if "validity" not in facts.manifest.columns or facts.manifest["validity"].is_null().all():
+        raise UserError(
+            "the manifest of this benchmark has no validity", run="unfazed build … --quality report, into a new folder"
+        )
+    made = facts.manifest.filter((pl.col("validity") < VALID) & (pl.col("status") == "ok"))
+    return made.select(*PICTURE).with_columns(pl.col("run").cast(pl.Int64))
+
+
+def _ratings(facts: Facts) -> pl.DataFrame:
+    """One row per rated picture: the shares of its raters who called it valid and who could tell the object."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        raise UserError("nobody has reviewed the pictures of this benchmark", run="unfazed review BENCH --rater NAME")
+    reviews = pl.read_parquet(facts.root / REVIEWS)
+    return reviews.group_by(PICTURE).agg(
+        valid_share=(pl.col("answer") == "valid").mean(), told_share=(pl.col("answer") != "unrecognizable").mean()
+    )

@@ -1,0 +1,153 @@
+"""The page of a review session on this computer: plain HTTP, no outside address, no other page may send answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+from unfazed.benchmark.reviews import ANSWERS
+from unfazed.errors import UserError
+
+from .session import Session
+
+HOST = "127.0.0.1"
+MOST = 4096  # bytes of an answer
+PAGES = {
+    "/": ("review.html", "text/html; charset=utf-8"),
+    "/review.css": ("review.css", "text/css; charset=utf-8"),
+    "/review.js": ("review.js", "text/javascript; charset=utf-8"),
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Refusal(Exception):
+    """A request that is not served, with its HTTP status and the reason."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class ReviewServer(ThreadingHTTPServer):
+    """Serves one session; `address` is where."""
+
+    daemon_threads = True
+
+    def __init__(self, session: Session, port: int = 0) -> None:
+        self.session = session
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise UserError(
+                f"port {port} cannot be used: {error.strerror}", allowed="another --port, or none"
+            ) from None
+        self.port = int(self.server_address[1])
+        self.address = f"http://{HOST}:{self.port}/"
+        self.hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReviewServer
+
+    def do_GET(self) -> None:
+        self._serve(self._get)
+
+    def do_POST(self) -> None:
+        self._serve(self._post)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal belongs to the command."""
+
+    def _serve(self, respond: Any) -> None:
+        try:
+            # Another site's page may resolve its own name to this computer; it cannot change these two headers.
+            if self.headers.get("Host") not in self.server.hosts:
+                raise Refusal(HTTPStatus.FORBIDDEN, "This page is only served under its own address.")
+            origin = self.headers.get("Origin")
+            if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
+                raise Refusal(HTTPStatus.FORBIDDEN, "Only this page itself may send answers.")
+            respond()
+        except Refusal as refusal:
+            self._send(refusal.status, "application/json", json.dumps({"error": str(refusal)}).encode())
+        except UserError as error:
+            self._send(HTTPStatus.CONFLICT, "application/json", json.dumps({"error": str(error)}).encode())
+
+    def _get(self) -> None:
+        if self.path in PAGES:
+            name, kind = PAGES[self.path]
+            self._send(HTTPStatus.OK, kind, resources.files("unfazed.review").joinpath(name).read_bytes())
+        elif self.path == "/state":
+            self._json(self.server.session.state())
+        else:
+            self._picture()
+
+    def _picture(self) -> None:
+        """`/picture/NUMBER/original` or `…/edited`: numbers, so that an address tells a blind rater nothing."""
+        parts = self.path.strip("/").split("/")
+        if len(parts) != 3 or parts[0] != "picture" or parts[2] not in ("original", "edited"):
+            raise Refusal(HTTPStatus.NOT_FOUND, "There is no such page.")
+        item = self.server.session.items[self._number(parts[1])]
+        path = item.original if parts[2] == "original" else item.edited
+        kind = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}.get(path.suffix.lower())
+        try:
+            self._send(HTTPStatus.OK, kind or "application/octet-stream", path.read_bytes())
+        except OSError:
+            raise Refusal(HTTPStatus.NOT_FOUND, "The picture is missing; run `unfazed verify`.") from None
+
+    def _post(self) -> None:
+        if self.path != "/answer":
+            raise Refusal(HTTPStatus.NOT_FOUND, "There is no such page.")
+        if (self.headers.get("Content-Type") or "").split(";")[0] != "application/json":
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "An answer is JSON.")
+        try:
+            length = int(self.headers.get("Content-Length") or 0)
+            given = json.loads(self.rfile.read(length)) if 0 < length <= MOST else None
+            number, answer, seconds = given["item"], given["answer"], float(given.get("seconds") or 0.0)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "An answer has an item and an answer.") from None
+        if answer not in ANSWERS:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"An answer is one of {', '.join(ANSWERS)}.")
+        self.server.session.answer(self._number(number), answer, round(seconds, 2))
+        self._json({"saved": True})
+
+    def _number(self, given: Any) -> int:
+        text = str(given)
+        if not (text.isascii() and text.isdigit() and int(text) < len(self.server.session.items)):
+            raise Refusal(HTTPStatus.NOT_FOUND, "There is no such picture.")
+        return int(text)
+
+    def _json(self, value: Any) -> None:
+        self._send(HTTPStatus.OK, "application/json", json.dumps(value, ensure_ascii=False).encode())
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **HEADERS}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def served(session: Session, port: int = 0) -> Iterator[ReviewServer]:
+    """The session's page, served by a thread until the block ends; port 0 takes any free one."""
+    server = ReviewServer(session, port)
+    thread = threading.Thread(target=server.serve_forever, name="review", daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

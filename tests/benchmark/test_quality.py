@@ -1,0 +1,114 @@
+"""The validity of built pictures: in the manifest, checked by verify, and used by `quality="strict"`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+from unfazed.benchmark import Benchmark, BuildSettings, build, verify
+from unfazed.benchmark.plan import Plan
+from unfazed.edits.recipes import open_recipe
+from unfazed.errors import UserError
+from unfazed.sources import open_source
+
+PETS = Path(__file__).parents[1] / "data" / "oxford-iiit-pet"
+COLUMNS = ["validity", "validity_reasons", "validity_measures"]
+
+
+@pytest.fixture(scope="module")
+def measurement():
+    """The command that plants faults, as a module."""
+    path = Path(__file__).parents[2] / "benchmarks" / "validity.py"
+    spec = importlib.util.spec_from_file_location("validity_measurement", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("source", ["sample", f"oxford-pet:{PETS}?split=all"])
+def test_planted_faults_are_found_and_good_pictures_are_not_flagged(measurement, source):
+    recipe = open_recipe("original,background-random,size-0.05,position")
+    plan = Plan(Path(), open_source(source).select(4, None), recipe, BuildSettings(renderer="paste"))
+    found = measurement.flagged(plan, trials=12)
+    assert found.pop("ordinary pictures")[0] == 0
+    assert len(found) == 5
+    assert all(flagged >= 11 for flagged, _ in found.values()), found
+
+
+def test_every_picture_of_the_sample_has_a_score_and_is_valid(sample_benchmark):
+    table = Benchmark(sample_benchmark).manifest
+    edited = [row for row in table.to_pylist() if row["status"] == "ok" and row["edit"] != "source"]
+    assert all(0.5 <= row["validity"] <= 1 for row in edited)
+    assert all(json.loads(row["validity_reasons"]) == [] for row in edited)
+    measured = [json.loads(row["validity_measures"]) for row in edited]
+    assert all(one["object"] == one["outside"] == 0 for one in measured)
+    assert {row["validity"] for row in table.to_pylist() if row["edit"] == "source"} == {None}
+
+
+def test_pictures_do_not_depend_on_the_quality_setting(drawn_folder, tmp_path, tree):
+    source = f"folder:{drawn_folder('photos', 3)}"
+    settings = {"recipe": "original,position,size-0.1", "renderer": "paste", "size": 64}
+    for quality in ("off", "report", "strict"):
+        build(source, tmp_path / quality, BuildSettings(**settings, quality=quality, tries=0))
+    assert tree(tmp_path / "off" / "images") == tree(tmp_path / "report" / "images")
+    kept = tree(tmp_path / "strict" / "images")
+    assert kept.items() <= tree(tmp_path / "report" / "images").items()
+    off = Benchmark(tmp_path / "off").manifest
+    assert off.column("validity").null_count == len(off)
+
+
+def test_strict_makes_an_invalid_picture_again_and_then_leaves_it_out(drawn_folder, tmp_path, monkeypatch):
+    from unfazed.benchmark import quality
+
+    source, settings = f"folder:{drawn_folder('photos', 1)}", {"renderer": "paste", "size": 64, "quality": "strict"}
+    tried = []
+
+    def faults(row, layers, answer, evidence):
+        tried.append((row.edit, row.seed))
+        third = row.edit == "position" and sum(edit == "position" for edit, _ in tried) == 3
+        return {"noise": 0.0 if row.edit in ("original", "reinsertion") or third else 50.0}
+
+    monkeypatch.setattr(quality, "find_faults", faults)
+    built = build(source, tmp_path / "bench", BuildSettings(**settings, recipe="original,position,size-0.1", tries=3))
+    rows = {row["edit"]: row for row in Benchmark(tmp_path / "bench").manifest.to_pylist()}
+    seeds = [seed for edit, seed in tried if edit == "position"]
+    assert len(set(seeds)) == 3
+    assert rows["position"]["status"] == "ok"
+    assert rows["position"]["seed"] == seeds[-1]
+    assert rows["size-0.1"]["status"] == "skipped"  # nothing in it is drawn
+    assert "noise" in rows["size-0.1"]["reason"]
+    assert (built.left_out, built.invalid) == (1, 0)
+    assert verify(tmp_path / "bench").passed
+    with pytest.raises(UserError, match="strict"):
+        build(source, tmp_path / "bench", BuildSettings(renderer="paste", size=64, recipe="original,position,size-0.1"))
+
+
+def test_verify_holds_a_score_against_its_measures(sample_benchmark, tmp_path):
+    root = Path(shutil.copytree(sample_benchmark, tmp_path / "bench"))
+    path = root / "manifest.parquet"
+    table = parquet.read_table(path)
+    rows = table.to_pylist()
+    at = next(at for at, row in enumerate(rows) if row["sample_id"] == "dog/position/0")
+    rows[at]["validity"] = 0.9 if rows[at]["validity"] < 0.8 else 0.6
+    parquet.write_table(table.from_pylist(rows, schema=table.schema), path)
+    assert any("dog/position/0: has the validity" in str(problem) for problem in verify(root).problems)
+
+
+def test_a_manifest_of_an_earlier_version_still_opens_and_passes(sample_benchmark, tmp_path):
+    root = Path(shutil.copytree(sample_benchmark, tmp_path / "bench"))
+    path = root / "manifest.parquet"
+    parquet.write_table(parquet.read_table(path).drop_columns(COLUMNS), path)
+    for file in (root / "rows").glob("*.json"):
+        record = json.loads(file.read_text())
+        rows = [{name: value for name, value in row.items() if name not in COLUMNS} for row in record["rows"]]
+        file.write_text(json.dumps({**record, "rows": rows}))
+    assert Benchmark(root)[0][2].validity is None
+    assert verify(root).passed
