@@ -3,6 +3,9 @@
     python benchmarks/validity.py sample
     python benchmarks/validity.py "oxford-pet:FOLDER?breeds=all" --scenes 60 --trials 100
     python benchmarks/validity.py sample --renderer diffusion --steps 25 --scenes 8
+    python benchmarks/validity.py sample --built BENCH
+
+With --built the pictures are those of a benchmark that `unfazed build` made of the same source, finished or not.
 
 Prints one line per fault: how many of the trials were flagged, and how many ordinary pictures were. The limits were
 chosen on `sample`; other photographs test them.
@@ -19,16 +22,18 @@ from pathlib import Path
 import numpy as np
 
 from unfazed.benchmark import BuildSettings
+from unfazed.benchmark.layout import row_path
 from unfazed.benchmark.plan import Plan
 from unfazed.benchmark.prepare import Preparation
 from unfazed.benchmark.quality import Evidence, is_invalid, judged
-from unfazed.benchmark.rows import Row
+from unfazed.benchmark.rows import Row, read_rows
 from unfazed.edits.recipes import open_recipe
 from unfazed.rendering.layers import Layers, Rendered
 from unfazed.rendering.paste import composite
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
+from unfazed.sources.pictures import read_picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +125,27 @@ def pictures(plan: Plan, preparation: Preparation, batch: int = 8) -> Iterator[P
                     yield Picture(prepared.rows[number], prepared.layers[number], answer, prepared.evidence[number])
 
 
-def flagged(plan: Plan, trials: int, seed: int = 0) -> dict[str, tuple[int, int]]:
-    """How many were flagged of how many: the ordinary pictures, and `trials` of each fault over all scenes."""
+def built_pictures(plan: Plan, preparation: Preparation) -> Iterator[Picture]:
+    """Every picture of a benchmark on disk, as it was written, with the layers that it was made of."""
+    for source_id in plan.source.ids:
+        if not (plan.root / row_path(source_id)).is_file():
+            continue
+        rows = {(row.edit, row.run): row for row in read_rows(plan.root, source_id)}
+        prepared = preparation(source_id)
+        for number, layers in prepared.layers.items():
+            row = rows.get((prepared.rows[number].edit, prepared.rows[number].run))
+            if row is not None and row.path is not None and row.seed == prepared.rows[number].seed:
+                answer = Rendered(read_picture(plan.root / row.path), generated="passes" in row.measures)
+                yield Picture(prepared.rows[number], layers, answer, prepared.evidence[number])
+
+
+def flagged(plan: Plan, trials: int, good: list[Picture] | None = None, seed: int = 0) -> dict[str, tuple[int, int]]:
+    """How many were flagged of how many: the ordinary pictures, and `trials` of each fault over all scenes.
+
+    good: the ordinary pictures, rendered here if None.
+    """
     rng = np.random.default_rng(seed)
-    good = list(pictures(plan, Preparation(plan)))
+    good = list(pictures(plan, Preparation(plan))) if good is None else good
     found = {"ordinary pictures": (sum(is_invalid(one.judged()) for one in good), len(good))}
     edited = [one for one in good if one.row.edit != "original"]
     for name, plant in FAULTS.items():
@@ -174,11 +196,19 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=20)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--recipe", default="imagenet-e")
+    parser.add_argument("--built", type=Path, metavar="BENCH")
     given = parser.parse_args()
     settings = BuildSettings(renderer=given.renderer, steps=given.steps, recipe=given.recipe)
     plan = Plan(Path(), open_source(given.source).select(given.scenes, None), open_recipe(given.recipe), settings)
     started = time.perf_counter()
-    for name, (bad, count) in flagged(plan, given.trials).items():
+    good = None
+    if given.built is not None:
+        # The rows on disk must not stand in for the layers, so they are prepared as in an empty folder.
+        good = list(built_pictures(replace(plan, root=given.built), Preparation(plan)))
+        done = {one.row.source_id for one in good}
+        entries = tuple(entry for entry in plan.source.entries if entry.id in done)
+        plan = replace(plan, source=replace(plan.source, entries=entries))
+    for name, (bad, count) in flagged(plan, given.trials, good).items():
         print(f"{name}: {bad} of {count} flagged ({bad / count:.1%})", flush=True)
     print(f"{time.perf_counter() - started:.0f} s")
 
