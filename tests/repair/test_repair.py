@@ -181,6 +181,10 @@ def test_the_verdict_follows_from_the_interval_and_the_originals():
     assert verdict(same)[0] == "cannot tell"
     costly = before_and_after({"control": control, "repaired": answers([0] * 10 + [1] * 190, [0] * 50 + [1] * 150)})
     assert verdict(costly)[0] == "worse"
+    slight = before_and_after({"control": control, "repaired": answers([0] * 5 + [1] * 195, [0] * 50 + [1] * 150)})
+    assert verdict(slight)[0] == "cannot tell", "2.5 points are lost, but it could be less than 2"
+    few = before_and_after({"control": answers([1] * 6, [0] * 6), "repaired": answers([1] * 6, [1] * 6)})
+    assert verdict(few)[0] == "cannot tell"
     assert verdict(before_and_after({"control": answers(many, [1] * 200), "repaired": control}))[0] == "worse"
 
 

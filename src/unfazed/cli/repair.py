@@ -84,8 +84,8 @@ def repair(
     predictions it was measured by, and `repair.json`; `unfazed report DIR/predictions` shows all of it. Stopped or
     killed, the same command resumes.
 
-    Exit codes: 0 the average drop falls against the control, 1 it rises, or the originals lose more than two points,
-    2 the command was wrong or the disk full, 3 it cannot be told from so few photographs, 130 interrupted.
+    Exit codes: 0 the average drop falls against the control, 1 it rises, or the originals certainly lose more than two
+    points, 2 the command cannot be run or the disk is full, 3 neither can be told, 130 interrupted.
     """
     import json
     import shlex

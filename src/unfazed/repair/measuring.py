@@ -26,6 +26,7 @@ ORIGINAL, AVERAGE = "original", "average"
 CONTROLS = ("inversion", "reinsertion", "source")
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
+FEWEST = 20  # photographs below which no interval says anything
 TOLERATED = 2.0  # points of accuracy on the originals that a repair may cost
 
 
@@ -93,14 +94,18 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
     """Whether the repair was worth it against the control, and the reason in one sentence.
 
     Better: the interval of the average drop's difference lies below zero, and the originals have not lost more than
-    two points. Worse: the originals have, or the drop's interval lies above zero. Else it cannot be told.
+    two points. Worse: the whole interval of the originals lies below that loss, or that of the drop above zero. Else,
+    and with fewer than twenty photographs, it cannot be told.
     """
     drop = next((row for row in rows if row["measure"] == "drop" and row["pictures"] == AVERAGE), None)
     plain = next(row for row in rows if row["measure"] == "accuracy" and row["pictures"] == ORIGINAL)
-    if plain["difference"] < -TOLERATED:
-        return "worse", f"accuracy on the originals is {-plain['difference']:.1f} points below the control's"
+    lost = f"accuracy on the originals is {-plain['difference']:.1f} points below the control's"
     if drop is None:
         return "cannot tell", "the benchmark holds no edits"
+    if plain["n"] < FEWEST:
+        return "cannot tell", f"{plain['n']} photographs were held out, at least {FEWEST} are needed"
+    if plain["difference"] < -TOLERATED:
+        return ("worse", lost) if plain["high"] < -TOLERATED else ("cannot tell", lost)
     words = (
         f"the average drop is {drop['repaired']:.1f} points, the control's {drop['control']:.1f} "
         f"(difference {drop['difference']:+.1f}, 95 % interval {drop['low']:+.1f} to {drop['high']:+.1f})"

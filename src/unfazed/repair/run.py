@@ -229,7 +229,9 @@ def _members(model: Classifier, scenes: Source, new_head: bool) -> tuple[tuple[i
         if new_head:
             raise
         raise UserError(
-            error.given, allowed=f"{error.allowed}; or --new-head, which trains a new classification layer"
+            error.given,
+            allowed="a model whose classes have the source's names or WNIDs, or MODEL?labels=FILE with the names in "
+            "the order of its outputs; or --new-head, which trains a new classification layer",
         ) from None
 
 
