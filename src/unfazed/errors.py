@@ -40,8 +40,9 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
     allowed: size, position
     """
     names = list(allowed)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else ""
+    by_lower = {one.lower(): one for one in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    hint = f"; did you mean '{by_lower[near[0]]}'?" if near else ""
     shown = names if len(names) <= 40 else [*names[:40], f"… ({len(names)} in all)"]
     return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
 

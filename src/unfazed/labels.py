@@ -120,7 +120,9 @@ def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
         a, b = plain(one), plain(other)
         if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
             continue
-        if abs(len(a) - len(b)) <= 2 and difflib.SequenceMatcher(None, a, b).ratio() >= 0.85:
+        # Two letters that changed places count more than their share.
+        least = 0.75 if sorted(a) == sorted(b) else 0.85
+        if abs(len(a) - len(b)) <= 2 and difflib.SequenceMatcher(None, a, b).ratio() >= least:
             found.append((one, other))
     return found
 

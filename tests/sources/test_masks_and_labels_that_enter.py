@@ -133,3 +133,14 @@ def test_a_few_classes_outside_imagenet_are_pointed_out():
     names = ["tench", "goldfish", "hammerhead", "stingray", "hen", "ostritch"]
     (remark,) = name_remarks(own(names))
     assert "5 of 6 classes are ImageNet's and 1 not, such as 'ostritch' (did you mean 'ostrich'?)" in remark
+
+
+def test_heic_pictures_are_named_and_not_passed_over(tmp_path, photograph, mask_file):
+    photograph("dog/1.jpg")
+    mask_file("dog/1.png")
+    (tmp_path / "dog/2.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    mask_file("dog/2_mask.png")
+    source = open_source(f"folder:{tmp_path}")
+    assert source.ids == ("dog--1", "dog--2")
+    with pytest.raises(BadPicture, match=r"2\.heic: (this is a HEIC picture|the file is)"):
+        source["dog--2"]

@@ -33,9 +33,11 @@ def analyze(
     ] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
     edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
-    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
+    format: Annotated[
+        TableFormat | None, typer.Option(help="The format of the table [default: table, or by the output's suffix].")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead of printing.")
+        Path | None, typer.Option("--output", "-o", help="Write to this file (.csv, .json, .md, .tex, .txt).")
     ] = None,
     benchmark: Annotated[Path | None, typer.Option(help="The benchmark, if it was moved since `evaluate`.")] = None,
     common: Annotated[
@@ -73,11 +75,15 @@ def analyze(
     """
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
-    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines
+    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines, moved_lines
+    from unfazed.report.formats import format_of
 
     if valid_only and human_valid_only:
         raise UserError("--valid-only and --human-valid-only are two conditions", allowed="one of them")
+    chosen = format or format_of(output)
     for line in failure_lines(predictions):
+        typer.echo(f"warning: {line}", err=True)
+    for line in moved_lines(predictions) if benchmark is None else []:
         typer.echo(f"warning: {line}", err=True)
     frame = analyse(
         predictions,
@@ -96,7 +102,7 @@ def analyze(
         accuracy=at_accuracy or (),
         drop=at_drop or (),
     )
-    text = analysis_text(frame, table, format, by, level)
+    text = analysis_text(frame, table, chosen, by, level)
     if output is None:
         typer.echo(text, nl=False)
     else:

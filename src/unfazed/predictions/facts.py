@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +17,10 @@ from unfazed.benchmark.layout import CARD, MANIFEST
 from unfazed.edits import edit_named_in, make_edit
 from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
-from unfazed.errors import UserError
+from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 
-from .frames import Predictions, read_cards
+from .frames import Predictions, is_frame, polars_frame, read_cards
 from .identity import require_one_benchmark
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
@@ -122,6 +123,21 @@ def _description(parameters: str | None) -> str:
         return ""
 
 
+def chosen_edits(patterns: Iterable[str], edits: Sequence[str]) -> list[str]:
+    """The edits that these names and patterns such as `size-*` choose, in the order of `edits`.
+
+    >>> chosen_edits(["size-*", "average"], ["original", "size-0.05", "size-0.1", "average"])
+    ['size-0.05', 'size-0.1', 'average']
+    """
+    wanted: set[str] = set()
+    for pattern in patterns:
+        found = {pattern} & set(edits) or set(fnmatch.filter(edits, pattern))
+        if not found:
+            raise unknown("edit", pattern, edits)
+        wanted |= found
+    return [edit for edit in edits if edit in wanted]
+
+
 def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
     """The edits of the average: the paper's ten where all are there, else all but the photographs and the controls."""
     present = set(edits)
@@ -150,8 +166,8 @@ def read_facts(
         require_one_benchmark(cards, models)
     white_box = frozenset(name for name, card in cards.items() if card.get("white_box"))
     guided = frozenset[str]()
-    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
-        white_box, guided = _marked(predictions)
+    if is_frame(predictions):
+        white_box, guided = _marked(polars_frame(predictions))
     for root in _benchmarks(cards, benchmark):
         manifest, card = _read_benchmark(root)
         if manifest is not None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import polars as pl
 
@@ -16,9 +16,30 @@ from unfazed.files import read_json
 from .identity import shared_pictures
 from .storage import FAILED
 
-Predictions = str | Path | pl.DataFrame | pl.LazyFrame
+
+class ForeignFrame(Protocol):
+    """A frame of another library, such as pandas, that follows the data frame interchange protocol."""
+
+    def __dataframe__(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+Predictions = str | Path | pl.DataFrame | pl.LazyFrame | ForeignFrame
 
 COLUMNS = ("model", "source_id", "edit", "run", "correct")
+
+
+def is_frame(predictions: Predictions) -> TypeGuard[pl.DataFrame | pl.LazyFrame | ForeignFrame]:
+    """Whether predictions are a frame, of polars or of another library, and not a folder or file."""
+    return isinstance(predictions, pl.DataFrame | pl.LazyFrame) or hasattr(predictions, "__dataframe__")
+
+
+def polars_frame(predictions: Any) -> pl.DataFrame | pl.LazyFrame:
+    """A frame of any library as one of polars; polars's own as it is."""
+    if isinstance(predictions, pl.DataFrame | pl.LazyFrame):
+        return predictions
+    if hasattr(predictions, "__arrow_c_stream__"):
+        return pl.DataFrame(predictions)
+    return pl.from_dataframe(predictions)
 
 
 def prediction_files(folder: str | Path) -> list[Path]:
@@ -36,7 +57,7 @@ def prediction_files(folder: str | Path) -> list[Path]:
 
 def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
     """The models' cards by model, `file` being the file's name without suffix; a frame has none."""
-    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
+    if is_frame(predictions):
         return {}
     found = {}
     for path in prediction_files(predictions):
@@ -98,8 +119,8 @@ def common_predictions(predictions: Predictions, models: Sequence[str] | None = 
 
 def columns_of(predictions: Predictions) -> list[str]:
     """The names of the predictions' columns, in a folder those of its first file."""
-    if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)):
-        return list(predictions.collect_schema())
+    if is_frame(predictions):
+        return list(polars_frame(predictions).collect_schema())
     return list(pl.read_parquet_schema(prediction_files(predictions)[0]))
 
 
@@ -110,6 +131,8 @@ def model_names(predictions: Predictions) -> list[str]:
 
 
 def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    if is_frame(predictions):
+        predictions = polars_frame(predictions)
     if isinstance(predictions, pl.LazyFrame):
         _require(predictions.collect_schema().names(), columns, "the frame")
         predictions = predictions.select(columns).collect()
@@ -166,4 +189,4 @@ def _require(there: Any, columns: Sequence[str], where: str) -> None:
 
 
 def _list_command(predictions: Predictions) -> str | None:
-    return None if isinstance(predictions, (pl.DataFrame, pl.LazyFrame)) else f"ls {predictions}"
+    return None if is_frame(predictions) else f"ls {predictions}"

@@ -19,8 +19,8 @@ from unfazed.analyses.drops.published import with_published
 from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
-from unfazed.predictions.facts import Facts, read_facts
-from unfazed.predictions.frames import Predictions, columns_of, common_predictions, read_failures
+from unfazed.predictions.facts import Facts, chosen_edits, read_facts
+from unfazed.predictions.frames import Predictions, columns_of, common_predictions, read_cards, read_failures
 
 from .formats import format_table
 
@@ -36,7 +36,10 @@ _POINTS = (
 
 @dataclass(frozen=True)
 class Analysis:
-    """One of the tables: what makes it and with which settings, its title, and what people see of it."""
+    """One of the tables: what makes it and with which settings, its title, and what people see of it.
+
+    percent: the columns that hold shares in [0, 1] and are shown in percent.
+    """
 
     make: Callable[..., pl.DataFrame]
     title: str
@@ -45,6 +48,7 @@ class Analysis:
     none: str = "There is no sweep of at least three levels in these predictions."
     options: frozenset[str] = frozenset({"resamples", "level", "seed"})
     digits: Mapping[str, int] = field(default_factory=lambda: _DIGITS)
+    percent: tuple[str, ...] = ()
 
 
 def analyse(
@@ -120,7 +124,18 @@ def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None =
         return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=_notes(frame))
     columns = [name for name in shown.columns if name in frame.columns]
     notes = shown.notes if frame.height else shown.none
+    frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
     return format_table(frame.select(columns), format, digits=shown.digits, title=shown.title, notes=notes)
+
+
+def moved_lines(predictions: str | Path) -> list[str]:
+    """A line where the benchmark is not at the place that the cards name, which leaves its controls unknown."""
+    paths = [card["benchmark"].get("path") for card in read_cards(predictions).values() if card.get("benchmark")]
+    gone = [path for path in dict.fromkeys(paths) if path and not Path(path).exists()]
+    return [
+        f"the benchmark is no longer at {path}, so its controls and levels are unknown: give its place by --benchmark"
+        for path in gone
+    ]
 
 
 def failure_lines(predictions: str | Path) -> list[str]:
@@ -235,6 +250,9 @@ def _two(value: float) -> str:
 
 def _title(frame: pl.DataFrame, by: str | None) -> str:
     models = frame["model"].n_unique()
+    if "models" in frame.columns:
+        members = frame["models"].max()  # the group of all models is always there
+        return f"Dropped accuracy of {models} group{'s' * (models != 1)} of models, {members} models in all"
     return f"Dropped accuracy of {models} model{'s' * (models != 1)}" + (f" by {by}, worst first" if by else "")
 
 
@@ -260,6 +278,8 @@ def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str
     for column, chosen in (("model", models), ("edit", edits)):
         if chosen and column in frame.columns:
             there = frame[column].unique(maintain_order=True).to_list()
+            if column == "edit":
+                chosen = chosen_edits(chosen, there)
             for name in chosen:
                 if name not in there:
                     raise unknown(column, name, there)
@@ -273,17 +293,20 @@ ANALYSES: dict[str, Analysis] = {
         accuracy_curves,
         "Accuracy along each attribute",
         ("model", "attribute", "side", "level", "n", "accuracy", "low", "high", "true_probability"),
-        "Accuracies in [0, 1] with intervals.",
+        "Accuracies in % with intervals; true_probability: mean probability of the true class in %.",
         options=frozenset({"level"}),
-        digits=_FINE,
+        digits={"level": 4},
+        percent=("accuracy", "low", "high", "true_probability"),
     ),
     "fits": Analysis(
         curve_fits,
         "Where accuracy is half way down",
         ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "floor", "ceiling", "scale"),
         "halfway: the level, in the attribute's own unit, at which accuracy is half way between floor and ceiling; a "
-        "dash where it lies outside the levels of the sweep, accuracy is flat, or its ceiling was not seen.",
-        digits=_FINE,
+        "dash where it lies outside the levels of the sweep, accuracy is flat, or its ceiling was not seen. Floor and "
+        "ceiling in %.",
+        digits={**_FINE, "floor": 2, "ceiling": 2},
+        percent=("floor", "ceiling"),
     ),
     "thresholds": Analysis(
         thresholds,

@@ -6,11 +6,13 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from unfazed.errors import unknown
+from unfazed.choices import TableFormat
+from unfazed.errors import UserError, unknown
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -25,6 +27,31 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "−": r"$-$",
     "–": "--",
+}
+
+
+def format_of(output: Path | None) -> TableFormat:
+    """The format that the suffix of a file stands for; a table for none; other suffixes are refused.
+
+    >>> format_of(Path("drops.tex"))
+    'latex'
+    """
+    if output is None:
+        return "table"
+    if output.suffix.lower() not in _SUFFIXES:
+        raise UserError(
+            f"the format of {output.name} is not known",
+            allowed=f"a file that ends in {', '.join(_SUFFIXES)}, or --format",
+        )
+    return _SUFFIXES[output.suffix.lower()]
+
+
+_SUFFIXES: dict[str, TableFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".txt": "table",
 }
 
 

@@ -23,7 +23,7 @@ from .source import Entry
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff")
-    + (".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif")
+    + (".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif")
 )
 MOST_PIXELS = 178_956_970
 LONGEST_SIDE = 4096
@@ -159,7 +159,9 @@ class _opened:
             with warnings.catch_warnings():
                 # Pillow warns at half of our own limit, which is checked below.
                 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-                picture = Image.open(io.BytesIO(self.data), formats=_FORMATS)
+                picture = Image.open(
+                    io.BytesIO(self.data), formats=_heic_formats() if _is_heic(self.data) else _FORMATS
+                )
         except UnidentifiedImageError:
             raise BadPicture(f"{self.name}: {_what_it_is(self.data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
         except Image.DecompressionBombError:
@@ -189,14 +191,28 @@ class _opened:
         return BadPicture(f"{self.name}: the file is damaged ({error or type(error).__name__})")
 
 
+def _is_heic(data: bytes) -> bool:
+    return data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1", b"ftyphevc")
+
+
+def _heic_formats() -> tuple[str, ...]:
+    """The formats in which Pillow may read a HEIC picture: that of the package pillow-heif where it is installed."""
+    try:
+        import pillow_heif
+    except ImportError:
+        return _FORMATS
+    pillow_heif.register_heif_opener()
+    return ("HEIF", *_FORMATS)
+
+
 def _what_it_is(data: bytes) -> str:
     """A description of a file that is not a picture."""
     start = data[:256].lstrip()
     for magic, kind in _OTHER_KINDS:
         if start.startswith(magic):
             return f"this is not a picture but {kind}"
-    if data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1"):
-        return "this is a HEIC picture, which cannot be read: convert it to JPEG"
+    if _is_heic(data):
+        return "this is a HEIC picture: install the package pillow-heif to read it, or convert it to JPEG"
     if start.startswith((b"\xff\xd8", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"GIF8")):
         return "the file is damaged or cut off (truncated)"
     try:

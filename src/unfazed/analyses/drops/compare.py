@@ -20,6 +20,7 @@ from unfazed.predictions.frames import (
     columns_of,
     common_predictions,
     each_model,
+    is_frame,
     model_names,
     read_cards,
 )
@@ -208,14 +209,14 @@ def read_pair(
         pair = shared_pictures(pair)
     else:
         names = (_called(predictions, first), _called(other, second))
-        if not any(isinstance(place, pl.DataFrame | pl.LazyFrame) for place in (predictions, other)):
+        if not any(is_frame(place) for place in (predictions, other)):
             require_same_benchmark(read_cards(predictions).get(first), read_cards(other).get(second), names)
         _refuse_other_pictures(pair[0], pair[1], names)
     return _outcomes(first, pair[0]), _outcomes(second, pair[1])
 
 
 def _called(predictions: Predictions, model: str) -> str:
-    return model if isinstance(predictions, pl.DataFrame | pl.LazyFrame) else f"{model} in {predictions}"
+    return model if is_frame(predictions) else f"{model} in {predictions}"
 
 
 def _rows(predictions: Predictions, model: str) -> pl.DataFrame:

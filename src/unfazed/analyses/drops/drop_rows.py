@@ -11,8 +11,8 @@ import polars as pl
 
 from unfazed.analyses.statistics.intervals import Estimates, Settings, estimates
 from unfazed.analyses.statistics.paired import holm, mcnemar, sign_flip, wilson_interval
-from unfazed.errors import UserError, unknown
-from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits
+from unfazed.errors import UserError
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, chosen_edits
 
 from .outcomes import Outcomes
 
@@ -70,9 +70,7 @@ def model_rows(
     base = need_original(found)
     edited = [edit for edit in facts.sorted(found.edits) if edit not in (ORIGINAL, SOURCE)]
     if edits is not None:
-        for edit in edits:
-            if edit not in (*edited, ORIGINAL, SOURCE, AVERAGE):
-                raise unknown("edit", edit, [*edited, AVERAGE])
+        edits = chosen_edits(edits, [SOURCE, ORIGINAL, *edited, AVERAGE])
     rows = [photograph_row(found, edit, settings.level) for edit in (SOURCE, ORIGINAL) if edit in found.edits]
     if edited:
         rows += _edit_rows(found, base, edited, facts, settings)

@@ -16,7 +16,7 @@ from unfazed.analyses.statistics.intervals import Settings, Sums, intervals
 from unfazed.analyses.statistics.paired import bootstrap_means, mcnemar, shrink, sign_flip
 from unfazed.errors import UserError, unknown
 from unfazed.labels import imagenet
-from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, WHITE_BOX, Facts, averaged_edits
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, WHITE_BOX, Facts, averaged_edits, chosen_edits
 from unfazed.predictions.frames import COLUMNS, Predictions, columns_of, each_model
 
 from .drop_rows import POINTS, finish, lattice_of, need_original
@@ -47,11 +47,8 @@ def dropped_accuracy_by(
         found = outcomes(name, frame)
         entries = _entries(found, frame, facts, average=by in ("class", "superclass"))
         if edits is not None:
-            known = entries["edit"].unique().to_list()
-            for edit in edits:
-                if edit not in known:
-                    raise unknown("edit", edit, known)
-            entries = entries.filter(pl.col("edit").is_in(edits))
+            chosen = chosen_edits(edits, entries["edit"].unique().to_list())
+            entries = entries.filter(pl.col("edit").is_in(chosen))
         rows += _rows(found, entries, by, facts, settings)
     table = finish(rows, {by: pl.String, "shrunk_drop": pl.Float64})
     place = {edit: index for index, edit in enumerate([*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE])}
@@ -89,7 +86,8 @@ def _valued(
     if manifest is None or by not in manifest.columns or by in (*COLUMNS, "sample_id"):
         hidden = (*COLUMNS, "sample_id")
         there = [name for name in [*own, *(manifest.columns if manifest is not None else [])] if name not in hidden]
-        raise unknown("column to split by", by, ["class", "superclass", *dict.fromkeys(there)])
+        moved = "the same command with --benchmark BENCH, where the benchmark is now" if manifest is None else None
+        raise unknown("column to split by", by, ["class", "superclass", *dict.fromkeys(there)], run=moved)
     values = manifest.select("source_id", "edit", "run", _as_text(manifest[by])(manifest[by]).alias(_VALUE))
     keys = ["source_id", "edit", "run"]
     return [

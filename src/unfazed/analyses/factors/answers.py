@@ -20,6 +20,7 @@ from unfazed.sources.imagenet_x.annotations import Annotations, image_keys
 _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")
 _UNEDITED = ("original", "")
+_ENOUGH = 20  # images from which a shift of the classes can be told
 _READ_AT_ONCE = 200_000_000  # bytes of a file that are read in one go
 
 
@@ -156,6 +157,7 @@ class _Join:
         rows, lines = self.found
         predicted = np.full(len(self.annotations), -1, dtype=np.int16)
         predicted[rows] = _classes(table["predicted"], file)[lines]
+        _refuse_shifted(model, predicted[rows], self.annotations.labels[rows], file)
         probability = np.full(len(self.annotations), np.nan)
         probability[rows] = _probabilities(table["probability"], file)[lines]
         return Answers(model, predicted, probability, table.height)
@@ -179,6 +181,20 @@ class _Join:
                 allowed="one row an image",
             )
         return joined["row"].to_numpy(), joined["line"].to_numpy()
+
+
+def _refuse_shifted(model: str, predicted: np.ndarray, labels: np.ndarray, file: Path) -> None:
+    """Refuse answers that are wrong as they are and right when every class is counted from another number."""
+    if len(labels) < _ENOUGH or (predicted == labels).mean() > 0.05:
+        return
+    for shift in (1, -1):
+        right = float((predicted + shift == labels).mean())
+        if right > 0.3:
+            raise UserError(
+                f"{file}: the classes of '{model}' are shifted by one: {right:.0%} of its answers are right if class j "
+                f"means class j {'+' if shift > 0 else '-'} 1, and {(predicted == labels).mean():.0%} as they are",
+                allowed="classes 0 to 999 in the order of ImageNet-1k",
+            )
 
 
 def _classes(column: pl.Series, file: Path) -> np.ndarray:

@@ -81,6 +81,7 @@ def intervals(
     method = np.full(found.n.shape, "", dtype=object)
     small = (found.n < SMALL_N) | (found.flips < FEW_FLIPS)
     score = {"auto": small, "bootstrap": np.zeros_like(small), "score": np.ones_like(small)}[settings.interval]
+    score = score | (found.n == 1)  # every resample of one photograph is that photograph
     for answers in np.unique(found.answers):
         at = np.flatnonzero(score & (found.n > 0) & (found.answers == answers))
         if len(at):
