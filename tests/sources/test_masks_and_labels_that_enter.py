@@ -98,6 +98,12 @@ def test_warnings_are_summed_up_by_kind():
     assert warning_summary(notes) == ["the mask looks inverted in 2 of 3 scenes: a, b"]
 
 
+def test_masks_that_a_segmenter_made_are_counted():
+    notes = {"a": ["mask made by grabcut from the center prior"], "b": []}
+    (line,) = warning_summary(notes)
+    assert line.startswith("1 of 2 masks were made automatically (grabcut)")
+
+
 def test_a_color_photograph_is_no_mask(tmp_path):
     image = open_source("sample")["dog"].image
     Image.fromarray(image).save(tmp_path / "dog.jpg")

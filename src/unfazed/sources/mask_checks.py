@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 WARNING = "warning: "
+MADE = "mask made by "
 ALL, TINY = 0.995, 0.0005  # shares of the picture
 RIM = 0.6  # share of the picture's border that an object seldom covers
 MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
@@ -44,13 +45,20 @@ def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
 
 
 def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """One line per kind of warning among the notes of scenes (by id): how many scenes have it, and which."""
+    """One line per kind of warning among the notes of scenes (by id): how many scenes have it, and which.
+
+    Masks that a segmenter made while the benchmark was built are counted as well: sizes depend on them.
+    """
     kinds: dict[str, list[str]] = defaultdict(list)
     for scene_id, texts in notes.items():
         for text in texts:
             if text.startswith(WARNING):
                 kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
-    return [
+    made = [
+        text.removeprefix(MADE).partition(" ")[0] for texts in notes.values() for text in texts if text.startswith(MADE)
+    ]
+    automatic = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(sorted(set(made)))})"
+    return [automatic + ", and sizes depend on them: look at them first"] * bool(made) + [
         f"{kind} in {len(ids)} of {len(notes)} scenes: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
         for kind, ids in kinds.items()
     ]

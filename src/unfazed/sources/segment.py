@@ -12,6 +12,7 @@ import numpy as np
 from unfazed.errors import BadPicture, UserError, unknown
 from unfazed.scene import Scene
 
+from .mask_checks import MADE
 from .sam2 import FILES, PromptedSegmenter, file_of, has_runtime, missing_files, open_session
 
 Box = tuple[int, int, int, int]
@@ -43,7 +44,7 @@ def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: st
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
     prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
-    return Scene(scene_id, image, mask, label, notes=(f"mask made by {segmenter} from {prompt}",))
+    return Scene(scene_id, image, mask, label, notes=(f"{MADE}{segmenter} from {prompt}",))
 
 
 def parse_box(text: str) -> Box:
