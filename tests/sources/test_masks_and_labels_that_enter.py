@@ -150,3 +150,16 @@ def test_heic_pictures_are_named_and_not_passed_over(tmp_path, photograph, mask_
     assert source.ids == ("dog--1", "dog--2")
     with pytest.raises(BadPicture, match=r"2\.heic: (this is a HEIC picture|the file is)"):
         source["dog--2"]
+
+
+def test_the_confidence_of_an_automatic_mask_is_in_its_notes(tmp_path, photograph, mask_file):
+    for name in ("1", "2"):
+        photograph(f"dog/{name}.jpg")
+        mask_file(f"masks/dog/{name}.png")
+    (tmp_path / "masks/confidence.csv").write_text("picture,confidence,agreement,edge,size\ndog/1.jpg,0.6251,1,1,1\n")
+    source = open_source(f"folder:{tmp_path}")
+    notes = {scene.id: scene.notes for scene in source}
+    assert notes == {"dog--1": ("mask made by `unfazed masks` with confidence 0.63",), "dog--2": ()}
+    assert warning_summary(notes)[0].startswith(
+        "1 of 2 masks were made automatically (`unfazed masks`, confidence 0.63 to 0.63, median 0.63)"
+    )

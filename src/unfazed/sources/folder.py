@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +14,7 @@ from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
 from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
+from .mask_checks import MADE
 from .mask_names import left_out, object_name, stem, without_masks
 from .pictures import load_scene, read_picture, shrunk
 from .slugs import unique_slugs
@@ -33,6 +36,7 @@ class Listing:
     pictures: tuple[str, ...]
     masks: dict[str, list[Path]]
     left_out: tuple[str, ...] = ()
+    confidence: Mapping[str, float] = field(default_factory=dict)
 
 
 def open_scenes(spec: Spec) -> Source:
@@ -60,15 +64,23 @@ def open_scenes(spec: Spec) -> Source:
         spec.text,
         labels,
         entries,
-        partial(load_or_segment, segmenter=segmenter) if segmenter else load_scene,
+        partial(load_or_segment, segmenter=segmenter) if segmenter else load_masked,
         remarks=(*listing.left_out, *name_remarks(labels)),
     )
+
+
+def load_masked(entry: Entry) -> Scene:
+    """The entry's scene; a mask that `unfazed masks` made has a note with its confidence."""
+    scene = load_scene(entry)
+    if entry.detail is None:
+        return scene
+    return replace(scene, notes=(*scene.notes, f"{MADE}`unfazed masks` with confidence {entry.detail:.2f}"))
 
 
 def load_or_segment(entry: Entry, segmenter: str) -> Scene:
     """The entry's scene; without a mask file, with a mask made by the segmenter and a note about it."""
     if entry.mask is not None:
-        return load_scene(entry)
+        return load_masked(entry)
     from .segment import segmented
 
     return shrunk(segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
@@ -94,7 +106,7 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
             names = [name for name in names if not name.startswith(inside)]
     if not beside:
         names, others = without_masks(names)
-        return Listing(root, tuple(names), masks, left_out(others))
+        return Listing(root, tuple(names), masks, left_out(others), confidences(masks_folder))
     no_png = {stem(name) for name in names if not name.lower().endswith(".png")}
     pictures = []
     for name in names:
@@ -103,7 +115,20 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
             pictures.append(name)
         else:
             masks[of].append(root / name)
-    return Listing(root, tuple(pictures), masks)
+    return Listing(root, tuple(pictures), masks, confidence=confidences(masks_folder))
+
+
+def confidences(masks_folder: Path | None) -> dict[str, float]:
+    """The confidence in [0, 1] of each mask that `unfazed masks` made in a folder, by its picture without suffix."""
+    path = None if masks_folder is None else masks_folder / "confidence.csv"
+    if path is None or not path.is_file():
+        return {}
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("picture") and row.get("confidence")]
+    try:
+        return {stem(row["picture"]): float(row["confidence"]) for row in rows}
+    except ValueError as error:
+        raise UserError(f"{path} is no table of confidences: {error}", run="unfazed masks FOLDER -o MASKS") from None
 
 
 def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
@@ -128,7 +153,7 @@ def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segment
         names = ", ".join(PurePosixPath(one).name for one in candidates)
         return Entry(scene_id, image, None, label, f"it has more than one candidate mask: {names}; keep only one")
     if candidates:
-        return Entry(scene_id, image, candidates[0], label)
+        return Entry(scene_id, image, candidates[0], label, detail=listing.confidence.get(stem(row.file)))
     return Entry(scene_id, image, None, label, None if segmenter else NO_MASK)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -54,10 +55,11 @@ def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
         for text in texts:
             if text.startswith(WARNING):
                 kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
-    made = [
-        text.removeprefix(MADE).partition(" ")[0] for texts in notes.values() for text in texts if text.startswith(MADE)
-    ]
-    automatic = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(sorted(set(made)))})"
+    made = [text.removeprefix(MADE) for texts in notes.values() for text in texts if text.startswith(MADE)]
+    by = ", ".join(sorted({re.split(r" from | with ", text)[0] for text in made}))
+    sure = sorted(float(found[1]) for text in made if (found := re.search(r"confidence ([\d.]+)", text)))
+    range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {sure[len(sure) // 2]:.2f}" if sure else ""
+    automatic = f"{len(made)} of {len(notes)} masks were made automatically ({by}{range_of})"
     return [automatic + ", and sizes depend on them: look at them first"] * bool(made) + [
         f"{kind} in {len(ids)} of {len(notes)} scenes: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
         for kind, ids in kinds.items()

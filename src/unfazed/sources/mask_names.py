@@ -23,11 +23,11 @@ def object_name(name: str) -> str | None:
 def without_masks(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """The names of the photographs, and those of the files that are the mask of one of them.
 
-    A mask lies in `masks/` under its picture's name, or beside its picture: `NAME_mask.*`, or `NAME.png` where the
-    picture itself is no PNG.
+    A mask lies in `masks/` under its picture's name; where at least half of the files there do, all of them are left
+    out. Or it lies beside its picture: `NAME_mask.*`, or `NAME.png` where the picture itself is no PNG.
 
-    >>> without_masks(["dog/1.jpg", "dog/1.png", "cat/2.png", "cat/2_mask.png", "masks/dog/1.png", "masks/face.png"])
-    (['dog/1.jpg', 'cat/2.png', 'masks/face.png'], ['dog/1.png', 'cat/2_mask.png', 'masks/dog/1.png'])
+    >>> without_masks(["dog/1.jpg", "dog/1.png", "cat/2.png", "cat/2_mask.png", "masks/dog/1.png", "hats/1.png"])
+    (['dog/1.jpg', 'cat/2.png', 'hats/1.png'], ['dog/1.png', 'cat/2_mask.png', 'masks/dog/1.png'])
     """
     names = list(names)
     outside = [name for name in names if not name.startswith(MASKS)]
@@ -42,6 +42,10 @@ def without_masks(names: Iterable[str]) -> tuple[list[str], list[str]]:
         return (named is not None and named in stems) or (name.lower().endswith(".png") and stem(name) in no_png)
 
     masks = [name for name in names if is_mask(name)]
+    inside = [name for name in names if name.startswith(MASKS)]
+    if 2 * sum(name.startswith(MASKS) for name in masks) >= len(inside) > 0:
+        # A folder of masks: what else lies there, such as a contact sheet, is no photograph either.
+        masks = [name for name in names if name in set(masks) | set(inside)]
     left_out = set(masks)
     return [name for name in names if name not in left_out], masks
 
