@@ -1,4 +1,4 @@
-"""What `import unfazed` offers beyond functions of single rooms: an edited photograph, a report with heat maps."""
+"""Functions of `import unfazed` that combine several subpackages: `edit`, `remove_object` and `report`."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def edit(
     feather: float | None = None,
     **edits: EditValue,
 ) -> Edited:
-    """One photograph under the edits given by name: its `image`, its `mask` and a record that replays it.
+    """Edit one photograph with the edits given by name; the result has an `image`, a `mask` and a record for replay.
 
     image: a file, a Pillow image, an array (H, W, 3) uint8, or a scene of a source, which has its mask. mask: a file,
     image or array of the same size, white is the object; or a box (x, y, width, height) around the object, from which
-    a mask is made; None takes the object to be in the middle.
+    a mask is made; None assumes that the object is in the middle.
     edits: any edit of `unfazed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
-    file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are chained in the edits' own order.
+    file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order.
 
-    seed: every random draw follows from it. renderer: `paste` needs no network. pixels: the side of the result.
+    seed: the random seed. renderer: `paste` needs no network. pixels: width and height of the result.
     pool: the source that random backgrounds and occluders come from. frame, removal, network, steps, sampler, guide,
     device and feather are those of `unfazed edit`; label: the true class, for an adversarial background.
 
@@ -87,7 +87,7 @@ def remove_object(
     frame: Frame = "object",
     device: str | None = None,
 ) -> Image.Image:
-    """The photograph without its object, framed to a square of `pixels` on a side, RGB.
+    """Return the photograph without its object, framed to a square of `pixels` by `pixels`, RGB.
 
     image, mask, frame and pixels: as for `edit`. method: as `--removal` of `unfazed build`. device: for the methods
     that run a network.
@@ -119,8 +119,8 @@ def report(
 ) -> Written:
     """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
 
-    The result holds the report's `path`, the `verdict` in sentences and the table of `drops`. heat_maps: how many
-    flips get heat maps; 0 opens no model. The other settings are those of `unfazed report`.
+    The result has the report's `path`, the `verdict` in sentences and the table of `drops`. heat_maps: how many
+    flips get heat maps; 0 loads no model. The other settings are those of `unfazed report`.
     """
     return write_report(
         predictions,

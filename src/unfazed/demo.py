@@ -1,4 +1,4 @@
-"""The whole job on what the package carries: build a small benchmark, evaluate three classifiers, write the report.
+"""The whole pipeline without downloads: build a small benchmark, evaluate three classifiers, write the report.
 
 run_demo("demo")
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MODELS = ("lite:0", "lite:1", "lite:2")
 GUIDE = "lite:2"
 RECIPE = "imagenet-e"
-# First animals of six kinds that are ImageNet classes themselves, then the others that are. The rest of the sample has
-# the class that looks most like it (a chameleon is an agama): an answer that counts as wrong there may be a fair one.
+# First six different animals that are ImageNet classes themselves, then the other exact classes. The rest of the sample
+# is labeled with the most similar class (a chameleon as an agama), so a wrong prediction there may be reasonable.
 SCENES = (
     "dog", "dragon", "jaguar", "koala", "panda", "scarlet_macaw",
     "bison", "chicken", "crocodile", "lemur", "pig", "polar_bear",
@@ -39,7 +39,7 @@ Show = Callable[[float, float, str], None]
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What the demo came to: the report, the contact sheet, the table of drops and the verdict; failures by scene."""
+    """The results of the demo: the report, the contact sheet, the table of drops and the verdict; failures by scene."""
 
     report: Path
     sheet: Path
@@ -60,11 +60,11 @@ def run_demo(
     heat_maps: int = _HEAT_MAPS,
     progress: Show | None = None,
 ) -> Demo:
-    """OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; what is there already is kept.
+    """Write OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; a stopped demo resumes.
 
-    scenes: the first so many of `SCENES` and then of the rest of the sample.
+    scenes: how many, first of `SCENES` and then of the rest of the sample.
 
-    progress: called with the work done, the whole of it (both in passes of the network) and what is under way.
+    progress: called with the work done, the total work (both in passes of the network) and the current stage.
     """
     from unfazed.edits.recipes import open_recipe
     from unfazed.probes.flip_heat import explain_pairs
@@ -111,7 +111,7 @@ def run_demo(
         predictions,
         output / "report.html",
         benchmark=bench,
-        title="unfazed demo: how far do the answers move?",
+        title="unfazed demo: how much accuracy do the edits cost?",
         flips=max(heat_maps, 12),
         heat_maps=heat_maps,
         explain=explain_pairs,
@@ -123,18 +123,18 @@ def run_demo(
 
 
 def demo_scenes(count: int) -> Source:
-    """The first `count` scenes of the demo's order."""
+    """Return the first `count` scenes of the demo's order."""
     from .sources import open_source
 
     sample = open_source("sample")
     order = [*SCENES, *(one for one in sample.ids if one not in SCENES)]
     if not 1 <= count <= len(order):
-        raise UserError(f"{count} scenes", allowed=f"1 to {len(order)}")
+        raise UserError(f"the number of scenes is {count}", allowed=f"1 to {len(order)}")
     return replace(sample, entries=tuple(sample.entry(one) for one in order[:count]))
 
 
 class _Whole:
-    """The work of all stages: what each is worth, how much of it is done."""
+    """The progress of all stages: the work of each, and how much of it is done."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
@@ -148,7 +148,7 @@ class _Whole:
         self._move(stage, self._done[stage] + work)
 
     def reach(self, stage: str, share: float) -> None:
-        """At least this share of a stage is done: a bar never goes back."""
+        """Set a stage to at least this share, so that the progress bar never goes back."""
         self._move(stage, share * self._worth[stage])
 
     def _move(self, stage: str, done: float) -> None:
@@ -157,7 +157,7 @@ class _Whole:
 
 
 def _work(recipe: Recipe, number: int, steps: int) -> float:
-    """The passes that one edit takes, as the fast sampler counts them; guided ones cost more each."""
+    """Return the network passes of one edit with the fast sampler; guided passes cost more."""
     item = recipe.items[number]
     start = max((edit.blends_from for edit in item.chain), default=0.0)
     guided = "guide" in item.needs

@@ -30,7 +30,7 @@ def test_a_model_in_two_files_is_refused(tmp_path):
         (lambda frame: frame.clear(), "is empty"),
         (lambda frame: frame.filter(pl.col("edit") != "original"), "have no edit 'original'"),
         (lambda frame: frame.with_columns(correct=pl.lit(None, pl.Boolean)), "6 rows of m have no correct"),
-        (lambda frame: frame.with_columns(model=pl.lit(None, pl.String)), "6 rows name no model"),
+        (lambda frame: frame.with_columns(model=pl.lit(None, pl.String)), "6 rows have no model"),
     ],
 )
 def test_unusable_predictions_are_refused(spoil, message):
@@ -41,10 +41,10 @@ def test_unusable_predictions_are_refused(spoil, message):
 def test_folders_without_predictions_are_refused(tmp_path):
     with pytest.raises(UserError, match="there is no folder"):
         dropped_accuracy(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="holds no predictions"):
+    with pytest.raises(UserError, match="contains no predictions"):
         dropped_accuracy(tmp_path)
     (tmp_path / "a.parquet").write_bytes(b"PAR1 no Parquet at all")
-    with pytest.raises(UserError, match="a.parquet is not readable Parquet"):
+    with pytest.raises(UserError, match="a.parquet is not a readable Parquet"):
         dropped_accuracy(tmp_path)
 
 

@@ -114,6 +114,6 @@ def test_a_file_with_a_hostile_name_is_a_photograph_like_any_other(address, tmp_
 def test_a_mistake_is_a_message_and_not_a_crash(address):
     client = visitor(address)
     made = client.predict(*settings(size={"rate": 0.99}), api_name="/preview")
-    assert "the largest that the frame holds" in made[1]
+    assert "the largest size that fits the frame" in made[1]
     with pytest.raises(Exception, match=r"(?i)not in the list of choices|error"):
         client.predict(["python:/tmp/evil.py:f"], api_name="/answers")

@@ -25,7 +25,7 @@ def test_without_gradio_the_extra_is_named(monkeypatch):
 def test_mistakes_are_said(tmp_path):
     with pytest.raises(UserError, match="has no answers to browse"):
         raise started("--benchmark", tmp_path)
-    with pytest.raises(UserError, match="holds no predictions"):
+    with pytest.raises(UserError, match="contains no predictions"):
         raise started("--predictions", tmp_path)
     with pytest.raises(UserError, match="EfficientNet-Lite '9'"):
         raise started("-m", "lite:9")

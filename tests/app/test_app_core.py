@@ -194,7 +194,7 @@ def test_render_counts_its_steps_and_replays(studio, files):
 
 def test_impossible_and_missing_things_are_said(studio):
     photograph = open_sample("koala")
-    with pytest.raises(UserError, match="the largest that the frame holds"):
+    with pytest.raises(UserError, match="the largest size that fits the frame"):
         preview(studio, photograph, chain_from({"size": {"rate": 0.99}}))
     with pytest.raises(UserError, match="Nothing is changed"):
         render(studio, photograph, ())

@@ -70,7 +70,7 @@ def test_what_removal_alone_does_is_not_put_down_to_the_attribute(studio):
 def test_levels_that_cannot_be_made_are_said(studio):
     found = find_smallest(studio, "lite:0", open_sample("cat"), directions()["object larger"])
     assert found.tried == ()
-    assert found.sentence.startswith("No level could be made: this cannot be made of cat")
+    assert found.sentence.startswith("No level could be made: the edit is not possible for cat")
 
 
 def test_the_other_edits_stay_and_keep_their_order(studio):

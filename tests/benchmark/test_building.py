@@ -148,7 +148,7 @@ def test_whole_objects_leaves_out_what_the_border_cuts(drawn_folder, tmp_path):
     )
     rows = Benchmark(tmp_path / "b").manifest.to_pylist()
     assert {row["source_id"] for row in rows if row["status"] == "skipped"} == {"class1--0001"}
-    assert all("border cuts the object" in row["reason"] for row in rows if row["status"] == "skipped")
+    assert all("border cuts off the object" in row["reason"] for row in rows if row["status"] == "skipped")
     build(f"folder:{folder}", tmp_path / "all", BuildSettings(recipe="original", renderer="paste", size=64))
     contact = {row.source_id: row.border_contact for row in read_rows(tmp_path / "all", "class1--0001")}
     assert contact["class1--0001"] > 0.1
@@ -210,7 +210,7 @@ def test_a_source_that_no_file_shows_is_kept_as_png(tmp_path, drawn_folder):
 )
 def test_a_folder_with_another_benchmark_is_left_alone(sample_benchmark, tree, changed, words):
     before = tree(sample_benchmark)
-    with pytest.raises(UserError, match="holds another benchmark") as caught:
+    with pytest.raises(UserError, match="contains another benchmark") as caught:
         build("sample", sample_benchmark, BuildSettings(**{"renderer": "paste", "seed": 7, **changed}))
     assert words in str(caught.value)
     assert tree(sample_benchmark) == before
@@ -227,7 +227,7 @@ def test_changed_weights_are_another_benchmark(sample_benchmark, tmp_path):
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match="holds files but no benchmark"):
+    with pytest.raises(UserError, match="contains files but no benchmark"):
         build("sample", tmp_path, BuildSettings(renderer="paste"))
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 
@@ -250,7 +250,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
         ({"seed": -1}, "seed is -1"),
         ({"limit": 0}, "limit is 0"),
         ({"batch_size": 0}, "batch size is 0"),
-        ({"workers": 0}, "0 workers"),
+        ({"workers": 0}, "workers is 0"),
     ],
 )
 def test_a_wrong_request_says_what_is_allowed_and_writes_nothing(tmp_path, wrong, words):

@@ -172,8 +172,8 @@ def test_what_is_missing_or_bad_is_said(release, tmp_path):
     imported = import_benchmark(release, tmp_path / "bench")
     rows = {row["sample_id"]: row for row in Benchmark(tmp_path / "bench").manifest.to_pylist()}
     assert rows[f"{stem}/position/0"]["status"] == "skipped"
-    assert "no picture of it in rp" in rows[f"{stem}/position/0"]["reason"]
-    assert "is no picture" in rows[f"{other}/direction/0"]["reason"]
+    assert "no picture of this photograph in rp" in rows[f"{stem}/position/0"]["reason"]
+    assert "is not a picture" in rows[f"{other}/direction/0"]["reason"]
     assert all("no line for" in row["reason"] for row in rows.values() if row["source_id"] == third)
     assert len(imported.failures) == 1 + 12
 
@@ -198,20 +198,20 @@ def test_sets_that_cannot_be_imported(release, tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         import_benchmark(tmp_path / "nowhere", tmp_path / "bench")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds no pictures in folders"):
+    with pytest.raises(UserError, match="contains neither pictures in folders"):
         import_benchmark(tmp_path / "empty", tmp_path / "bench")
     (release / "labels.txt").unlink()
     with pytest.raises(UserError, match="has no labels.txt"):
         import_benchmark(release, tmp_path / "bench")
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "0.tar").write_bytes(b"not a tar file" * 100)
-    with pytest.raises(UserError, match="no readable tar file"):
+    with pytest.raises(UserError, match="not a readable tar file"):
         import_benchmark(tmp_path / "shards", tmp_path / "bench")
 
 
 def test_a_folder_with_another_benchmark_is_left_alone(release, tmp_path, tree):
     build("sample", tmp_path / "bench", BuildSettings(recipe="original", renderer="paste", limit=1))
     before = tree(tmp_path / "bench")
-    with pytest.raises(UserError, match="holds another benchmark"):
+    with pytest.raises(UserError, match="contains another benchmark"):
         import_benchmark(release, tmp_path / "bench")
     assert tree(tmp_path / "bench") == before

@@ -88,10 +88,10 @@ def test_a_replay_that_comes_out_otherwise_says_so(tmp_path):
     content["request"]["chain"][0]["rate"] = 0.2
     content["versions"]["numpy"] = "1.0"
     record.write_text(json.dumps(content))
-    with pytest.raises(UserError, match='is another picture; there and now differ: versions.numpy: "1.0" there'):
+    with pytest.raises(UserError, match='is a different picture; what differs: versions.numpy: "1.0" there'):
         replay(record)
     record.write_text("{}")
-    with pytest.raises(UserError, match="is no record of an edit"):
+    with pytest.raises(UserError, match="is not a record of an edit"):
         replay(record)
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_made_says_why(tmp_path, tmp_path_factory):
     cv2.imwrite(str(small_mask), np.full((50, 60), 255, np.uint8))
     with pytest.raises(UserError, match="needs a diffusion network.*\n.*--renderer diffusion"):
         made(pasted(background="simple"), tmp_path / "out.png")
-    with pytest.raises(UserError, match="this cannot be made of dog: size 0.9"):
+    with pytest.raises(UserError, match="the edit is not possible for dog: size 0.9"):
         made(pasted(size="0.9"), tmp_path / "out.png")
     with pytest.raises(UserError, match="ends in .png"):
         made(pasted(size="0.1"), tmp_path / "out.jpg")

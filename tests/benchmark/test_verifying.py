@@ -86,22 +86,22 @@ def test_a_manifest_that_lacks_a_row_or_a_source_is_found(copied):
     ]
     parquet.write_table(table.take(keep), copied / "manifest.parquet")
     found = problems(copied)
-    assert "dog/position: the recipe has it, the manifest does not" in found
-    assert "manifest.parquet: 19 sources, the benchmark was made of 20" in found
-    assert "rows/dog.json: does not say what the manifest says" in found
+    assert "dog/position: is in the recipe but not in the manifest" in found
+    assert "manifest.parquet: has 19 sources, but the benchmark was made from 20" in found
+    assert "rows/dog.json: does not match the manifest" in found
 
 
 def test_a_row_may_not_point_outside(copied):
     rows = read_rows(copied, "dog")
     rows[1] = type(rows[1])(**(rows[1].__dict__ | {"path": "../../etc/passwd"}))
     replace_rows(copied, "dog", rows)
-    assert "../../etc/passwd: lies outside the benchmark" in problems(copied)
+    assert "../../etc/passwd: is outside the benchmark" in problems(copied)
 
 
 def test_what_is_no_benchmark_is_refused(tmp_path, copied):
     with pytest.raises(UserError, match="it does not exist"):
         verify(tmp_path / "nothing")
-    with pytest.raises(UserError, match="holds no benchmark.json"):
+    with pytest.raises(UserError, match="contains no benchmark.json"):
         verify(tmp_path)
     (copied / "manifest.parquet").write_bytes(b"no parquet")
     with pytest.raises(UserError, match="cannot be read"):

@@ -93,7 +93,7 @@ def test_the_same_command_again_makes_nothing_new(bench):
     assert json.loads(unfazed(*again, "--json").stdout)["made"] == 0
     other = unfazed(*again, "--seed", 1)
     assert other.returncode == 2
-    assert "holds another benchmark" in other.stderr
+    assert "contains another benchmark" in other.stderr
     assert "seed: 0 there, 1 now" in other.stderr
     assert "Traceback" not in other.stderr
 
@@ -119,7 +119,7 @@ def test_edit_writes_three_files_and_replays(tmp_path):
         (("edit", "dog.jpg", "--size", "7"), "0.001 to 1"),
         (("edit", "dog.jpg", "--size", "0.1", "--box", "1,2"), "X,Y,W,H"),
         (("edit", "dog.jpg", "--edit", "sise=0.1"), "did you mean 'size'"),
-        (("verify", "nowhere"), "is no benchmark"),
+        (("verify", "nowhere"), "is not a benchmark"),
         (("import", "nowhere", "-o", "bench"), "does not exist"),
         (("build", "sampel", "-o", "bench"), "did you mean 'sample'"),
         (("build", "folder:nowhere", "-o", "bench"), "nowhere does not exist"),

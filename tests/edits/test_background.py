@@ -87,7 +87,7 @@ def test_text_is_a_kind_a_strength_or_a_file(tmp_path: Path) -> None:
     [
         ({"kind": "simple", "strength": 20}, "a strength below 0"),
         ({"kind": "complex", "strength": -3}, "a strength above 0"),
-        ({"kind": "random", "strength": 3}, "has no strength"),
+        ({"kind": "random", "strength": 3}, "takes no strength"),
         ({"kind": "complex", "strength": 900}, "-200 to 200"),
         ({"kind": "picture"}, "kind picture and a file"),
         ({"kind": "leopart"}, "did you mean 'leopard'"),

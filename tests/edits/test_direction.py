@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unfazed.edits import make_edit
 from unfazed.edits.composition import Composition, Impossible
-from unfazed.edits.geometry import box, centre, moved, outline, placed_mask
+from unfazed.edits.geometry import box, center, moved, outline, placed_mask
 from unfazed.errors import UserError
 from unfazed.scene import Scene
 
@@ -45,7 +45,7 @@ def test_turning_is_counter_clockwise_about_the_objects_own_centre() -> None:
     mask[100:110, 40:80] = 1
     scene = Scene("bar", np.zeros((256, 256, 3), np.uint8), mask, 0)
     placed = make_edit("direction", degrees=90).apply(Composition.of(scene), np.random.default_rng(0), ALONE)
-    assert np.allclose(centre(moved(outline(mask), placed.placement)), centre(outline(mask)))
+    assert np.allclose(center(moved(outline(mask), placed.placement)), center(outline(mask)))
     right_end = moved(np.array([[80 / 256, 105 / 256]]), placed.placement)[0] * 256
     assert np.allclose(right_end, [60, 85])
     upright = placed_mask(mask, placed.placement, 256) > 0.5

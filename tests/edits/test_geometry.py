@@ -10,7 +10,7 @@ from unfazed.edits.geometry import (
     after,
     border_contact,
     box,
-    centre,
+    center,
     moved,
     outline,
     placed_mask,
@@ -51,7 +51,7 @@ def test_the_warp_lands_where_the_map_says(scene: Scene, factor: float, degrees:
 @given(scenes(thin=False), st.floats(0.3, 1.2), st.floats(-90, 90))
 def test_mask_and_picture_agree(scene: Scene, factor: float, degrees: float) -> None:
     """Every colour of the picture tells its own place: after a warp it must be found where the map sends it."""
-    middle = centre(outline(scene.mask))
+    middle = center(outline(scene.mask))
     placement = after(rotation(degrees, middle), scaling(factor, middle))
     pixels, alpha = placed_object(scene.image, scene.mask, placement, 256)
     assert np.array_equal(alpha, placed_mask(scene.mask, placement, 256))

@@ -152,7 +152,7 @@ def test_bad_recipes_say_what_is_allowed(spec: str, message: str) -> None:
         ("edits = [", "not TOML"),
         ("edit = []", "did you mean 'edits'"),
         ("edits = 3", "a list of texts"),
-        ("name = 'x'", "names no edits"),
+        ("name = 'x'", "contains no edits"),
         ("[[item]]\nname = 'a b'\nchain = []", "letters, digits"),
         ("[[item]]\nname = 'a'\nchain = [3]", "a chain"),
         ("[[item]]\nname = 'a'\nchain = [{edit = 'siez'}]", "did you mean 'size'"),

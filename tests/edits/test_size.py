@@ -49,7 +49,7 @@ def test_shrinking_keeps_the_centre_and_the_shape(scene: Scene, share: float) ->
     placed = make_edit("size", rate=rate).apply(Composition.of(scene), RNG, ALONE)
     before = box(outline(scene.mask))
     after = box(moved(outline(scene.mask), placed.placement))
-    # Half a pixel at most, where no scale about the very centre has the rate.
+    # Half a pixel at most, where no scale about the very center has the rate.
     assert np.abs(sum(before) - sum(after)).max() <= 1 / 256 + 1e-9
     ratio = (after[1] - after[0]) / (before[1] - before[0])
     assert ratio[0] == pytest.approx(ratio[1])
@@ -70,7 +70,7 @@ def test_full_touches_the_frame_and_stays_inside(scene: Scene) -> None:
 def test_a_rate_that_the_frame_cannot_hold_is_impossible() -> None:
     mask = np.zeros((200, 200), np.float32)
     mask[:, 90:110] = 1
-    with pytest.raises(Impossible, match=r"size 0.5: the largest that the frame holds is 0\.1"):
+    with pytest.raises(Impossible, match=r"size 0.5: the largest size that fits the frame is 0\.1"):
         make_edit("size", rate=0.5).apply(Composition.of(_scene(mask)), RNG, ALONE)
 
 

@@ -25,7 +25,7 @@ def test_another_benchmark_into_the_same_folder_is_refused(benchmark: Path, own_
     there = tmp_path / "predictions"
     run_evaluation(benchmark, [own_models + "good"], there)
     other = copied(benchmark, tmp_path / "other", seed=7)
-    with pytest.raises(UserError, match="holds answers to another benchmark") as refused:
+    with pytest.raises(UserError, match="contains predictions for another benchmark") as refused:
         run_evaluation(other, [own_models + "good"], there)
     assert "seed:" in str(refused.value)
 

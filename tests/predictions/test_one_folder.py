@@ -52,7 +52,7 @@ def test_two_processes_never_mix_their_answers(benchmark: Path, own_models: str,
         time.sleep(0.05)
     done = run_evaluation(benchmark, [spec, own_models + "good"], out, EvaluateSettings(device="cpu"))
     assert done.scored == (own_models + "good",)
-    assert "another process is scoring it" in done.failed[spec]
+    assert "another process is evaluating it" in done.failed[spec]
     scored, failed = answer.get(timeout=120)
     one.join()
     assert (scored, failed) == ((spec,), {})
@@ -100,13 +100,13 @@ def colours(name: str) -> Classifier:
 
 
 def test_models_of_one_name_are_refused(benchmark: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"two models would be kept as own\.parquet"):
+    with pytest.raises(UserError, match=r"two models would be stored as own\.parquet"):
         unfazed.evaluate(benchmark, [colours("own"), colours("own")], tmp_path)
-    with pytest.raises(UserError, match=r"two models would be kept as a-b\.parquet: 'a:b' and 'a/b'"):
+    with pytest.raises(UserError, match=r"two models would be stored as a-b\.parquet: 'a:b' and 'a/b'"):
         unfazed.evaluate(benchmark, [colours("a:b"), colours("a/b")], tmp_path)
     run_evaluation(benchmark, [colours("a:b")], tmp_path)
     done = run_evaluation(benchmark, [colours("a/b")], tmp_path)
-    assert "holds the predictions of 'a:b'" in done.failed["a/b"]
+    assert "belongs to the predictions of 'a:b'" in done.failed["a/b"]
     assert set(cards(tmp_path)) == {"a:b"}
 
 
@@ -185,4 +185,4 @@ def test_neighbours_that_change_an_answer_are_found_in_small_batches(
     done = run_evaluation(
         benchmark, [own_models + "batch_statistics"], tmp_path, EvaluateSettings(device="cpu", batch_size=size)
     )
-    assert "changes its answer with the size of the batch" in done.failed[own_models + "batch_statistics"]
+    assert "depend on the batch size" in done.failed[own_models + "batch_statistics"]

@@ -221,7 +221,7 @@ def test_mistakes_are_explained(world: Path, options: dict[str, object], message
 
 
 def test_a_folder_without_predictions_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no predictions"):
+    with pytest.raises(UserError, match="contains no predictions"):
         write_report(tmp_path, tmp_path / "report.html")
 
 

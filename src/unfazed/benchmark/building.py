@@ -1,4 +1,4 @@
-"""Building a benchmark: a source and a recipe in; pictures, masks, rows, a manifest out; resumed where it stopped."""
+"""Building a benchmark from a source and a recipe: pictures, masks, rows and a manifest; a stopped build resumes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from .render import SourceBuilder, Summary, render_stream
 from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
 from .settings import BuildSettings
 
-# A renderer with slots gets this many batches at once: the fewer calls, the less often its last slots run empty.
+# A renderer gets this many batches per call: with fewer calls its batches are less often partly empty at the end.
 BATCHES = 8
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a build is: sources done of all, rows by status; `summary` is the source that was just finished."""
+    """The progress of a build: sources done and in total, rows by status; `summary` is of the source just finished."""
 
     done: int
     total: int
@@ -52,7 +52,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Built:
-    """What a build came to: rows by status over the whole benchmark, and for this run alone the sources that were
+    """The result of a build: rows by status over the whole benchmark, and for this run alone the sources that were
     made, the seconds it took and the seconds of each stage, summed over workers; classes: how many scenes each has;
     warnings: what looks wrong about masks and labels, one line each; invalid: pictures that are there although their
     validity is below one half; left_out: those that `quality="strict"` left out because of it."""
@@ -81,15 +81,15 @@ def build(
 ) -> Built:
     """Build a benchmark of `source` in the folder `output`.
 
-    The same call again continues where the last one stopped: what is finished stays, what failed is tried again. A
-    call with more edits, runs or scenes adds them to what is there. Where nothing is added,
-    the bytes that come out depend on neither the interruption nor `batch_size`, `workers` and `engine`. A folder
-    that holds another benchmark is refused. Without a network (`renderer="paste"`) `workers` processes build whole
-    sources; with one it runs in this process, and `workers` processes prepare pictures for it.
+    The same call again resumes the build: finished sources are kept, failed ones are tried again. A call with more
+    edits, runs or scenes adds them to the existing benchmark. If nothing is added, the bytes of the result depend on
+    neither the interruption nor `batch_size`, `workers` and `engine`. A folder that holds another benchmark is
+    refused. Without a network (`renderer="paste"`) `workers` processes build whole sources; a network runs in this
+    process, and `workers` processes prepare pictures for it.
 
-    renderer: an open renderer (`unfazed.rendering.open_renderer`) that has a network, so that one network serves
-    several builds; the settings must then leave what it has settled unset. progress: called when a source is done;
-    watch: called with each answer of a renderer that has a network, long before its source is done.
+    renderer: an open renderer (`unfazed.rendering.open_renderer`) that has a network, so that several builds share
+    one network; the settings that it was opened with must then be unset. progress: called when a source is done;
+    watch: called with each result of a renderer that has a network, before its source is done.
     """
     settings = BuildSettings() if settings is None else settings
     if renderer is not None:
@@ -114,14 +114,15 @@ def build(
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
-    """The guide of an open renderer, whose other settings are its own as well."""
+    """Return the guide of an open renderer; refuse settings that were fixed when it was opened."""
     described = renderer.describe()
     if described["renderer"] == "paste":
-        raise UserError("an open renderer without a network was given", allowed='BuildSettings(renderer="paste")')
+        raise UserError("the open renderer has no network", allowed='BuildSettings(renderer="paste") instead')
     given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
     if given:
         raise UserError(
-            f"{', '.join(given)} given with a renderer that is already open", allowed="these to open_renderer"
+            f"{', '.join(given)} cannot be set for a renderer that is already open",
+            allowed="these settings in the call of open_renderer",
         )
     guide = described.get("guide")
     return "none" if guide is None else str(guide["name"])
@@ -172,7 +173,7 @@ def _build(
 
 
 def _by_source(builder: SourceBuilder, waiting: list[str]) -> Generator[Summary, None, None]:
-    """Whole sources, each by one worker."""
+    """Build the sources, each in one worker process."""
     settings = builder.plan.settings
     for outcome in run_tasks(builder, waiting, settings.workers or 1, settings.engine):
         yield outcome.result or _given_up(builder.plan, outcome.task, str(outcome.failure))
@@ -185,7 +186,7 @@ def _through_network(
     waiting: list[str],
     watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Generator[Summary, None, None]:
-    """Sources prepared by workers, ahead of a renderer that mixes them in its batches."""
+    """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources."""
     described, settings = renderer.describe(), plan.settings
     workers = settings.workers or _preparers(described)
     at_once = int(described.get("batch_size") or 1)
@@ -200,7 +201,7 @@ def _through_network(
             else:
                 given_up.append(_given_up(plan, outcome.task, str(outcome.failure)))
 
-    # Where the network has the same cores, or removes the objects itself, working ahead only gets in its way.
+    # If the network uses the same cores, or also removes the objects, preparing in advance would slow it down.
     alone = described.get("device") == "cpu" or find_removal(settings.removal)[0].takes_network
     count = group // (len(plan.recipe.items) * settings.runs) + 2
     with contextlib.closing(prepared() if alone else prefetch(prepared(), count)) as sources:
@@ -212,19 +213,19 @@ def _through_network(
 
 
 def _given_up(plan: Plan, source_id: str, reason: str) -> Summary:
-    """The rows of a source whose worker died, all failed with that reason."""
+    """Write the rows of a source whose worker died, all failed with that reason."""
     rows = Preparation(plan).all_rows(source_id, FAILED, reason)
     write_rows(plan.root, source_id, rows)
     return Summary(source_id, counts(rows), {})
 
 
 def _preparers(described: Mapping[str, Any]) -> int:
-    """How many processes keep a network fed: on a GPU a few, on the CPU none besides this one."""
+    """Return how many processes prepare pictures for a network: a few for a GPU, only this one for the CPU."""
     return 1 if described.get("device") == "cpu" else max(1, min(4, (os.cpu_count() or 1) - 2))
 
 
 def _failures(rows: list[Row]) -> dict[str, str]:
-    """The sources with failed rows, each with its first reason."""
+    """Return the sources with failed rows, each with its first reason."""
     found: dict[str, str] = {}
     for row in rows:
         if row.status == FAILED:
@@ -233,7 +234,7 @@ def _failures(rows: list[Row]) -> dict[str, str]:
 
 
 def _notes(rows: list[Row]) -> dict[str, list[str]]:
-    """The notes of each source's first row, which is about the photograph."""
+    """Return the notes of each source's first row, which is about the photograph."""
     found: dict[str, list[str]] = {}
     for row in rows:
         found.setdefault(row.source_id, row.notes)
@@ -242,7 +243,7 @@ def _notes(rows: list[Row]) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """The folder held by this run alone."""
+    """Lock the folder for this run."""
     lock = Lock(root / LOCK)
     if not lock.take():
         raise UserError(f"another run is building in {root}", run=f"unfazed status {root}")

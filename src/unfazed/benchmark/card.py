@@ -1,4 +1,4 @@
-"""`benchmark.json`: what a benchmark was made of and how; two runs may share a folder only where it is the same."""
+"""`benchmark.json`, the card: what a benchmark was made from and how. A build resumes only if its card is the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unfazed.rendering.removal.methods import current_removal
 from .layout import CARD
 from .rows import finished_sources
 
-# What decides about the pictures' bytes, and so must agree when a run is taken up again.
+# The fields that determine the pictures' bytes; they must be the same when a build is resumed.
 DECISIVE = (
     "kind",
     "source",
@@ -33,18 +33,18 @@ DECISIVE = (
 
 
 def read_card(root: Path) -> dict[str, Any]:
-    """The card of the benchmark in `root`; raises UserError where there is none."""
+    """Return the card of the benchmark in `root`; raises UserError if there is none."""
     if not (root / CARD).is_file():
-        found = "does not exist" if not root.exists() else f"holds no {CARD}"
-        raise UserError(f"{root} is no benchmark: it {found}", run="unfazed build SOURCE -o BENCH")
+        found = "does not exist" if not root.exists() else f"contains no {CARD}"
+        raise UserError(f"{root} is not a benchmark: it {found}", run="unfazed build SOURCE -o BENCH")
     card = read_json(root / CARD)
     if not isinstance(card, dict) or "labels" not in card:
-        raise UserError(f"{root / CARD} is no benchmark's card", run="unfazed build SOURCE -o BENCH")
+        raise UserError(f"{root / CARD} is not the card of a benchmark", run="unfazed build SOURCE -o BENCH")
     return with_current_names(card)
 
 
 def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
-    """The card with the names that are used now, where it was written with former ones.
+    """Return the card with current names, if it was written with older ones.
 
     >>> with_current_names({"removal": {"spec": "opencv", "name": "opencv-patches-1"}})
     {'removal': {'spec': 'patches', 'name': 'patches-1'}}
@@ -60,9 +60,9 @@ def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
 
 
 def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None = None) -> None:
-    """The card in its folder: written where the folder is empty, compared where a benchmark lies there already.
+    """Write the card into an empty folder, or compare it with the card of the benchmark that is already there.
 
-    ids: the scenes, where the benchmark may grow: by edits, runs and scenes beside all that are there.
+    ids: the scenes, if the benchmark may grow by edits, runs and scenes in addition to all existing ones.
     """
     if (root / CARD).is_file():
         before = read_card(root)
@@ -75,14 +75,15 @@ def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None =
             return
         if there:
             raise UserError(
-                f"{root} holds another benchmark; there and now differ:\n  " + "\n  ".join(there),
-                allowed="the same settings, or more edits, runs or scenes beside all that are there, or another folder",
+                f"{root} contains another benchmark; these settings differ:\n  " + "\n  ".join(there),
+                allowed="the same settings, or more edits, runs or scenes in addition to all existing ones, or another folder",
                 run="unfazed build … -o ANOTHER",
             )
         return
     if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
         raise UserError(
-            f"{root} holds files but no benchmark", allowed="a new or empty folder, or one that holds this benchmark"
+            f"{root} contains files but no benchmark",
+            allowed="a new or empty folder, or one that contains this benchmark",
         )
     write_json(root / CARD, card)
 
@@ -107,7 +108,7 @@ def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
-    """The leaves in which two JSON values differ, as lines for a person. words: what to call the two.
+    """Return a line for each leaf in which two JSON values differ. words: the names of the two.
 
     >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
     ['seed: 1 there, 2 now']
@@ -131,7 +132,7 @@ def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = 
 
 
 def ids_hash(ids: tuple[str, ...]) -> str:
-    """One number for the scenes and their order: a random background is drawn from all of them."""
+    """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
 
 

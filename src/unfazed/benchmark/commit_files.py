@@ -1,4 +1,4 @@
-"""Files that belong together: written one by one, brought to the disk and into their places at once."""
+"""Writing files that belong together: to temporary files first, then all are synced and renamed at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from unfazed.files import PART, explained, open_beside
 
 @dataclass(frozen=True)
 class Waiting:
-    """A file that is written beside its place and waits to be settled."""
+    """A temporary file `part` next to `path`, waiting to be renamed."""
 
     part: Path
     path: Path
 
 
 def write_beside(path: Path, data: bytes) -> Waiting:
-    """`data` in a file beside `path`; nothing is forced to the disk yet, so this is quick and may run in any thread."""
+    """Write `data` to a temporary file next to `path`, without a sync, so this is quick and may run in any thread."""
     with explained(path):
         part, file = open_beside(path)
         try:
@@ -35,10 +35,10 @@ def write_beside(path: Path, data: bytes) -> Waiting:
 
 
 def settle(files: Iterable[Waiting]) -> None:
-    """Every file on the disk, then every file in its place.
+    """Sync every file to the disk, then rename every file to its path.
 
-    Synced at the same time, because the file system then brings them to the disk together: a source's pictures cost
-    a tenth of what they cost one after another. What names these files is written (and synced) after this returns.
+    The files are synced in parallel because the file system then writes them together, in a tenth of the time. Files
+    that refer to these are written (and synced) after this returns.
     """
     waiting = list(files)
     if not waiting:
@@ -60,14 +60,14 @@ def _sync(one: Waiting) -> None:
 
 
 def forget(files: Iterable[Waiting]) -> None:
-    """The files that will not be settled, removed."""
+    """Remove the temporary files that will not be used."""
     for one in files:
         with contextlib.suppress(OSError):
             one.part.unlink()
 
 
 def sweep(root: Path) -> None:
-    """What a killed run left beside the places of its files, removed."""
+    """Remove the temporary files that a killed run left."""
     for part in root.rglob(f".*{PART}"):
         with contextlib.suppress(OSError):
             part.unlink()

@@ -1,4 +1,4 @@
-"""Pictures and masks as PNG files, and the rows that say where they are and what is on them."""
+"""Writing pictures and masks as PNG files, with their paths and hashes in the rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from .layout import mask_path, picture_path
 from .quality import Evidence, judged
 from .rows import Row, write_rows
 
-# Level 1 takes half the time of zlib's default for files that are no larger: photographs hardly compress further.
+# Level 1 takes half the time of zlib's default, and the files are no larger.
 _COMPRESSION = [cv2.IMWRITE_PNG_COMPRESSION, 1]
 
 
 @dataclass(frozen=True)
 class Written:
-    """A row with its hashes, the files that wait to be settled, and the seconds spent on encoding, writing
-    and measuring."""
+    """A row with its hashes, its temporary files, and the seconds spent on encoding, writing and measuring."""
 
     row: Row
     files: tuple[Waiting, ...] = ()
@@ -35,7 +34,7 @@ class Written:
 
 
 def png(picture: np.ndarray) -> bytes:
-    """A picture (H, W, 3) uint8 RGB or a mask (H, W) uint8 as PNG; the same pixels give the same bytes."""
+    """Return a picture (H, W, 3) uint8 RGB or a mask (H, W) uint8 as PNG; the same pixels give the same bytes."""
     swapped = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     done, encoded = cv2.imencode(".png", swapped, _COMPRESSION)
     assert done
@@ -43,21 +42,21 @@ def png(picture: np.ndarray) -> bytes:
 
 
 def mask_levels(mask: np.ndarray) -> np.ndarray:
-    """A mask in [0, 1] as it is written: (S, S) uint8."""
+    """Return a mask in [0, 1] as it is written: (S, S) uint8."""
     return np.rint(np.clip(mask, 0, 1) * 255).astype(np.uint8)
 
 
 def written_rate(levels: np.ndarray) -> float:
-    """The pixel rate of a mask as written: the share above one half."""
+    """Return the pixel rate of a mask as written: the share above one half."""
     return float((levels > 127).mean())
 
 
 def write_picture(
     root: Path, row: Row, layers: Layers, answer: Rendered | Refused, evidence: Evidence | None = None
 ) -> Written:
-    """The picture and its mask written beside their places, or the renderer's refusal in the row.
+    """Write the picture and its mask to temporary files, or put the renderer's refusal into the row.
 
-    evidence: what the picture's validity is measured with, unless the row holds it already.
+    evidence: what the picture's validity is measured with, unless the row already has it.
     """
     if isinstance(answer, Refused):
         return Written(replace(row, status=answer.status, reason=answer.reason))
@@ -83,7 +82,7 @@ def write_picture(
 
 
 def write_file(root: Path, row: Row, data: bytes) -> Written:
-    """A file kept as it is, written beside its place."""
+    """Write unchanged bytes to a temporary file."""
     assert row.path is not None
     started = time.perf_counter()
     waiting = write_beside(root / row.path, data)
@@ -91,7 +90,7 @@ def write_file(root: Path, row: Row, data: bytes) -> Written:
 
 
 def finish(root: Path, source_id: str, rows: Sequence[Row], files: Iterable[Waiting]) -> float:
-    """All of a source's files in their places and then its row file, which makes them count; seconds it took."""
+    """Rename all files of a source, then write its row file, which marks them as finished; return the seconds."""
     started = time.perf_counter()
     settle(files)
     write_rows(root, source_id, rows)

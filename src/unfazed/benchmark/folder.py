@@ -1,4 +1,4 @@
-"""A benchmark on disk, opened: its card, its manifest, and its pictures as a dataset in the manner of torch."""
+"""Reading a benchmark: its card, its manifest, and its pictures as a torch-style dataset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from PIL import Image
 
-# What `transform` makes of a picture; a Pillow image where there is none.
+# The type that `transform` returns; a Pillow image without a transform.
 Picture = TypeVar("Picture", default="Image.Image")
 
 
@@ -33,7 +33,7 @@ class Benchmark(Generic[Picture]):
 
     `len(benchmark)` counts its finished pictures and `benchmark[i]` is one of them: the picture, its label (an index
     into `labels`, or None) and its row of the manifest. transform: applied to every picture, a Pillow image in RGB,
-    such as torchvision's `v2.Compose`. It can be handed to a torch
+    such as torchvision's `v2.Compose`. A benchmark can be passed to a torch
     `DataLoader` with `collate_fn=Benchmark.collate`. Paths in the manifest are relative to `root`.
     """
 
@@ -67,16 +67,16 @@ class Benchmark(Generic[Picture]):
             return parquet.read_table(path)
         except Exception as error:
             raise UserError(
-                f"{path} cannot be read: {error}", run="the same `unfazed build` command again, which writes it anew"
+                f"{path} cannot be read: {error}", run="the same `unfazed build` command again, which rewrites it"
             ) from None
 
     @cached_property
     def edits(self) -> tuple[str, ...]:
-        """The names of the edits, in the order of the recipe."""
+        """Return the names of the edits, in the order of the recipe."""
         return tuple(dict.fromkeys(self.manifest.column("edit").to_pylist()))
 
     def edit(self, name: str) -> Benchmark[Picture]:
-        """The pictures of one edit only, such as `original` or `size-0.05`."""
+        """Return the benchmark with the pictures of one edit only, such as `original` or `size-0.05`."""
         import pyarrow.compute as compute
 
         if name not in self.edits:
@@ -109,7 +109,7 @@ class Benchmark(Generic[Picture]):
     def collate(
         samples: Sequence[tuple[torch.Tensor, int | None, Row]],
     ) -> tuple[torch.Tensor, torch.Tensor, list[Row]]:
-        """A batch for a torch `DataLoader`: pictures (N, …), labels (N,) int64 with -1 for None, and rows."""
+        """Return a batch for a torch `DataLoader`: pictures (N, …), labels (N,) int64 with -1 for None, and rows."""
         import torch
 
         pictures, labels, rows = zip(*samples, strict=True)
@@ -117,13 +117,13 @@ class Benchmark(Generic[Picture]):
         return torch.stack(pictures), indices, list(rows)
 
     def to_polars(self) -> polars.DataFrame:
-        """The manifest as a polars frame."""
+        """Return the manifest as a polars data frame."""
         import polars
 
         return polars.DataFrame(self.manifest)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The manifest as a pandas frame; needs pandas."""
+        """Return the manifest as a pandas data frame; needs pandas."""
         try:
             return self.manifest.to_pandas()
         except ImportError:

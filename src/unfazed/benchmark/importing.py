@@ -1,4 +1,4 @@
-"""A published set as a benchmark: the official ImageNet-E release, or any folder-an-edit with a labels file."""
+"""Importing a published dataset: the official ImageNet-E release, or any with one folder per edit and a labels file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .rows import FAILED, OK, SKIPPED, Row, counts, write_manifest
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import came to: rows by status, photographs, and the edits in their order."""
+    """The result of an import: rows by status, number of photographs, and the edits in order."""
 
     root: Path
     counts: dict[str, int]
@@ -46,11 +46,11 @@ def import_benchmark(
     workers: int = 4,
     report: Callable[[int, int], None] | None = None,
 ) -> Imported:
-    """A benchmark in `out` that holds the pictures of the set in `path`, by links unless `copy`.
+    """Write a benchmark to `out` with the pictures of the dataset in `path`, by links unless `copy`.
 
-    labels: the labels file (default: `labels.txt` in the set, or what its shards say); classes: a text file with one
-    class name a line, where they are not ImageNet's; original: the folder of the unedited pictures (default: `ori` or
-    `original`). Pictures in shards are always copied out.
+    labels: the labels file (default: `labels.txt` in the dataset, or the labels in its shards); classes: a text file
+    with one class name per line, if they are not ImageNet's; original: the folder of unedited pictures (default: `ori`
+    or `original`). Pictures in shards are always copied.
     """
     root = Path(out).expanduser()
     release = open_release(Path(path).expanduser())
@@ -63,14 +63,14 @@ def import_benchmark(
         root.mkdir(parents=True, exist_ok=True)
     card = _card(release, edits, ids, space, copy)
     settle_card(root, card)
-    shelf = _shelf(release, edits)
+    pieces = _by_edit_and_stem(release, edits)
     tasks = [(stem, edit) for stem in stems for edit in edits]
     controls = _controls(edits)
 
     def one(task: tuple[str, str]) -> Row:
         stem, edit = task
         row = replace(controls[edit], source_id=ids[stem], label=_label(by_name, stem))
-        return _placed(root, row, shelf.get((edit, stem)), edits[edit], stem, copy)
+        return _placed(root, row, pieces.get((edit, stem)), edits[edit], stem, copy)
 
     rows: list[Row] = []
     with ThreadPoolExecutor(workers) as pool:
@@ -84,14 +84,14 @@ def import_benchmark(
 
 
 def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, copy: bool) -> Row:
-    """The picture in the benchmark and its row; what is missing or no picture gets its reason."""
+    """Put the picture into the benchmark and return its row; a missing or unreadable picture gets a reason."""
     if piece is None:
-        return replace(row, status=SKIPPED, reason=f"the set has no picture of it in {folder}")
+        return replace(row, status=SKIPPED, reason=f"the dataset has no picture of this photograph in {folder}")
     if row.label is None:
-        return replace(row, status=FAILED, reason=f"the labels have no line for {stem}")
+        return replace(row, status=FAILED, reason=f"the labels file has no line for {stem}")
     data = piece.read()
     try:
-        _looked_at(data, f"{folder}/{stem}{piece.suffix}")
+        _check_picture(data, f"{folder}/{stem}{piece.suffix}")
     except BadPicture as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
@@ -102,8 +102,8 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
     return replace(row, status=OK, path=where, sha256=hashlib.sha256(data).hexdigest())
 
 
-def _looked_at(data: bytes, name: str) -> None:
-    """Raises BadPicture where the file does not begin like a picture; its pixels are decoded when it is used."""
+def _check_picture(data: bytes, name: str) -> None:
+    """Raise BadPicture if the file's header is not that of a picture; its pixels are decoded when it is used."""
     import io
 
     from PIL import Image
@@ -111,11 +111,11 @@ def _looked_at(data: bytes, name: str) -> None:
     try:
         Image.open(io.BytesIO(data)).close()
     except Exception as error:
-        raise BadPicture(f"{name} is no picture ({type(error).__name__})") from None
+        raise BadPicture(f"{name} is not a picture ({type(error).__name__})") from None
 
 
 def _link(target: Path, place: Path) -> None:
-    """A symbolic link that appears whole, in the place of an older one."""
+    """Create a symbolic link, or replace an older one, in one step."""
     with explained(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.{os.getpid()}.part")
@@ -123,12 +123,14 @@ def _link(target: Path, place: Path) -> None:
         try:
             part.symlink_to(target)
         except (OSError, NotImplementedError) as error:
-            raise UserError(f"no link can be made in {place.parent}: {error}", run="unfazed import … --copy") from None
+            raise UserError(
+                f"a link cannot be created in {place.parent}: {error}", run="unfazed import … --copy"
+            ) from None
         os.replace(part, place)
 
 
 def _edits(release: Release, original: str | None) -> dict[str, str]:
-    """Edit -> folder: the original first, the official folders under our names, the others under their own."""
+    """Return edit -> folder: the original first, official folders under our names, others under their own."""
     folders = list(dict.fromkeys(piece.folder for piece in release.pieces))
     first = original or next((name for name in ("ori", "original") if name in folders), None)
     if first is None or first not in folders:
@@ -142,7 +144,7 @@ def _edits(release: Release, original: str | None) -> dict[str, str]:
         if not re.fullmatch(r"\w[\w.+-]*", name):
             raise UserError(f"the folder '{folder}' cannot name an edit", allowed="letters, digits and . + - _")
         if name in edits:
-            raise UserError(f"the folders '{edits[name]}' and '{folder}' are both the edit '{name}'")
+            raise UserError(f"the folders '{edits[name]}' and '{folder}' both contain the edit '{name}'")
         edits[name] = folder
     return edits
 
@@ -151,20 +153,20 @@ def _official_order(folder: str) -> tuple[int, str]:
     return (list(OFFICIAL).index(folder) if folder in OFFICIAL else len(OFFICIAL)), folder
 
 
-def _shelf(release: Release, edits: dict[str, str]) -> dict[tuple[str, str], Piece]:
-    """The pieces by edit and stem."""
+def _by_edit_and_stem(release: Release, edits: dict[str, str]) -> dict[tuple[str, str], Piece]:
+    """Return the pieces by edit and stem."""
     names = {folder: edit for edit, folder in edits.items()}
-    shelf: dict[tuple[str, str], Piece] = {}
+    found: dict[tuple[str, str], Piece] = {}
     for piece in release.pieces:
         key = names[piece.folder], piece.stem
-        if key in shelf:
+        if key in found:
             raise UserError(f"{release.root} has more than one picture {piece.folder}/{piece.stem}")
-        shelf[key] = piece
-    return shelf
+        found[key] = piece
+    return found
 
 
 def _labels(release: Release, given: str | Path | None, space: LabelSpace) -> dict[str, int]:
-    """Class indices by stem, from the file given, the set's own, or its shards."""
+    """Return class indices by stem, from the given file, the dataset's own labels file, or its shards."""
     if given is not None:
         return read_labels(Path(given).expanduser(), space)
     for name in LABEL_FILES:
@@ -180,7 +182,7 @@ def _label(labels: dict[str, int], stem: str) -> int | None:
 
 
 def _controls(edits: dict[str, str]) -> dict[str, Row]:
-    """For every edit the row that its pictures share: what it changes, and its control where the set has it."""
+    """Return for every edit the row that its pictures share: its attribute, and its control if the dataset has it."""
     known = named_items()
     rows = {}
     for edit, folder in edits.items():

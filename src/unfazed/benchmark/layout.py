@@ -1,4 +1,4 @@
-"""Where things lie inside a benchmark's folder; every path here is relative to it."""
+"""The files and folders inside a benchmark; every path here is relative to its folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MASKS = "masks"
 CACHE = ".cache"
 LOCK = ".lock"
 
-# The file as found, kept beside the edits and outside the drops; `original` is its framed picture.
+# The unchanged source file, which no drop is computed from; `original` is its framed picture.
 SOURCE_EDIT = "source"
 ORIGINAL_EDIT = "original"
 

@@ -1,6 +1,6 @@
-"""What a published folder-an-edit set holds: its pictures by edit and stem, in folders or in tar shards, and labels.
+"""Reading a published dataset with one folder per edit: its pictures, in folders or tar shards, and its labels.
 
-The official ImageNet-E release names its folders in its own way; `OFFICIAL` says which edit of ours each of them is.
+`OFFICIAL` maps the folder names of the official ImageNet-E release to the edits of this package.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LABEL_MEMBERS = ("cls", "cls.txt", "label", "label.txt", "json")
 
 @dataclass(frozen=True)
 class Piece:
-    """One picture: the edit's folder, the name that all edits of one photograph share, and where its bytes lie."""
+    """One picture: the edit's folder, the name that all edits of one photograph share, and where its bytes are."""
 
     folder: str
     stem: str
@@ -61,7 +61,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Release:
-    """The pieces of a set, and the labels that came with its shards (by stem, as written)."""
+    """The pieces of a dataset, and the labels in its shards (by stem, as written)."""
 
     root: Path
     pieces: tuple[Piece, ...]
@@ -69,7 +69,7 @@ class Release:
 
 
 def open_release(path: Path) -> Release:
-    """The set in a folder (its edits as folders or as tar files), in one tar file, or one folder further down."""
+    """Open the dataset in a folder or its subfolder `ImageNet-E` (edits as folders or tar files) or in a tar file."""
     if not path.exists():
         raise UserError(f"{path} does not exist")
     if path.is_file():
@@ -83,14 +83,14 @@ def open_release(path: Path) -> Release:
         pieces, labels = list(_from_folders(root)), {}
     if not pieces:
         raise UserError(
-            f"{path} holds no pictures in folders named by their edit, and no tar shards",
+            f"{path} contains neither pictures in folders named after edits nor tar shards",
             allowed=f"folders such as {', '.join(OFFICIAL)}, and labels.txt",
         )
     return Release(root, tuple(pieces), labels)
 
 
 def read_labels(path: Path, space: LabelSpace) -> dict[str, int]:
-    """Class indices by stem and by name, from lines `name<TAB or comma>class` (index, WNID or class name)."""
+    """Return class indices by stem and by name, from lines `name<TAB or comma>class` (index, WNID or class name)."""
     labels: dict[str, int] = {}
     for number, name, label in label_lines(path):
         try:
@@ -106,7 +106,7 @@ def read_labels(path: Path, space: LabelSpace) -> dict[str, int]:
 
 
 def without_suffix(name: str) -> str:
-    """A picture's name without `.JPEG` and the like; other dots belong to the name."""
+    """Return a picture's name without `.JPEG` and the like; other dots belong to the name."""
     return name[: -len(PurePosixPath(name).suffix)] if PurePosixPath(name).suffix.lower() in SUFFIXES else name
 
 
@@ -119,7 +119,7 @@ def _from_folders(root: Path) -> Iterator[Piece]:
 
 
 def _from_shards(root: Path, shards: list[Path]) -> tuple[list[Piece], dict[str, str]]:
-    """WebDataset's convention: what comes before the first dot of a member's name is its key.
+    """Return pieces and labels by WebDataset's convention: the part of a member's name before its first dot is the key.
 
     The edit is named by the member's folder (`005/KEY.png`), by its extension (`KEY.005.png`), or by the shard's own
     folder or name (`005/000000.tar`, `005-000000.tar`).
@@ -133,7 +133,7 @@ def _from_shards(root: Path, shards: list[Path]) -> tuple[list[Piece], dict[str,
                     if member.isfile():
                         _take(root, shard, member, tar, pieces, labels)
         except (tarfile.TarError, OSError, EOFError) as error:
-            raise UserError(f"{shard} is no readable tar file: {error}", allowed="uncompressed tar shards") from None
+            raise UserError(f"{shard} is not a readable tar file: {error}", allowed="uncompressed tar shards") from None
     return pieces, labels
 
 

@@ -1,8 +1,8 @@
-"""One photograph under a chain of edits, with a record beside it that replays to the same bytes.
+"""Editing one photograph with a chain of edits, with a record from which `replay` makes the same bytes.
 
-The record holds the mask itself, because a mask drawn by hand or found by a segmenter is not to be had again; the
-photograph and the pictures that it borrows are named by path and SHA-256. A photograph that came from memory is saved
-beside the edited picture.
+The record contains the mask itself, because a mask drawn by hand or by a segmenter may not be reproducible; the
+photograph and other pictures it uses are recorded by path and SHA-256. A photograph that came from memory is saved
+next to the edited picture.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from .settings import BuildSettings
 
 @dataclass(frozen=True)
 class Request(RenderSettings):
-    """All that decides about one edited photograph, but for the photograph and its mask.
+    """All settings of one edited photograph, except the photograph and its mask.
 
     chain: the edits in order; pool: the source that random backgrounds and occluders come from; label: the class
-    index, for an adversarial background; `RenderSettings` says the rest.
+    index, for an adversarial background; the other settings are those of `RenderSettings`.
     """
 
     chain: tuple[Edit, ...]
@@ -76,12 +76,12 @@ class Request(RenderSettings):
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
 
 
-# What an edit may be given as: the value of its main parameter, several numbers (a position), or all by name.
+# The forms of an edit's value: its main parameter, several numbers (a position), or all parameters by name.
 EditValue = float | str | Path | Sequence[float] | Mapping[str, float | str]
 
 
 def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) -> tuple[Edit, ...]:
-    """The edits given by name and value, in the order that they declare, then those written as in a recipe.
+    """Return the edits given by name and value, in the order that they declare, then those written as in a recipe.
 
     >>> [type(edit).__name__ for edit in chain_of({"position": "0,1", "size": "0.05"}, ["lighting(where=both)=-2"])]
     ['Size', 'Position', 'Lighting']
@@ -90,7 +90,9 @@ def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) ->
     for text in more:
         items = expression(text)
         if len(items) != 1:
-            raise UserError(f"'{text}' is {len(items)} edits", allowed="one, such as lighting(where=both)=-2")
+            raise UserError(
+                f"'{text}' contains {len(items)} edits", allowed="one edit, such as lighting(where=both)=-2"
+            )
         chain += items[0].chain
     if not chain:
         raise UserError("no edit is given", allowed=", ".join(f"--{name}" for name in all_edits()), run="unfazed edits")
@@ -106,10 +108,10 @@ def _edit_of(name: str, value: EditValue) -> Edit:
 
 @dataclass(frozen=True, eq=False)
 class Edited:
-    """An edited photograph; a notebook shows it.
+    """An edited photograph, which notebooks display.
 
     image: the edited picture, RGB, `pixels` on a side; mask: of its visible object, mode L, white is the object;
-    record: all that it was made of; photograph: as it was given, where no file holds it.
+    record: everything it was made from; photograph: the input, if it did not come from a file.
     """
 
     image: Image.Image
@@ -119,22 +121,22 @@ class Edited:
 
     @property
     def parameters(self) -> dict[str, dict[str, float | str]]:
-        """The parameters of every edit by the edit's name: {"size": {"rate": 0.05, "start": 0.25}}."""
+        """Return the parameters of every edit by the edit's name: {"size": {"rate": 0.05, "start": 0.25}}."""
         steps = [dict(step) for step in self.record["request"]["chain"]]
         return {str(step.pop("edit")): step for step in steps}
 
     @property
     def values(self) -> dict[str, float | str]:
-        """What was asked for or drawn at random, by name: a place, an angle, the scene that a background is from."""
+        """Return the requested and random values by name: a position, an angle, the scene that a background is from."""
         return dict(self.record["values"])
 
     @property
     def seed(self) -> int:
-        """The seed from which every random draw follows."""
+        """Return the random seed."""
         return int(self.record["request"]["seed"])
 
     def save(self, path: str | Path) -> tuple[Path, Path, Path]:
-        """Write PATH (a PNG file), its mask and its record, which `unfazed edit --replay` makes again; their paths."""
+        """Write PATH (a PNG file), its mask and its record for `unfazed edit --replay`; return their paths."""
         return write_edited(self, Path(path))
 
     def _repr_png_(self) -> bytes:
@@ -142,12 +144,12 @@ class Edited:
 
 
 def exact_mask(mask: np.ndarray) -> np.ndarray:
-    """A mask in 256 levels, as the record keeps it: what is rendered from it now is what a replay renders."""
+    """Return a mask in 256 levels, as the record stores it, so that a replay renders from the same mask."""
     return mask_levels(mask).astype(np.float32) / np.float32(255)
 
 
 def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
-    """The scene under the request's chain, ready for any renderer; an impossible edit is a UserError."""
+    """Apply the request's edits to the scene and return the input of a renderer; an impossible edit is a UserError."""
     plan = request_plan(request)
     others: dict[str, Scene] = {}
 
@@ -163,11 +165,11 @@ def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
         backgrounds = Backgrounds(pool, plan.open_removal(), size=request.size)
         return composition, realize(composition, backgrounds, request.seed)
     except Impossible as impossible:
-        raise UserError(f"this cannot be made of {scene.id}: {impossible}") from None
+        raise UserError(f"the edit is not possible for {scene.id}: {impossible}") from None
 
 
 def request_plan(request: Request) -> Plan:
-    """The request as a plan of one picture, which checks its values and opens what it names."""
+    """Return the request as a plan for one picture, which checks its values and opens its renderer and source."""
     return Plan(
         root=Path(),
         source=open_source(request.pool),
@@ -179,7 +181,7 @@ def request_plan(request: Request) -> Plan:
 def edit_photograph(
     request: Request, scene: Scene, image: Path | None = None, renderer: Renderer | None = None
 ) -> Edited:
-    """The scene, read from the file `image` or from memory, under the request; `renderer` spares opening one."""
+    """Return the edited scene. image: the file it was read from, if any; renderer: an open renderer to use."""
     mask = exact_mask(scene.mask)
     exact = Scene(scene.id, scene.image, mask, request.label, scene.notes)
     composition, layers = compose(request, exact)
@@ -212,7 +214,7 @@ def edit_photograph(
 
 
 def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None) -> Scene:
-    """The photograph with its mask, or with a mask made from a box or, if None, for an object in the center."""
+    """Return the photograph with its mask, with a mask made from a box, or, if None, for an object in the center."""
     if isinstance(image, Scene):
         if mask is not None:
             raise UserError(f"the scene {image.id} has a mask and another one is given", allowed="one of them")
@@ -225,9 +227,9 @@ def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None
 
 
 def replay(record_path: Path, image: Path | None = None, renderer: Renderer | None = None) -> Edited:
-    """The picture of a record, made again; raises UserError where something that it was made from has changed.
+    """Make the picture of a record again; raises UserError if something that it was made from has changed.
 
-    image: the photograph, where it no longer lies at the path of the record.
+    image: the photograph, if it is no longer at the path of the record.
     """
     record = read_json(record_path)
     try:
@@ -236,7 +238,7 @@ def replay(record_path: Path, image: Path | None = None, renderer: Renderer | No
         photograph = image or Path(record["image"]["path"])
         borrowed, scene_id, notes = dict(record["files"]), str(record["id"]), tuple(record["notes"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{record_path} is no record of an edit: {error!r}") from None
+        raise UserError(f"{record_path} is not a record of an edit: {error!r}") from None
     for path, wanted in {str(photograph): expected, **borrowed}.items():
         if not Path(path).is_file():
             raise UserError(f"{path} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
@@ -249,22 +251,22 @@ def replay(record_path: Path, image: Path | None = None, renderer: Renderer | No
     if again.record["picture_sha256"] != record["picture_sha256"]:
         changed = differences(record["rendered_by"], again.record["rendered_by"])
         changed += differences(record["versions"], again.record["versions"], "versions")
-        because = "; ".join(changed) or "nothing that the record knows of"
-        raise UserError(f"the replay of {record_path} is another picture; there and now differ: {because}")
+        because = "; ".join(changed) or "nothing that the record contains"
+        raise UserError(f"the replay of {record_path} is a different picture; what differs: {because}")
     return again
 
 
 def check_output(out: Path) -> None:
-    """Refuse, before the work is done, an OUT.png that could not be written."""
+    """Refuse an OUT.png that could not be written, before the work starts."""
     if out.suffix.lower() != ".png":
-        raise UserError(f"the output is {out}", allowed="a file that ends in .png: nothing is lost in it")
+        raise UserError(f"the output is {out}", allowed="a file that ends in .png, which is lossless")
     check_writable(out)
     if out.is_dir():
         raise UserError(f"the output {out} is a folder", allowed="a file")
 
 
 def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
-    """OUT.png, OUT.mask.png and OUT.json, the record; also OUT.photograph.png where no file holds the photograph."""
+    """Write OUT.png, OUT.mask.png and the record OUT.json; also OUT.photograph.png if it did not come from a file."""
     check_output(out)
     mask, path = out.with_suffix(".mask.png"), out.with_suffix(".json")
     pictures = {out: edited.image, mask: edited.mask}
@@ -282,6 +284,6 @@ def _named(image: Path) -> dict[str, str]:
 
 
 def _borrowed(chain: Sequence[Edit]) -> list[str]:
-    """The picture files that a chain uses."""
+    """Return the picture files that a chain uses."""
     given = [getattr(edit, name) for edit in chain for name in file_parameters(edit)]
     return [str(path) for path in given if path is not None]

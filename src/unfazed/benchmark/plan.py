@@ -1,4 +1,4 @@
-"""A plan: everything that decides what a benchmark will hold; small, picklable, handed to every worker."""
+"""A plan: everything that determines the content of a benchmark; small, picklable, passed to every worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_GUIDE = "lite:2"
 
 @dataclass(frozen=True)
 class Planned:
-    """One picture of one source: an item of the recipe, a run, and the seed that belongs to it."""
+    """One picture of one source: an item of the recipe, a run, and its seed."""
 
     item: Item
     run: int
@@ -37,9 +37,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is built.
+    """What a build makes.
 
-    root: the benchmark's folder; source: the chosen scenes; recipe: what `settings.recipe` names, opened.
+    root: the benchmark's folder; source: the selected scenes; recipe: the opened `settings.recipe`.
     """
 
     root: Path
@@ -54,25 +54,25 @@ class Plan:
                 run=f"unfazed masks {self.source.spec.partition(':')[2]} -o MASKS",
             )
         if any(item.name == SOURCE_EDIT for item in self.recipe.items):
-            raise UserError(f"an edit of the recipe is named '{SOURCE_EDIT}', the name of the file as found")
+            raise UserError(f"an edit of the recipe is named '{SOURCE_EDIT}', which is reserved for the source files")
         if not any(item.name == ORIGINAL_EDIT for item in self.recipe.items):
-            raise UserError(f"the recipe has no edit '{ORIGINAL_EDIT}', against which every drop is measured")
+            raise UserError(f"the recipe has no edit '{ORIGINAL_EDIT}', which every drop is compared with")
 
     @property
     def has_network(self) -> bool:
         return self.settings.renderer != "paste"
 
     def has_draws(self, item: Item) -> bool:
-        """Whether anything in an edit is left to chance: the network's noise, a place, an angle, another scene."""
+        """Return whether an edit has a random part: the network's noise, a position, an angle, another scene."""
         return any(edit.random or (self.has_network and edit.blends_from > 0) for edit in item.chain)
 
     @property
     def borrows(self) -> bool:
-        """Whether an edit uses other scenes' backgrounds, so that a removal is asked for by more than its own scene."""
+        """Return whether an edit uses other scenes' backgrounds, so that one removal serves several scenes."""
         return any(edit.borrows for item in self.recipe.items for edit in item.chain)
 
     def pictures(self, source_id: str) -> Iterator[Planned]:
-        """Every picture that is to be made of one source: further runs only where they would be other pictures."""
+        """Yield every planned picture of one source, with several runs only if they would differ."""
         for item in self.recipe.items:
             for run in range(self.settings.runs if self.has_draws(item) else 1):
                 yield Planned(item, run, picture_seed(self.settings.seed, source_id, *item.seeded_by, run))
@@ -84,14 +84,14 @@ class Plan:
         return any(row.status == FAILED for row in rows) or not planned <= there
 
     def open_renderer(self) -> Renderer:
-        """The renderer, loaded."""
+        """Load the renderer."""
         from unfazed.rendering import open_renderer
 
         return open_renderer(replace(self.settings, guide=self.guide), batch_size=self.settings.batch_size)
 
     @property
     def guide(self) -> str | None:
-        """The classifier that adversarial backgrounds work against: the one given, or for ImageNet's classes ours."""
+        """Return the classifier that adversarial backgrounds attack; ImageNet's classes have a default."""
         given = self.settings.guide
         if not self.has_network or given == "none":
             return None
@@ -101,7 +101,7 @@ class Plan:
         return given
 
     def open_removal(self) -> Removal:
-        """What removes objects, loaded; with the renderer's network where the method takes one and names no other."""
+        """Load the removal method, with the renderer's network if it uses one and names no other."""
         settings = self.settings
         network: Any = settings.network if settings.shares_network else None
         if settings.shares_network and settings.network_facts:
@@ -111,9 +111,9 @@ class Plan:
         return open_removal(settings.removal, settings.device, network)
 
     def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
-        """`benchmark.json`; nothing in it depends on the hour, the batch size or the number of workers."""
+        """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
         described = renderer.describe()
-        # The renderer describes its network with these; a removal does not.
+        # The renderer's description contains the network's facts; a removal's does not.
         facts, removal_spec = self.settings.network_facts, current_removal(self.settings.removal)
         told = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
         return {
@@ -132,7 +132,7 @@ class Plan:
 
 
 def parse_facts(given: Sequence[str]) -> dict[str, Any] | None:
-    """The table of facts written NAME=VALUE, what reads as a number as one; None where there are none.
+    """Return the settings of a network from texts NAME=VALUE, numbers as numbers; None for an empty list.
 
     >>> parse_facts(["num_head_channels=32", "beta_schedule=cosine"])
     {'num_head_channels': 32, 'beta_schedule': 'cosine'}
@@ -141,7 +141,7 @@ def parse_facts(given: Sequence[str]) -> dict[str, Any] | None:
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value) or name in facts:
-            raise UserError(f"the fact of a network is '{text}'", allowed="NAME=VALUE, each name once")
+            raise UserError(f"--network-fact is '{text}'", allowed="NAME=VALUE, each name once")
         facts[name] = value
         for number in (float, int):
             with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""One source made ready for the renderer: decoded, framed, composed; what cannot be made gets its reason."""
+"""Preparing one source for the renderer: decoding, framing, composing; what cannot be made gets a reason."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from .seeds import picture_seed
 if TYPE_CHECKING:
     from unfazed.models import Classifier
 
-# Sources whose scenes are put together from several files: none of these shows the scene as it is.
+# Sources whose scenes are combined from several files, so that no single file shows the scene.
 PUT_TOGETHER = {"cutouts"}
-# An object counts as cut by the border when more than this share of its outline lies there.
+# An object counts as cut off if more than this share of its outline lies on the border.
 WHOLE = 0.01
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A source's rows, and for those still to be made either layers to render or a file to keep as it is.
+    """A source's rows, and for each one still to be made either layers to render or the bytes of a file to copy.
 
-    evidence: what the validity of the pictures is measured with, empty where it is not measured.
+    evidence: what the validity of the pictures is measured with, empty if it is not measured.
     """
 
     source_id: str
@@ -57,16 +57,16 @@ class Prepared:
 
 
 class Preparation:
-    """A worker for the engine: the id of a source in, `Prepared` out; never raises for a bad source."""
+    """The function that workers call with a source's id; it returns `Prepared` and never raises for a bad source."""
 
     def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
-        """removal: what `plan` would open, where it is open already."""
+        """removal: the plan's removal method, if it is already loaded."""
         self.plan, self._removal = plan, removal
         self.seconds = {"decode": 0.0, "compose": 0.0}
         self._framed: OrderedDict[str, Scene] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_removal": None}  # loaded anew in another process
+        return {**self.__dict__, "_removal": None}  # another process loads its own
 
     def __call__(self, source_id: str) -> Prepared:
         self.seconds = {"decode": 0.0, "compose": 0.0}
@@ -77,11 +77,11 @@ class Preparation:
                 framed = self._keep(frame(scene, self.plan.settings.frame))
         except Exception as error:
             return self._all(source_id, FAILED, reason_of(error))
-        # Framing by the object cuts nothing off, so there the photograph's own border is what counts.
+        # Framing by the object cuts nothing off, so only the photograph's own border matters there.
         contact = border_contact(framed.mask if self.plan.settings.frame == "center" else scene.mask)
         if self.plan.settings.whole_objects and contact > WHOLE:
             return self._all(
-                source_id, SKIPPED, f"the photograph's border cuts the object ({contact:.0%} of its outline)"
+                source_id, SKIPPED, f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
             )
         rows: list[Row] = []
         layers: dict[int, Layers] = {}
@@ -164,7 +164,7 @@ class Preparation:
         )
 
     def _as_found(self, scene: Scene) -> tuple[Row, bytes]:
-        """The row and the bytes of the file as found, or of a PNG where no file shows the scene."""
+        """Return the row and the bytes of the source file, or of a PNG if no single file shows the scene."""
         row = self._row(scene.id, None)
         path = Path(self.plan.source.entry(scene.id).image)
         if Spec.parse(self.plan.source.spec).kind in PUT_TOGETHER or not path.is_file():
@@ -194,7 +194,7 @@ class Preparation:
         )
 
     def all_rows(self, source_id: str, status: str, reason: str) -> list[Row]:
-        """Every row of a source with the same status and reason, but for those whose pictures are there already."""
+        """Return every row of a source with the same status and reason, except those whose pictures exist already."""
         kept = self._kept(source_id)
         rows = [self._row(source_id, planned) for planned in (None, *self.plan.pictures(source_id))]
         return [kept.get((row.edit, row.run, row.seed), replace(row, status=status, reason=reason)) for row in rows]
@@ -223,7 +223,7 @@ class Preparation:
         return open_model(WITNESS, device=self.plan.settings.device)
 
     def _load(self, scene_id: str) -> Scene:
-        """A framed scene to borrow from; a few are kept, because an edit that picks one soon asks for it again."""
+        """Return a framed scene whose background can be used; a few are cached because they are soon needed again."""
         if scene_id not in self._framed:
             with self._timed("decode"), self._timed("pool"):
                 self._keep(frame(self.plan.source[scene_id], self.plan.settings.frame))
@@ -245,7 +245,7 @@ class Preparation:
 
 
 def reason_of(error: Exception) -> str:
-    """An error as the manifest says it: a person's mistake in its own words, anything else with its kind."""
+    """Return an error as the manifest's reason: the text of a UserError, or the type and text of any other error."""
     if isinstance(error, UserError):
         return f"{error.given} (allowed: {error.allowed})" if error.allowed else error.given
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""From prepared sources to finished rows, source by source (no network) or in batches that mix sources (network)."""
+"""Rendering prepared sources into finished rows: one source at a time, or in a network's batches that mix sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .rows import FAILED, counts
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of one source: how many rows of each status, and the seconds of each stage."""
+    """The result of one source: the number of rows of each status, and the seconds of each stage."""
 
     source_id: str
     counts: dict[str, int]
@@ -32,7 +32,7 @@ class Summary:
 
 
 class SourceBuilder:
-    """A worker for the engine that does the whole of one source: its id in, its files on the disk, a summary out."""
+    """The function that workers call with a source's id: it makes and writes all its pictures and returns a summary."""
 
     def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
         self.plan, self.batch_size = plan, plan.settings.batch_size or 16
@@ -61,7 +61,7 @@ class SourceBuilder:
 
 @dataclass
 class _Open:
-    """A source on its way through the renderer."""
+    """A source whose pictures are being rendered."""
 
     prepared: Prepared
     written: dict[int, Future[Written]] = field(default_factory=dict)
@@ -81,19 +81,19 @@ def render_stream(
     watch: Callable[[Rendered | Refused], None] | None = None,
     again: Preparation | None = None,
 ) -> Iterator[Summary]:
-    """Summaries as sources are finished; `group` pictures, of whichever sources, are handed to the renderer at a time.
+    """Yield summaries as sources are finished; the renderer gets `group` pictures, of any sources, at a time.
 
-    It runs in this thread and waits for nobody but `sources`; PNGs are encoded and written by `writers` threads.
-    watch: called with each answer as it comes. again: makes invalid pictures once more; None leaves them as they are.
+    It runs in this thread and waits only for `sources`; PNGs are encoded and written by `writers` threads.
+    watch: called with each result as it comes. again: makes invalid pictures again; None leaves them unchanged.
     """
     queue: deque[tuple[_Open, int, Layers]] = deque()
     finishing: deque[Future[Summary]] = deque()
     with ThreadPoolExecutor(writers, thread_name_prefix="write") as pool:
 
         def advance(source: _Open) -> None:
-            """Hand a source whose pictures are all on their way to a writer that waits for them and seals it."""
+            """If all pictures of a source are rendered, let a writer wait for their files and finish the source."""
             if source.complete:
-                # Its pictures were handed in before this, and a pool starts what comes first first: no deadlock.
+                # Its pictures were submitted before this and a pool starts tasks in order, so there is no deadlock.
                 finishing.append(pool.submit(_seal, root, source))
 
         def render(count: int) -> None:
@@ -133,7 +133,7 @@ def render_stream(
 
 
 def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered | Refused]:
-    """The renderer's answers; where a batch fails, its pictures are tried alone and the bad ones are marked failed.
+    """Return the renderer's results; if a batch fails, its pictures are tried one by one and bad ones marked failed.
 
     A user's mistake (no memory for a single picture, a broken network) ends the run instead.
     """
@@ -199,7 +199,7 @@ def write_answer(root: Path, prepared: Prepared, number: int, answer: Rendered |
 
 
 def write_all(root: Path, prepared: Prepared, answers: dict[int, Rendered | Refused]) -> dict[int, Written]:
-    """Every file of a source written beside its place, by row number."""
+    """Write every file of a source to temporary files; return them by row number."""
     written: dict[int, Written] = {}
     try:
         for number, data in prepared.files.items():
@@ -213,7 +213,7 @@ def write_all(root: Path, prepared: Prepared, answers: dict[int, Rendered | Refu
 
 
 def finished(root: Path, prepared: Prepared, written: dict[int, Written], rendered: float) -> Summary:
-    """The source's files in their places and its row file written; what it came to."""
+    """Rename the source's files, write its row file and return its summary."""
     rows = [written[number].row if number in written else row for number, row in enumerate(prepared.rows)]
     settled = finish(root, prepared.source_id, rows, [file for one in written.values() for file in one.files])
     seconds = {

@@ -1,4 +1,4 @@
-"""A row a picture: how it is written, a file a source, and how the files become `manifest.parquet`."""
+"""One row per picture, one row file per source, and `manifest.parquet`, which combines the row files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ OK, SKIPPED, FAILED = "ok", "skipped", "failed"
 
 @dataclass(frozen=True)
 class Row:
-    """What the manifest says of one picture.
+    """One row of the manifest, about one picture.
 
-    parameters: the edit's, by name; requested: the pixel rate asked for, or None; pixel_rate: the one achieved,
-    measured on the mask as written; values: all that was asked for or drawn (position, degrees, the scene a
-    background came from); measures: what the renderer says of the picture; level, attribute, control: the edit's
-    place in a sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that
-    an adversarial background was made against; notes: how the scene came to be (a mask made by GrabCut, padding);
-    validity: the score in [0, 1] of `measures.validity.judge`, None where it was not measured, with its reasons and the
-    faults behind it.
+    parameters: the edit's, by name; requested: the requested pixel rate, or None; pixel_rate: the achieved one,
+    measured on the written mask; values: requested and random values (position, degrees, the scene that a background
+    came from); measures: the renderer's measurements of the picture; level, attribute, control: the edit's level in a
+    sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that an
+    adversarial background attacks; notes: how the scene was made (a mask made by GrabCut, padding); validity: the
+    score in [0, 1] of `measures.validity.judge`, None if it was not measured, with its reasons and faults.
     """
 
     source_id: str
@@ -65,7 +64,7 @@ class Row:
 
 
 def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
-    """The source's row file: its being there says that every picture named in it is."""
+    """Write the source's row file, whose existence means that every picture named in it exists."""
     write_json(root / row_path(source_id), {"source_id": source_id, "rows": [asdict(row) for row in rows]})
 
 
@@ -76,24 +75,24 @@ def read_rows(root: Path, source_id: str) -> list[Row]:
         return [Row(**{name: value for name, value in row.items() if name in names}) for row in record["rows"]]
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{root / row_path(source_id)} is no row file: {error}", run="delete it and build again"
+            f"{root / row_path(source_id)} is not a row file: {error}", run="delete it and build again"
         ) from None
 
 
 def finished_sources(root: Path) -> set[str]:
-    """The ids of the sources that have a row file."""
+    """Return the ids of the sources that have a row file."""
     folder = root / ROWS
     return {path.stem for path in folder.glob("*.json")} if folder.is_dir() else set()
 
 
 def counts(rows: Iterable[Row]) -> dict[str, int]:
-    """How many rows have which status: {"ok": …, "skipped": …, "failed": …}."""
+    """Return the number of rows of each status: {"ok": …, "skipped": …, "failed": …}."""
     found = Counter(row.status for row in rows)
     return {status: found.get(status, 0) for status in (OK, SKIPPED, FAILED)}
 
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
-    """`manifest.parquet`, in the order of `rows`; equal rows give equal bytes."""
+    """Write `manifest.parquet` in the order of `rows`; equal rows give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -104,7 +103,7 @@ def write_manifest(root: Path, rows: Iterable[Row]) -> None:
 
 
 def schema() -> pyarrow.Schema:
-    """The manifest's columns; mappings and lists are JSON text, so that every reader can read them."""
+    """Return the manifest's columns; mappings and lists are JSON text, so that every Parquet reader can read them."""
     import pyarrow as pa
 
     text, whole_number, number = pa.string(), pa.int64(), pa.float64()
@@ -145,7 +144,7 @@ LATER_COLUMNS = frozenset(("validity", "validity_reasons", "validity_measures"))
 
 
 def record(row: Row) -> dict[str, Any]:
-    """A row as the manifest holds it, in the order of its columns."""
+    """Return a row as a record of the manifest, in the order of its columns."""
     everything = {**asdict(row), "sample_id": row.sample_id}
     return {
         name: canonical(everything[name]) if isinstance(everything[name], dict | list) else everything[name]
@@ -154,7 +153,7 @@ def record(row: Row) -> dict[str, Any]:
 
 
 def row_of(record: Mapping[str, Any]) -> Row:
-    """The row that a record of the manifest holds; `record` the other way round."""
+    """Return the row of a record of the manifest; the inverse of `record`."""
     given = {one.name: record[one.name] for one in fields(Row) if record.get(one.name) is not None}
     return Row(**{name: json.loads(value) if name in _JSON else value for name, value in given.items()})
 

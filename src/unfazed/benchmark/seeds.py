@@ -1,4 +1,4 @@
-"""The seed of one picture, from what the picture is and from nothing else."""
+"""The seed of one picture, which depends only on what the picture is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unfazed.files import canonical
 def picture_seed(
     seed: int, source_id: str, edit: str, parameters: Mapping[str, Any], run: int, attempt: int = 0
 ) -> int:
-    """A whole number in [0, 2⁶⁴), the same whatever the order, batch size, number of workers or machine.
+    """Return an integer in [0, 2⁶⁴) that does not depend on the order, batch size, number of workers or machine.
 
     blake2b over the canonical JSON of (benchmark seed, source_id, edit name and parameters, run), and of the attempt
     where an earlier picture was left out as invalid.

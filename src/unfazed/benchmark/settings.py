@@ -17,13 +17,13 @@ ON_CARD = ("frame", "size", "seed", "runs", "whole_objects")
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings(RenderSettings):
-    """What is built and how; `RenderSettings` says the rest.
+    """What is built and how, in addition to `RenderSettings`.
 
-    recipe: a name, edits, a sweep, a grid, a TOML file, or a `Recipe`. runs: how often an edit that draws at random is
-    made. whole_objects: leave out scenes whose object the photograph's border cuts. limit, classes: which scenes of the
-    source; sample: so many, drawn evenly over the classes; per_class: so many of each class; both follow from the
-    seed. batch_size: pictures rendered at once; workers: processes; engine: where they run; none of these three
-    changes the pictures. quality: `report` measures the validity of every picture, `strict` also makes an invalid one
+    recipe: a name, edits, a sweep, a grid, a TOML file, or a `Recipe`. runs: how often an edit with a random choice is
+    repeated. whole_objects: leave out scenes whose object the photograph's border cuts off. limit, classes: which
+    scenes of the source; sample: this many, evenly over the classes; per_class: this many of each class; both depend
+    on the seed. batch_size: pictures rendered at once; workers: processes; engine: where they run; these three do not
+    change the pictures. quality: `report` measures the validity of every picture, `strict` also makes an invalid one
     again with another seed, up to `tries` times, and then leaves it out, `off` measures nothing.
     """
 
@@ -49,10 +49,10 @@ class BuildSettings(RenderSettings):
         if self.batch_size is not None and self.batch_size < 1:
             raise UserError(f"the batch size is {self.batch_size}", allowed="1 or more")
         if self.workers is not None and self.workers < 1:
-            raise UserError(f"{self.workers} workers", allowed="1 or more")
+            raise UserError(f"the number of workers is {self.workers}", allowed="1 or more")
 
     def on_card(self) -> dict[str, Any]:
-        """The part of `benchmark.json` that holds these settings."""
-        # Only `strict` decides about pictures; benchmarks of earlier versions say nothing about it.
+        """Return the part of `benchmark.json` with these settings."""
+        # Only `strict` changes pictures, so it is omitted otherwise, as in benchmarks of earlier versions.
         strict = {"strict": {"tries": self.tries}} if self.quality == "strict" else {}
         return {**{name: getattr(self, name) for name in ON_CARD}, **strict}

@@ -1,4 +1,4 @@
-"""How a long run stands: what is done, what is left, whether someone is at it, and how long it will take."""
+"""The status of a build: what is done, what is left, whether it is running, and the remaining time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .card import read_card
 from .layout import LOCK, MANIFEST, ROWS, row_path
 from .rows import counts, finished_sources, read_rows
 
-# The pace is that of the last so many sources: the first ones of a run also load and compile.
+# The pace is measured over this many recent sources, because the first ones of a run include loading and compiling.
 _RECENT = 50
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Sources done of all, rows by status, pace in sources a second and seconds left (None where not known)."""
+    """Sources done and in total, rows by status, pace in sources per second and seconds left (None if unknown)."""
 
     root: Path
     kind: str
@@ -36,7 +36,7 @@ class Standing:
 
 
 def standing(path: str | Path) -> Standing:
-    """How the benchmark in `path` stands; nothing is changed by asking."""
+    """Return the status of the benchmark in `path`; changes nothing."""
     root = Path(path).expanduser()
     card = read_card(root)
     total = int(card["source"]["scenes"])
@@ -58,6 +58,6 @@ def standing(path: str | Path) -> Standing:
 
 
 def _pace(root: Path, ids: set[str]) -> float | None:
-    """Sources a second, from when the last row files were written."""
+    """Return sources per second, from the times at which the last row files were written."""
     times = sorted((root / row_path(one)).stat().st_mtime for one in ids if (root / ROWS).is_dir())[-_RECENT:]
     return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None

@@ -1,4 +1,4 @@
-"""Is a benchmark what its manifest says: every file there, every hash right, every requested value met?"""
+"""Checking a benchmark against its manifest: every file exists, every hash matches, every request is met."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RATE_TOLERANCE = 0.002
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is not as it should be: the file or sample it concerns, and what is wrong."""
+    """One problem: the file or sample it concerns, and what is wrong."""
 
     where: str
     what: str
@@ -35,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `verify` found: rows and files looked at, rows by status, and the problems, none where all is well."""
+    """The result of `verify`: rows and files checked, rows by status, and the problems, if any."""
 
     root: Path
     rows: int
@@ -59,10 +59,10 @@ class Verdict:
 
 
 def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None] | None = None) -> Verdict:
-    """The verdict on the benchmark in `path`; `report(done, rows)` is called as it goes.
+    """Check the benchmark in `path` and return the verdict; `report(done, rows)` is called for progress.
 
-    A skipped row is planned and needs a reason and no file; a failed row is a problem. The pixel rate is measured on
-    the written mask and must lie within 0.002 of the one requested.
+    A skipped row is expected and needs a reason and no file; a failed row is a problem. The pixel rate is measured on
+    the written mask and must be within 0.002 of the requested one.
     """
     benchmark = Benchmark(path)
     table = benchmark.manifest
@@ -84,7 +84,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
 
 
 def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 2) -> list[Problem]:
-    """What is missing or other than the rows of a manifest say; a file whose hash is not stated is not read."""
+    """Return the files that are missing or do not match the manifest's hashes; a file without a hash is not read."""
     files = [
         (row[path], row[digest])
         for row in rows
@@ -96,9 +96,9 @@ def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 
 
 
 def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:
-    """What the manifest lacks or has twice, against the card and the row files."""
+    """Return what is missing or duplicated in the manifest, compared with the card and the row files."""
     seen = Counter(row["sample_id"] for row in rows)
-    problems = [Problem(one, f"is {count} times in the manifest") for one, count in seen.items() if count > 1]
+    problems = [Problem(one, f"appears {count} times in the manifest") for one, count in seen.items() if count > 1]
     by_source: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_source.setdefault(row["source_id"], []).append(row)
@@ -107,20 +107,20 @@ def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Proble
     wanted = {SOURCE_EDIT, *(edit["name"] for edit in benchmark.card["recipe"]["edits"])}
     for source_id, its in by_source.items():
         for edit in sorted(wanted - {row["edit"] for row in its}):
-            problems.append(Problem(f"{source_id}/{edit}", "the recipe has it, the manifest does not"))
+            problems.append(Problem(f"{source_id}/{edit}", "is in the recipe but not in the manifest"))
     scenes = benchmark.card["source"]["scenes"]
     if len(by_source) != scenes:
-        problems.append(Problem(MANIFEST, f"{len(by_source)} sources, the benchmark was made of {scenes}"))
+        problems.append(Problem(MANIFEST, f"has {len(by_source)} sources, but the benchmark was made from {scenes}"))
     for source_id in sorted(finished_sources(benchmark.root) & set(by_source)):
         columns = by_source[source_id][0]
         there = [record(row) for row in read_rows(benchmark.root, source_id)]
         if [{name: row[name] for name in columns} for row in there] != by_source[source_id]:
-            problems.append(Problem(f"rows/{source_id}.json", "does not say what the manifest says"))
+            problems.append(Problem(f"rows/{source_id}.json", "does not match the manifest"))
     return problems
 
 
 def _row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
-    """How many files of a row were looked at, and what is wrong with it."""
+    """Return how many files of a row were checked, and what is wrong with it."""
     name = row["sample_id"]
     problem = _validity(row)
     if problem is not None:
@@ -158,9 +158,9 @@ def _validity(row: dict[str, Any]) -> Problem | None:
 
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
-    """A file's bytes, or what is wrong with it."""
+    """Return a file's bytes, or what is wrong with it."""
     if not _inside(root, path):
-        return None, Problem(path, "lies outside the benchmark")
+        return None, Problem(path, "is outside the benchmark")
     try:
         data = (root / path).read_bytes()
     except FileNotFoundError:
@@ -178,7 +178,7 @@ def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
 
     levels = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
     if levels is None:
-        return [Problem(row["mask_path"], "is no picture")]
+        return [Problem(row["mask_path"], "is not a picture")]
     achieved = written_rate(levels)
     problems = []
     if row["pixel_rate"] is None or abs(achieved - row["pixel_rate"]) > 1e-9:
@@ -191,5 +191,5 @@ def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
 
 
 def _inside(root: Path, path: str) -> bool:
-    """Whether a path of the manifest stays in the benchmark's folder (what a link there points to may lie outside)."""
+    """Return whether a path of the manifest is inside the benchmark's folder (a link there may point outside)."""
     return not Path(path).is_absolute() and ".." not in Path(path).parts

@@ -29,7 +29,7 @@ EDITS: dict[str, type[Edit]] = {
 
 
 def find_edit(name: str) -> type[Edit]:
-    """The class of that name: of this package, or of any installed one that declares it as an entry point.
+    """Return the edit class of that name, of this package or of an installed one that declares it as an entry point.
 
     A package adds its own edits in its pyproject.toml: [project.entry-points."unfazed.edits"] fog = "my_edits:Fog".
     """
@@ -42,7 +42,7 @@ def find_edit(name: str) -> type[Edit]:
 
 @functools.cache
 def all_edits() -> dict[str, type[Edit]]:
-    """The edits of this package and of other installed packages by name, in the order in which they are chained."""
+    """Return the edits of this and other installed packages by name, in the order in which they are applied."""
     found = dict(EDITS)
     for point in entry_points(group=ENTRY_POINTS):
         edit = point.load()
@@ -56,7 +56,7 @@ def all_edits() -> dict[str, type[Edit]]:
 
 
 def edit_named_in(text: str) -> type[Edit] | None:
-    """The edit with which the name of a recipe's item or of an attribute begins; None where there is none.
+    """Return the edit whose name the name of a recipe's item or attribute begins with; None if there is none.
 
     >>> edit_named_in("lighting-object+1.5").name, edit_named_in("made-up")
     ('lighting', None)
@@ -67,7 +67,7 @@ def edit_named_in(text: str) -> type[Edit] | None:
 
 
 def make_edit(name: str, **parameters: Any) -> Edit:
-    """The edit of that name with these parameters; raises UserError with what is allowed.
+    """Return the edit of that name with these parameters; raises UserError with what is allowed.
 
     >>> make_edit("size", rate=0.05)
     Size(rate=0.05, start=0.25)
@@ -79,7 +79,7 @@ def make_edit(name: str, **parameters: Any) -> Edit:
 
 
 def parse_edit(name: str, text: str, **others: Any) -> Edit:
-    """The edit written `name=text`, as on the command line: its main parameter, or `X,Y` (`X/Y`) for position.
+    """Return the edit written `name=text`, as on the command line: its main parameter, or `X,Y` (`X/Y`) for position.
 
     >>> parse_edit("position", "0.2,0.8"), parse_edit("size", "full").rate
     (Position(x=0.2, y=0.8, start=0.25), 'full')
@@ -94,5 +94,5 @@ def parse_edit(name: str, text: str, **others: Any) -> Edit:
 
 
 def in_order(chain: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits in the order in which they are chained."""
+    """Return the edits in the order in which they are applied."""
     return tuple(sorted(chain, key=lambda edit: edit.order))

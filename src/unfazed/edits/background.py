@@ -1,4 +1,4 @@
-"""Background: what lies behind the object, regenerated, simplified, complicated, attacked or replaced."""
+"""Background: what is behind the object is regenerated, made simpler or more complex, adversarial or replaced."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ STRENGTHS = {"simple": -20.0, "complex": 20.0, "adversarial": 20.0}
 
 @dataclass(frozen=True)
 class Background(Edit):
-    """The object as it is, before another background.
+    """The object unchanged, in front of another background.
 
-    inversion regenerates the photograph's own background (the control); simple and complex push it to a smoother or
-    busier one; adversarial pushes it against a classifier; random borrows another scene's, picture a file's; the
+    inversion regenerates the photograph's own background (the control); simple and complex make it smoother or more
+    complex; adversarial makes it attack a classifier; random uses another scene's background, picture a file; the
     other kinds are patterns drawn by code.
     """
 
@@ -61,7 +61,7 @@ class Background(Edit):
 
     def __post_init__(self) -> None:
         if self.kind == "inversion" and self.strength:
-            # A bare number is a strength: its sign says which kind is meant.
+            # A bare number is a strength, whose sign determines the kind.
             object.__setattr__(self, "kind", "simple" if float(self.strength) < 0 else "complex")
         if self.strength is None and self.kind in STRENGTHS:
             object.__setattr__(self, "strength", STRENGTHS[self.kind])
@@ -70,7 +70,8 @@ class Background(Edit):
         check(self)
         if self.kind not in STRENGTHS and self.strength:
             raise UserError(
-                f"background {self.kind} has no strength, {self.strength:g} was given", allowed=", ".join(STRENGTHS)
+                f"background {self.kind} takes no strength, but {self.strength:g} is given",
+                allowed=", ".join(STRENGTHS),
             )
         if self.kind in STRENGTHS and (self.strength or 0) * STRENGTHS[self.kind] <= 0:
             sign = "below" if STRENGTHS[self.kind] < 0 else "above"
@@ -84,7 +85,7 @@ class Background(Edit):
 
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:
-        """A kind, a strength (its sign says simple or complex, 0 is inversion), or a picture file."""
+        """Return the edit from a kind, a strength (below 0 simple, above 0 complex, 0 inversion) or a picture file."""
         if text in KINDS:
             return cls(kind=text, **others)
         try:
@@ -103,7 +104,7 @@ class Background(Edit):
 
     @classmethod
     def from_controls(cls, values: Mapping[str, Any]) -> Self:
-        """The kind gives the sign of the strength; a strength and a file count only for the kinds that have one."""
+        """Return the edit; the kind sets the sign of the strength, and only some kinds use a strength or a file."""
         given = dict(values)
         kind = str(given.get("kind", "random"))
         if kind in STRENGTHS:
@@ -114,7 +115,9 @@ class Background(Edit):
         if kind != "picture":
             given.pop("picture", None)
         elif given.get("picture") is None:
-            raise UserError("the background 'picture' has no file yet", allowed="drop one below the changes")
+            raise UserError(
+                "the background 'picture' has no file yet", allowed="a picture file, uploaded below the controls"
+            )
         return cls(**given)
 
     @property
@@ -135,7 +138,7 @@ class Background(Edit):
 
     @property
     def level(self) -> Level:
-        """The strength of kinds on one scale, the kind of the others."""
+        """Return the strength, or the kind if it has none."""
         return float(self.strength or 0.0) if self.kind in ("inversion", "simple", "complex") else self.kind
 
     def describe(self) -> str:
@@ -150,12 +153,12 @@ class Background(Edit):
         )
         if self.kind in GENERATED:
             if self.kind == "adversarial" and composition.label is None:
-                raise Impossible("background adversarial needs the true label, this scene has none")
+                raise Impossible("background adversarial needs the true label, but this scene has none")
             return replace(changed, guidance=self._guidance(), needs_network=_REASONS[self.kind])
         if self.kind == "random":
             other = pool.other(composition.scene_id, rng)
             if other is None:
-                raise Impossible("background random needs another scene in the source, there is none")
+                raise Impossible("background random needs another scene in the source, but there is none")
             return replace(changed, background=Removed(other), requested={**changed.requested, "from": other})
         if self.kind == "picture":
             return replace(changed, background=Picture(str(self.picture)))

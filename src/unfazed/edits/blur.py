@@ -1,4 +1,4 @@
-"""Blur: the background out of focus, or the object."""
+"""Blur: the background or the object out of focus."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Blur(Edit):
 
 
 def blurred(image: np.ndarray, weight: np.ndarray, pixels: float) -> Layer:
-    """The layer out of focus by a disc of `pixels` radius; only its own pixels (by weight) mix, the rim softens."""
+    """Return the layer blurred with a disc of `pixels` radius; only its own pixels (by weight) mix."""
     if pixels < 0.1:
         return image, weight
     kernel = _disc(pixels)
@@ -58,7 +58,7 @@ def blurred(image: np.ndarray, weight: np.ndarray, pixels: float) -> Layer:
 
 @functools.lru_cache(maxsize=64)
 def _disc(radius: float) -> np.ndarray:
-    """A disc of real-valued radius as a kernel that sums to one, its rim anti-aliased."""
+    """Return a disc of real-valued radius as a kernel that sums to one, with an anti-aliased edge."""
     reach = int(np.ceil(radius))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     kernel = np.clip(radius + 0.5 - np.hypot(x, y), 0, 1)

@@ -12,7 +12,7 @@ from .recipes import RECIPES
 
 
 def catalog() -> dict[str, Any]:
-    """{"edits": {name: declarations and parameters}, "recipes": {name: {explains, edits}}}, ready for JSON.
+    """Return {"edits": {name: declarations and parameters}, "recipes": {name: {explains, edits}}}, ready for JSON.
 
     >>> catalog()["edits"]["size"]["parameters"]["rate"]["high"]
     1.0
@@ -27,7 +27,7 @@ def catalog() -> dict[str, Any]:
 
 
 def edits_table() -> str:
-    """The Markdown tables of the edits of this package and of the meanings of their choices, for docs/edits.md."""
+    """Return the Markdown tables of the edits and of the meanings of their choices, for docs/edits.md."""
     rows = ["| edit | what changes | parameters | control | needs |", "| --- | --- | --- | --- | --- |"]
     meanings = []
     for name, edit in catalog()["edits"].items():
@@ -49,7 +49,7 @@ def _listed(needs: list[str]) -> str:
 
 
 def _needs_of(name: str, parameter: str, choice: str) -> list[str]:
-    """What an edit needs with that choice, every picture file given."""
+    """Return what an edit needs with that choice, if every picture file is given."""
     edit = all_edits()[name]
     files = dict.fromkeys(file_parameters(edit), "FILE")
     return list(edit.from_controls({**files, parameter: choice}).needs)

@@ -15,7 +15,7 @@ from .parameters import Range, parameter
 
 @dataclass(frozen=True)
 class Color(Edit):
-    """The object in another color: hue turned and saturation scaled in CIELAB; a pixel edit without diffusion."""
+    """The object in another color: hue rotated and saturation scaled in CIELAB; a pixel edit without diffusion."""
 
     name: ClassVar[str] = "color"
     axis: ClassVar[str] = "hue"
@@ -46,7 +46,7 @@ class Color(Edit):
 
 
 def recolored(image: np.ndarray, weight: np.ndarray, hue: float, saturation: float) -> Layer:
-    """The pixels with the hue turned by `hue` degrees and the saturation scaled, at the same CIELAB lightness."""
+    """Return the pixels with the hue rotated by `hue` degrees and the saturation scaled, at unchanged lightness."""
     lab = cv2.cvtColor(image.astype(np.float32) / 255, cv2.COLOR_RGB2Lab)
     cosine, sine = saturation * np.cos(np.radians(hue)), saturation * np.sin(np.radians(hue))
     a, b = lab[..., 1].copy(), lab[..., 2].copy()

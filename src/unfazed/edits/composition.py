@@ -1,7 +1,7 @@
-"""A composition: an object, where it goes, a reference to what lies behind it, and how it is to be blended.
+"""A composition: an object, its placement, a reference to its background, and how it is blended.
 
-Edits turn one composition into another; they never touch a network. The object keeps the photograph's own
-resolution and a placement (an affine map of the unit square), so a chain of edits resamples it only once.
+Edits turn one composition into another and never run a network. The object keeps the photograph's own resolution and
+a placement (an affine map of the unit square), so a chain of edits resamples it only once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDENTITY = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 @dataclass(frozen=True)
 class Original:
-    """The photograph itself, object and all."""
+    """The photograph itself, with its object."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Drawn:
     seed: int
 
 
-# What a renderer resolves to a picture of the output size.
+# The types that a renderer turns into a picture of the output size.
 PictureReference = Original | Removed | Picture | Drawn
 
 # (pixels (S, S, 3) uint8, weight (S, S) float32: 1 where a pixel belongs to the layer) -> both after a change
@@ -60,7 +60,7 @@ class Adjustment:
 
 
 def adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:
-    """A layer after all its changes, in order."""
+    """Return a layer after all its changes, in order."""
     for change in changes:
         pixels, weight = change.operation(pixels, weight, **dict(change.parameters))
     return pixels, weight
@@ -68,7 +68,7 @@ def adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, 
 
 @dataclass(frozen=True)
 class Guidance:
-    """What pushes the background while it is denoised: kind `complexity` or `adversarial`, and how strongly."""
+    """The guidance of the denoised background: kind `complexity` or `adversarial`, and its strength."""
 
     kind: str
     strength: float
@@ -85,15 +85,15 @@ class Cover:
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """What a renderer is asked for.
+    """The input of a renderer.
 
     image: (H, H, 3) uint8, the framed photograph, never changed; mask: (H, H) float32 in [0, 1], its object;
-    placement: (2, 3) affine map, unit square of the photograph -> unit square of the canvas; background: what lies
-    behind; adjustments: changes of that background, object_adjustments: of the object; covers: what lies in front;
+    placement: (2, 3) affine map, unit square of the photograph -> unit square of the canvas; background: what is
+    behind it; adjustments: changes of that background, object_adjustments: of the object; covers: what is in front;
     start: share of the noise schedule at which blending starts (0 = pasted, no diffusion needed);
-    guidance: or None; requested: what was asked for or drawn, by name (`pixel_rate` is the share of the picture that
-    the visible object must cover, checked against what was achieved; the other names are the edits');
-    needs_network: the reason why this has no meaning without a diffusion network, or None.
+    guidance: or None; requested: requested and random values by name (`pixel_rate` is the share of the picture that
+    the visible object must cover, compared with the achieved one; the other names are the edits');
+    needs_network: the reason why this is not possible without a diffusion network, or None.
     """
 
     scene_id: str
@@ -111,7 +111,7 @@ class Composition:
     needs_network: str | None = None
 
     def adjust(self, change: Adjustment, where: str) -> Composition:
-        """The composition with a change of the pixels of `object`, `background` or `both`."""
+        """Return the composition with a change of the pixels of `object`, `background` or `both`."""
         changed = self
         if where != "background":
             changed = replace(changed, object_adjustments=(*self.object_adjustments, change))
@@ -121,20 +121,20 @@ class Composition:
 
     @staticmethod
     def of(framed: Scene) -> Composition:
-        """The composition that changes nothing: the edit `original`."""
+        """Return the composition that changes nothing: the edit `original`."""
         return Composition(framed.id, framed.image, framed.mask, framed.label)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The other scenes of the set, for edits that borrow from them: ids in source order, framed scenes on demand."""
+    """The other scenes of the source, for edits that use them: ids in source order, framed scenes on demand."""
 
     ids: tuple[str, ...]
     load: Callable[[str], Scene]
     size: int = 256
 
     def other(self, scene_id: str, rng: np.random.Generator) -> str | None:
-        """The id of a usable scene other than `scene_id`, drawn uniformly; None if there is none."""
+        """Return the id of a random usable scene other than `scene_id`; None if there is none."""
         from unfazed.errors import BadPicture
 
         candidates = [one for one in self.ids if one != scene_id]
@@ -148,4 +148,4 @@ class Pool:
 
 
 class Impossible(Exception):
-    """An edit that cannot be made of this scene, with the reason; recorded as `skipped`, never faked."""
+    """The reason why an edit is not possible for a scene; the picture is recorded as `skipped`."""

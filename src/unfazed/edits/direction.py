@@ -1,4 +1,4 @@
-"""Direction: the object turned about its own centre."""
+"""Direction: the object turned about its own center."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from .composition import Composition, Pool
 from .edit import Change, Control, Edit, Need, blend_start
-from .geometry import after, centre, kept_inside, moved, outline, relocated, rotation
+from .geometry import after, center, kept_inside, moved, outline, relocated, rotation
 from .parameters import Range, parameter
 from .size import with_rate
 
 
 @dataclass(frozen=True)
 class Direction(Edit):
-    """The object turned counter-clockwise about its own centre, shifted where that keeps it whole in the frame."""
+    """The object rotated counterclockwise about its own center, and shifted if needed to stay inside the frame."""
 
     name: ClassVar[str] = "direction"
     axis: ClassVar[str] = "degrees"
@@ -45,13 +45,13 @@ class Direction(Edit):
         drawn = float(rng.uniform(-45.0, 45.0))
         degrees = drawn if isinstance(self.degrees, str) else self.degrees
         points = outline(composition.mask)
-        pivot = centre(moved(points, composition.placement))
+        pivot = center(moved(points, composition.placement))
         placement = after(rotation(degrees, pivot), composition.placement)
         rate = composition.requested.get("pixel_rate")
         if rate is None:
             placement = kept_inside(placement, points, f"direction {degrees:.1f}")
         else:
-            # Turning re-samples the rim; a rate that an earlier edit promised is solved for again.
+            # Rotating resamples the object's edge, so the rate that an earlier edit requested is solved for again.
             placement = with_rate(composition, placement, rate, pool.size)
         return relocated(composition, placement, self.start, direction=round(degrees, 4))
 

@@ -22,9 +22,9 @@ Level = float | str
 
 @dataclass(frozen=True)
 class Change:
-    """A direction in which the app searches for the smallest change that turns an answer.
+    """A direction in which the app searches for the smallest change that changes a prediction.
 
-    parameter: the one that is varied, from `neutral`, which changes nothing, to `extreme`; neutral is None where it is
+    parameter: the one that is varied, from `neutral`, which changes nothing, to `extreme`; neutral is None if it is
     the share of the picture that the object covers in the photograph; others: the parameters that stay fixed.
     """
 
@@ -58,61 +58,61 @@ class Edit:
         check(self)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
-        """The composition after this edit; raises Impossible, with the reason, where the scene does not allow it."""
+        """Return the composition after this edit; raises Impossible, with the reason, if that is not possible."""
         raise NotImplementedError(f"the edit {self.name} has no `apply`")
 
     @property
     def random(self) -> bool:
-        """Whether `apply` draws at random, so that further runs are other pictures."""
+        """Return whether `apply` makes a random choice, so that further runs give other pictures."""
         return any(getattr(self, name) == "random" for name in parameters(self))
 
     @property
     def borrows(self) -> bool:
-        """Whether `apply` uses other scenes of the pool."""
+        """Return whether `apply` uses other scenes of the pool."""
         return False
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What has to be there to make the picture: a diffusion network, object removal, a classifier as guide."""
+        """Return what the edit needs: a diffusion network, object removal, a classifier as guide."""
         return ()
 
     @property
     def blends_from(self) -> float:
-        """The share of the noise schedule at which this edit asks for blending to start; 0 where it is pasted."""
+        """Return the share of the noise schedule at which blending starts; 0 if the object is pasted."""
         return float(getattr(self, "start", None) or 0.0)
 
     @property
     def level(self) -> Level:
-        """The level of what is varied: the value of the axis."""
+        """Return the value of the axis."""
         level: Level = getattr(self, self.axis)
         return level
 
     def describe(self) -> str:
-        """What this edit does with these parameters, in a few words for the report."""
+        """Return a short description of this edit with these parameters, for the report."""
         return f"{self.name} {self.level:g}" if isinstance(self.level, float) else f"{self.name} {self.level}"
 
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:
-        """The edit of a text on the command line or in a recipe: the value of its axis."""
+        """Return the edit for a text on the command line or in a recipe, the value of its axis."""
         return cls(**{cls.axis: text, **others})
 
     @classmethod
     def usage(cls) -> str:
-        """What `parse` allows, for help texts."""
+        """Return what `parse` allows, for help texts."""
         return allowed(cls, cls.axis).describe()
 
     @classmethod
     def from_controls(cls, values: Mapping[str, Any]) -> Self:
-        """The edit of the values that the app's controls have, by parameter."""
+        """Return the edit for the values of the app's controls, by parameter."""
         return cls(**values)
 
 
 def blend_start(default: float | None, explains: str = "") -> Any:
-    """The parameter `start` of edits that are blended."""
+    """Return the parameter `start` of edits that are blended."""
     meaning = "share of the noise schedule at which blending starts" + explains
     return parameter(default, Range(0.0, 1.0), meaning, hidden=True)
 
 
 def where(default: str, explains: str) -> Any:
-    """The parameter `where` of edits that change the pixels of the object, of its background or of both."""
+    """Return the parameter `where` of edits that change the pixels of the object, its background or both."""
     return parameter(default, Choice(("object", "background", "both")), explains)

@@ -17,13 +17,13 @@ from .parameters import Allowed, Range, allowed
 
 
 def single(name: str, text: str) -> Item:
-    """The one item of an expression under another name, its last attribute what is varied."""
+    """Return the only item of an expression under another name; its last attribute is what varies."""
     (only,) = expression(text)
     return Item(name, only.chain, only.levels[-1:])
 
 
 def _inside(inside: str) -> dict[str, str]:
-    """The parameters written `name=value, name=value`; a value may be a list, `name=value,value`."""
+    """Return the parameters written `name=value, name=value`; a value may be a list, `name=value,value`."""
     found: dict[str, list[str]] = {}
     key = ""
     for part in filter(None, (part.strip() for part in inside.split(","))):
@@ -36,7 +36,7 @@ def _inside(inside: str) -> dict[str, str]:
 
 
 def expression(text: str) -> tuple[Item, ...]:
-    """The items of a sweep or a grid."""
+    """Return the items of a sweep or a grid."""
     axes = [_axis(part) for part in re.split(r"\s+[x×]\s+", text)]
     return tuple(
         Item(
@@ -49,7 +49,7 @@ def expression(text: str) -> tuple[Item, ...]:
 
 
 def _axis(text: str) -> list[Item]:
-    """One item per level of `attribute=levels` or `attribute(parameter=levels)`.
+    """Return one item per level of `attribute=levels` or `attribute(parameter=levels)`.
 
     Parameters that are fixed, and one that is swept inside the parentheses, become part of the attribute's name.
     """
@@ -103,7 +103,7 @@ def _is_range(text: str) -> bool:
 
 
 def _levels(name: str, text: str, space: Allowed) -> list[str]:
-    """The levels of `low:high:count` or `value,value,…`, as they are written."""
+    """Return the levels of `low:high:count` or `value,value,…`, as they are written."""
     parts = text.split(":")
     if not _is_range(text):
         return [value.strip() for value in text.split(",") if value.strip()]
@@ -125,5 +125,5 @@ def _is_number(text: str) -> bool:
 
 
 def _slug(text: str) -> str:
-    """A value as part of a file's name."""
+    """Return a value as part of a file's name."""
     return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")

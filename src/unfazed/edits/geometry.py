@@ -1,7 +1,7 @@
-"""Where an object lies on the canvas, and its pixels there: affine maps of the unit square and anti-aliased warps.
+"""The placement of an object on the canvas, and its pixels there: affine maps of the unit square, anti-aliased warps.
 
 Points are (x, y) in the unit square, y down; a pixel of an H×H picture covers [i/H, (i+1)/H). An object is where its
-mask is above one half; the softer rim around it is drawn but does not count for boxes and rates.
+mask is above one half; the softer edge around it is drawn but does not count for boxes and rates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from .composition import IDENTITY, Composition, Impossible, Original, Removed
 
-# Boxes are compared with this much slack (a thousandth of a pixel at 256), so that rounding alone never refuses one.
+# Boxes are compared with this tolerance (a thousandth of a pixel at 256), so that rounding alone never refuses one.
 SLACK = 4e-6
 
 
@@ -21,20 +21,20 @@ def shift(x: float, y: float) -> np.ndarray:
     return np.array([[1.0, 0.0, x], [0.0, 1.0, y]])
 
 
-def scaling(factor: float, centre: np.ndarray) -> np.ndarray:
-    """The map that scales by `factor` and leaves `centre` where it is."""
-    return np.array([[factor, 0.0, centre[0] * (1 - factor)], [0.0, factor, centre[1] * (1 - factor)]])
+def scaling(factor: float, center: np.ndarray) -> np.ndarray:
+    """Return the map that scales by `factor` about `center`."""
+    return np.array([[factor, 0.0, center[0] * (1 - factor)], [0.0, factor, center[1] * (1 - factor)]])
 
 
-def rotation(degrees: float, centre: np.ndarray) -> np.ndarray:
-    """The map that turns by `degrees` counter-clockwise (as seen) about `centre`."""
+def rotation(degrees: float, center: np.ndarray) -> np.ndarray:
+    """Return the map that rotates by `degrees` counterclockwise (as seen) about `center`."""
     cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     turn = np.array([[cosine, sine], [-sine, cosine]])
-    return np.hstack([turn, (centre - turn @ centre)[:, None]])
+    return np.hstack([turn, (center - turn @ center)[:, None]])
 
 
 def after(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """The map that does `inner`, then `outer`."""
+    """Return the map that applies `inner`, then `outer`."""
     return np.hstack([outer[:, :2] @ inner[:, :2], outer[:, :2] @ inner[:, 2:] + outer[:, 2:]])
 
 
@@ -43,7 +43,7 @@ def moved(points: np.ndarray, placement: np.ndarray) -> np.ndarray:
 
 
 def outline(mask: np.ndarray) -> np.ndarray:
-    """The convex hull of the object, (N, 2) points in the unit square: all that boxes under any map depend on."""
+    """Return the convex hull of the object, (N, 2) points in the unit square, which determines every bounding box."""
     inside = mask > 0.5
     rows = np.flatnonzero(inside.any(axis=1))
     if not len(rows):
@@ -57,19 +57,19 @@ def outline(mask: np.ndarray) -> np.ndarray:
 
 
 def box(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bounding box's upper left and lower right corner."""
+    """Return the bounding box's upper left and lower right corner."""
     return points.min(axis=0), points.max(axis=0)
 
 
-def centre(points: np.ndarray) -> np.ndarray:
-    """The middle of the bounding box: the object's own centre."""
+def center(points: np.ndarray) -> np.ndarray:
+    """Return the middle of the bounding box, the object's own center."""
     return (points.min(axis=0) + points.max(axis=0)) / 2
 
 
 def kept_inside(placement: np.ndarray, points: np.ndarray, what: str) -> np.ndarray:
-    """`placement` shifted as little as needed for the placed object to lie in the frame.
+    """Return `placement` shifted as little as needed for the placed object to be inside the frame.
 
-    points: the object's outline in the photograph. Raises Impossible, naming `what`, where the frame is too small.
+    points: the object's outline in the photograph. Raises Impossible, with `what`, if the frame is too small.
     """
     low, high = box(moved(points, placement))
     extent = high - low
@@ -85,7 +85,7 @@ def is_identity(placement: np.ndarray) -> bool:
 
 
 def relocated(composition: Composition, placement: np.ndarray, start: float = 0.25, **requested: object) -> Composition:
-    """The composition with its object put elsewhere, over the photograph without it (spec: Algorithm 2)."""
+    """Return the composition with its object moved, over the photograph without it (ImageNet-E, Algorithm 2)."""
     own = isinstance(composition.background, Original)
     return replace(
         composition,
@@ -97,7 +97,7 @@ def relocated(composition: Composition, placement: np.ndarray, start: float = 0.
 
 
 def resized(picture: np.ndarray, size: int) -> np.ndarray:
-    """A square picture or mask at size×size, anti-aliased."""
+    """Return a square picture or mask at size×size, anti-aliased."""
     if picture.shape[0] == size:
         return picture
     method = cv2.INTER_AREA if picture.shape[0] > size else cv2.INTER_LINEAR
@@ -105,7 +105,7 @@ def resized(picture: np.ndarray, size: int) -> np.ndarray:
 
 
 def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarray:
-    """The object's alpha on a size×size canvas, float32, whole 255ths: what a mask file keeps, 0 and 1 exact."""
+    """Return the object's alpha on a size×size canvas, float32, in multiples of 1/255, as in a mask file."""
     if is_identity(placement):
         return _whole_steps(resized(mask, size))
     alpha = np.zeros((size, size), np.float32)
@@ -119,7 +119,7 @@ def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarra
 def placed_object(
     image: np.ndarray, mask: np.ndarray, placement: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a size×size canvas, resampled once."""
+    """Return the object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a size×size canvas, resampled once."""
     if is_identity(placement):
         return resized(image, size), placed_mask(mask, placement, size)
     pixels = np.zeros((size, size, 3), np.uint8)
@@ -131,9 +131,9 @@ def placed_object(
 
 
 def border_contact(mask: np.ndarray) -> float:
-    """The share of the object's outline that lies on the photograph's border, in [0, 1].
+    """Return the share of the object's outline that lies on the photograph's border, in [0, 1].
 
-    Such an object is cut by the border and shows a straight edge once it shrinks or moves.
+    Such an object is cut off by the border and shows a straight edge when it shrinks or moves.
 
     >>> border_contact(np.ones((8, 8)))
     1.0
@@ -151,7 +151,7 @@ def _whole_steps(alpha: np.ndarray) -> np.ndarray:
 def _window(
     mask: np.ndarray, placement: np.ndarray, size: int
 ) -> tuple[tuple[slice, slice], np.ndarray, slice, slice, tuple[int, int]] | None:
-    """What a warp needs and no more: the part of the photograph that holds the object, the part of the canvas that
+    """Return what a warp needs: the part of the photograph that contains the object, the part of the canvas that
     it lands on, the map between their pixels, and the size to which the first is shrunk before it."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):
@@ -186,7 +186,7 @@ def _window(
 def _draw(
     target: np.ndarray, source: np.ndarray, matrix: np.ndarray, shrunk: tuple[int, int], method: int, border: int
 ) -> None:
-    """`source` shrunk by area averaging, then mapped into `target`: anti-aliased at any scale."""
+    """Map `source`, shrunk by area averaging, into `target`: anti-aliased at any scale."""
     if shrunk != source.shape[1::-1]:
         source = cv2.resize(source, shrunk, interpolation=cv2.INTER_AREA)
     size = target.shape[1], target.shape[0]

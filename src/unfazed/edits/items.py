@@ -1,4 +1,4 @@
-"""What a recipe is made of: items, each a chain of edits under a name that is also its folder's."""
+"""The items of a recipe, each a chain of edits with a name that is also its folder's name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .parameters import as_json
 
 @dataclass(frozen=True)
 class Item:
-    """One edit of a recipe: a chain under a name that is also its folder's.
+    """One item of a recipe: a chain of edits with a name that is also its folder's name.
 
     levels: (attribute, level) of what is varied.
     """
@@ -29,7 +29,7 @@ class Item:
 
     @property
     def control(self) -> str | None:
-        """The item that makes the same picture without changing the attribute; None for the controls themselves.
+        """Return the item that makes the same picture without changing the attribute; None for controls.
 
         A chain has the first control in the order of CONTROLS that one of its edits declares.
         """
@@ -40,29 +40,29 @@ class Item:
 
     @property
     def attribute(self) -> str | None:
-        """What is varied: `size`, or `size x direction` in a grid."""
+        """Return what is varied: `size`, or `size x direction` in a grid."""
         return " x ".join(name for name, _ in self.levels) or None
 
     @property
     def level(self) -> Level | None:
-        """Its level: a number or word, or `0.05 x 20` in a grid."""
+        """Return its level: a number or word, or `0.05 x 20` in a grid."""
         if len(self.levels) == 1:
             return self.levels[0][1]
         return " x ".join(f"{level:g}" if isinstance(level, float) else level for _, level in self.levels) or None
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All that the edit depends on, as JSON: part of every picture's seed."""
+        """Return all parameters as JSON, which are part of every picture's seed."""
         return {"chain": [as_json(edit) for edit in self.chain]}
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What has to be there to make the pictures of this item."""
+        """Return what the edits of this item need."""
         return frozenset(need for edit in self.chain for need in edit.needs)
 
     @property
     def seeded_by(self) -> tuple[str, dict[str, Any]]:
-        """The name and the parameters that enter the seed: an edit that was renamed keeps the seeds it had."""
+        """Return the name and parameters that enter the seed; a renamed edit keeps its seeds."""
         name, chain = self.name, self.parameters["chain"]
         for edit, step in zip(self.chain, chain, strict=True):
             if edit.former_name is not None:
@@ -70,11 +70,11 @@ class Item:
         return name, {"chain": chain}
 
     def describe(self) -> str:
-        """What the chain does, in a few words."""
+        """Return a short description of the chain."""
         return "; ".join(edit.describe() for edit in self.chain)
 
     def compose(self, framed: Scene, rng: np.random.Generator, pool: Pool) -> Composition:
-        """The framed scene under the whole chain; raises Impossible with the reason where it cannot be made."""
+        """Apply the whole chain to the framed scene; raises Impossible, with the reason, if that is not possible."""
         composition = Composition.of(framed)
         for edit in self.chain:
             composition = edit.apply(composition, rng, pool)
@@ -83,7 +83,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Items under distinct names, the `original` first."""
+    """Items with distinct names, the `original` first."""
 
     name: str
     items: tuple[Item, ...]

@@ -44,7 +44,7 @@ class Lighting(Edit):
 
 
 def lit(image: np.ndarray, weight: np.ndarray, stops: float) -> Layer:
-    """The pixels under 2**stops times the light: multiplied in linear light, clipped, sRGB again."""
+    """Return the pixels with 2**stops times the light: multiplied in linear light, clipped, converted back to sRGB."""
     return cv2.LUT(image, _exposure(stops)), weight
 
 

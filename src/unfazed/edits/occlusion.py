@@ -45,7 +45,7 @@ class Occlusion(Edit):
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         other = pool.other(composition.scene_id, rng)
         if other is None:
-            raise Impossible("occlusion needs another scene in the source, there is none")
+            raise Impossible("occlusion needs another scene in the source, but there is none")
         alpha = placed_mask(composition.mask, composition.placement, pool.size)
         for cover in composition.covers:
             alpha = alpha * (1 - cover.alpha)
@@ -54,7 +54,7 @@ class Occlusion(Edit):
         return replace(
             composition,
             covers=(*composition.covers, Cover(patch, Removed(other))),
-            # Hiding changes what is visible, so the rate that an earlier edit promised becomes this one.
+            # Less of the object is visible, so the rate that an earlier edit requested is replaced by this one.
             requested={**composition.requested, "occlusion": self.share, "pixel_rate": visible, "from": other},
         )
 
@@ -63,21 +63,21 @@ class Occlusion(Edit):
 
 
 def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """A rounded square, (S, S) float32 in [0, 1], that hides `share` of the object's pixels to within one of them.
+    """Return a rounded square, (S, S) float32 in [0, 1], that hides `share` of the object's pixels, to one pixel.
 
-    Of a few squares at random places of the object and random tilts, each grown until it hides enough, the smallest:
-    it leaves the most of the background as it was.
+    Several squares at random positions and angles are grown until they hide enough; the smallest is used because it
+    hides the least of the background.
     """
     rows, columns = np.nonzero(alpha > 0.5)
     wanted = int(round(share * len(rows)))
     if not 0 < wanted < len(rows):
         raise Impossible(f"occlusion {share:g}: the object has only {len(rows)} pixels")
-    # A pixel is hidden once alpha·(1 − patch) falls to one half; a pixel of the object's rim is so a little earlier.
+    # A pixel is hidden when alpha·(1 − patch) is at most one half; at the object's edge that is a little earlier.
     earlier = 0.5 / alpha[rows, columns] - 0.5
     squares = []
     for _ in range(PLACES):
         middle = int(rng.integers(len(rows)))
-        # Off the pixels' grid, so that no two of them are equally far.
+        # Not on the pixel grid, so that no two pixels have the same distance.
         aside = rng.uniform(-0.5, 0.5, 2)
         square = columns[middle] + aside[0], rows[middle] + aside[1], rng.uniform(0, np.pi / 2)
         reached = _distance(columns, rows, *square) - earlier
@@ -88,7 +88,7 @@ def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
 
 
 def _distance(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
-    """How far points are from the middle, in the norm whose circles are rounded, tilted squares."""
+    """Return the distance of points from the middle, in the norm whose circles are rounded, rotated squares."""
     x, y = np.subtract(x, middle_x, dtype=np.float32), np.subtract(y, middle_y, dtype=np.float32)
     along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
     distance: np.ndarray = np.sqrt(np.sqrt(along**4 + across**4))

@@ -1,4 +1,4 @@
-"""What an edit's parameters may be, declared once: read by the checks, the command line, the recipes and the app."""
+"""The allowed values of an edit's parameters, declared once for checks, command line, recipes and app."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Range:
     step: float | None = None
 
     def checked(self, name: str, value: Any) -> float | str:
-        """`value` as a number of this range or one of its words; raises UserError with what is allowed."""
+        """Return `value` as a number of this range or one of its words; raises UserError with what is allowed."""
         if isinstance(value, str) and value in self.words:
             return value
         try:
@@ -40,7 +40,7 @@ class Range:
         return number
 
     def levels(self, first: float, last: float, count: int) -> tuple[float, ...]:
-        """`count` values from `first` to `last`, both included, to four significant digits."""
+        """Return `count` values from `first` to `last`, both included, to four significant digits."""
         if count == 1:
             return (first,)
         shares = [index / (count - 1) for index in range(count)]
@@ -51,7 +51,7 @@ class Range:
         return tuple(float(f"{value:.4g}") + 0.0 for value in values)
 
     def name(self, value: float | str) -> str:
-        """A level as part of an edit's name: signed where the range has both signs."""
+        """Return a level as part of an edit's name; signed if the range has both signs."""
         if isinstance(value, str):
             return f"-{value}"
         return f"{value:+g}" if self.low < 0 and value != 0 else f"-{value:g}"
@@ -65,7 +65,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words; meanings: what each stands for, where that needs an explanation."""
+    """One of a few words; meanings: what each means, if that needs an explanation."""
 
     names: tuple[str, ...]
     meanings: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
@@ -81,7 +81,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """Any text; meaning: what it stands for; file: whether it is the path of a picture file."""
+    """Any text; meaning: what it is; file: whether it is the path of a picture file."""
 
     meaning: str
     file: bool = False
@@ -107,9 +107,9 @@ def parameter(
     shown: Range | None = None,
     hidden: bool = False,
 ) -> Any:
-    """A dataclass field that says what it may be and what it means.
+    """Return a dataclass field that declares its allowed values and meaning.
 
-    In the app: first: where the slider stands when the page opens, by default at `default`; shown: the range of the
+    In the app: first: the slider's value when the page opens, by default `default`; shown: the range of the
     slider, by default `allowed`; hidden: there is no control.
     """
     metadata = {"allowed": allowed, "explains": explains, "first": first, "shown": shown, "hidden": hidden}
@@ -117,18 +117,18 @@ def parameter(
 
 
 def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
-    """The declared parameters of an edit (class or instance) by name."""
+    """Return the declared parameters of an edit (class or instance) by name."""
     return {field.name: field for field in dataclasses.fields(edit) if "allowed" in field.metadata}
 
 
 def file_parameters(edit: Any) -> tuple[str, ...]:
-    """The names of an edit's parameters that are picture files."""
+    """Return the names of an edit's parameters that are picture files."""
     declared = {name: field.metadata["allowed"] for name, field in parameters(edit).items()}
     return tuple(name for name, one in declared.items() if isinstance(one, Text) and one.file)
 
 
 def allowed(edit: Any, name: str) -> Allowed:
-    """What parameter `name` of an edit may be; raises UserError with the names that there are."""
+    """Return the allowed values of parameter `name`; raises UserError with the existing names."""
     declared = parameters(edit)
     if name not in declared:
         raise unknown(f"parameter of {edit.name}", name, declared, run="unfazed edits")
@@ -137,7 +137,7 @@ def allowed(edit: Any, name: str) -> Allowed:
 
 
 def check(edit: Any) -> None:
-    """Every parameter brought to its declared type and range; called by an edit when it is made."""
+    """Convert every parameter to its declared type and check its range; called when an edit is created."""
     for name, field in parameters(edit).items():
         value = getattr(edit, name)
         if value is None and field.default is None:
@@ -146,6 +146,6 @@ def check(edit: Any) -> None:
 
 
 def as_json(edit: Any) -> dict[str, Any]:
-    """The edit as a record that says everything: {"edit": "size", "rate": 0.05}."""
+    """Return the edit as a complete record: {"edit": "size", "rate": 0.05}."""
     values = {name: getattr(edit, name) for name in parameters(edit)}
     return {"edit": edit.name, **{name: value for name, value in values.items() if value is not None}}

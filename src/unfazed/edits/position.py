@@ -36,7 +36,7 @@ class Position(Edit):
 
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:
-        """`random`, `X,Y` or `X/Y`; X alone leaves Y to chance."""
+        """Return the edit from `random`, `X,Y` or `X/Y`; with X alone, Y is random."""
         x, pair, y = text.replace("/", ",").partition(",")
         given: dict[str, Any] = {"x": x.strip(), **({"y": y.strip()} if pair else {})}
         return cls(**given, **others)
@@ -46,13 +46,13 @@ class Position(Edit):
         return "X,Y (0,0 is the upper left, 1,1 the lower right), or random"
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
-        """Random: the upper left corner drawn uniformly from [0, W − w] × [0, H − h] (spec: Position)."""
+        """Move the object; a random upper left corner is uniform in [0, W − w] × [0, H − h], as in ImageNet-E."""
         drawn = rng.random(2)
         share = np.array([float(drawn[i]) if isinstance(v, str) else v for i, v in enumerate((self.x, self.y))])
         points = outline(composition.mask)
         inside = kept_inside(composition.placement, points, "position")
         low, high = box(moved(points, inside))
-        # Whole pixels of the canvas, so that moving leaves every pixel of the object's mask as it was.
+        # Whole pixels of the canvas, so that the object's mask is not resampled.
         fewest, most = np.ceil((-low - SLACK) * pool.size), np.floor((1 - high + SLACK) * pool.size)
         wanted = (share * (1 - (high - low)) - low) * pool.size
         steps = np.clip(np.round(wanted), fewest, np.maximum(fewest, most)) / pool.size
@@ -63,6 +63,6 @@ class Position(Edit):
 
     def describe(self) -> str:
         if self.x == self.y == "random":
-            return "object at a random place"
+            return "object at a random position"
         x, y = (f"{value:g}" if isinstance(value, float) else value for value in (self.x, self.y))
         return f"object at {x} of the free width and {y} of the free height"

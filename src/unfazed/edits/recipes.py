@@ -3,7 +3,7 @@
 imagenet-e                                 a recipe by name
 original,size-0.05,direction               edits of the named recipes, one by one
 size=0.02:0.5:12                           a sweep: twelve levels, spaced as the attribute declares
-lighting(where=both)=-2,0,2                levels one by one, another parameter fixed
+lighting(where=both)=-2,0,2                a list of levels, with another parameter fixed
 size=0.05,0.1 x direction=0,20,40          a grid: every level of one with every level of the other
 FILE.toml                                  any of these, and chains written out
 """
@@ -85,12 +85,12 @@ RECIPES: dict[str, Recipe] = {
 
 
 def named_items() -> dict[str, Item]:
-    """Every item of the named recipes, by name."""
+    """Return every item of the named recipes, by name."""
     return {item.name: item for recipe in RECIPES.values() for item in recipe.items}
 
 
 def open_recipe(spec: str) -> Recipe:
-    """The recipe of a name, an expression or a TOML file (see the top of this module).
+    """Return the recipe of a name, an expression or a TOML file (see the top of this module).
 
     >>> [item.name for item in open_recipe("size=0.05,0.1 x direction=-20,20").items][2:]
     ['size-0.05-direction-20', 'size-0.05-direction+20', 'size-0.1-direction-20', 'size-0.1-direction+20']
@@ -113,7 +113,7 @@ def open_recipe(spec: str) -> Recipe:
 
 
 def _complete(name: str, items: Iterable[Item]) -> Recipe:
-    """A recipe with the original first and the controls that its items are measured against."""
+    """Return a recipe with the original first and the controls of its items."""
     items = list(items)
     wanted = [ORIGINAL, *(CONTROLS[c] for c in dict.fromkeys(item.control for item in items) if c is not None)]
     first = {item.name for item in wanted}
@@ -125,7 +125,7 @@ def _is_table(value: object) -> bool:
 
 
 def _from_file(path: Path) -> Recipe:
-    """The recipe of a TOML file: `edits` (a list of expressions) and `[[item]]` tables with `name` and `chain`."""
+    """Return the recipe of a TOML file: `edits` (a list of expressions), `[[item]]` tables with `name` and `chain`."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
@@ -139,25 +139,25 @@ def _from_file(path: Path) -> Recipe:
     items: list[Item] = []
     expressions = content.get("edits", [])
     if not isinstance(expressions, list) or not all(isinstance(text, str) for text in expressions):
-        raise UserError(f"{path}: edits is {expressions!r}", allowed='a list of texts, as ["size=0.02:0.5:12"]')
+        raise UserError(f"{path}: edits is {expressions!r}", allowed='a list of texts, such as ["size=0.02:0.5:12"]')
     for text in expressions:
         items += open_recipe(text).items
     for table in content.get("item", []):
         items.append(_written_out(path, table))
     if not items:
         raise UserError(
-            f"{path} names no edits", allowed='edits = ["size=0.02:0.5:12", "direction"] or [[item]] tables'
+            f"{path} contains no edits", allowed='edits = ["size=0.02:0.5:12", "direction"] or [[item]] tables'
         )
     distinct = {item.name: item for item in items}
     if any(distinct[item.name] != item for item in items):
         twice = sorted({item.name for item in items if distinct[item.name] != item})
-        raise UserError(f"{path} gives the name {', '.join(twice)} to different edits")
+        raise UserError(f"{path} uses the name {', '.join(twice)} for different edits")
     recipe = _complete(str(content.get("name", path.stem)), distinct.values())
     return replace(recipe, explains=str(content.get("explains", "")))
 
 
 def _written_out(path: Path, table: dict[str, Any]) -> Item:
-    """The item of a table: name = "low-left", chain = [{edit = "size", rate = 0.05}, {edit = "position", x = 0}]."""
+    """Return the item of a table, such as name = "small-left", chain = [{edit = "size", rate = 0.05}, …]."""
     for key in table:
         if key not in ("name", "chain"):
             raise unknown(f"entry of an item in {path.name}", key, ("name", "chain"))

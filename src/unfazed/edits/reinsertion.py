@@ -1,4 +1,4 @@
-"""Reinsertion: the control of the geometric edits, the object taken out and put back where it was."""
+"""Reinsertion, the control of the geometric edits: the object is removed and put back where it was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .geometry import relocated
 
 @dataclass(frozen=True)
 class Reinsertion(Edit):
-    """The object removed and put back where it was: what removal and blending cost by themselves."""
+    """The object removed and put back where it was, to measure what removal and blending alone cost."""
 
     name: ClassVar[str] = "reinsertion"
     axis: ClassVar[str] = "start"

@@ -9,18 +9,18 @@ import numpy as np
 
 from .composition import Composition, Impossible, Pool
 from .edit import Change, Control, Edit, Need, blend_start
-from .geometry import after, box, centre, kept_inside, moved, outline, placed_mask, relocated, scaling, shift
+from .geometry import after, box, center, kept_inside, moved, outline, placed_mask, relocated, scaling, shift
 from .parameters import Range, parameter
 
 TOLERANCE = 0.002
-# How far aside, in pixels, a rate is sought. Both ends of a side move at once, so a square about a centre on the pixel
-# grid has even sides alone, or odd ones; half a pixel aside it has the others.
+# Shifts in pixels at which a rate is searched. Scaling moves both ends of a side at once, so a square centered on the
+# pixel grid has only even (or only odd) side lengths; shifted by half a pixel it has the others.
 ASIDE = ((0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5))
 
 
 @dataclass(frozen=True)
 class Size(Edit):
-    """The object made smaller or larger about its centre, kept whole, over the photograph without it."""
+    """The object scaled about its center, kept inside the frame, over the photograph without it."""
 
     name: ClassVar[str] = "size"
     axis: ClassVar[str] = "rate"
@@ -59,18 +59,18 @@ class Size(Edit):
 
 
 def filling(placement: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """The placement scaled until the object's box touches two sides of the frame."""
+    """Return the placement scaled until the object's box touches two sides of the frame."""
     placed = moved(points, placement)
     low, high = box(placed)
-    larger = after(scaling(float(1 / (high - low).max()), centre(placed)), placement)
+    larger = after(scaling(float(1 / (high - low).max()), center(placed)), placement)
     return kept_inside(larger, points, "size full")
 
 
 def with_rate(composition: Composition, placement: np.ndarray, rate: float, size: int) -> np.ndarray:
-    """`placement` scaled about the object's centre and shifted inside, so that mean(alpha > 0.5) is `rate`.
+    """Return `placement` scaled about the object's center and shifted inside, so that mean(alpha > 0.5) is `rate`.
 
-    Measured on real anti-aliased warps at the output size, since thin parts vanish as they shrink. Where no scale comes
-    as near as the tolerance, half a pixel aside is tried as well; raises Impossible where that fails too.
+    Measured on real anti-aliased warps at the output size, since thin parts vanish as they shrink. If no scale comes
+    within the tolerance, a shift by half a pixel is tried as well; raises Impossible if that fails too.
     """
     tried: list[float] = []
     for aside in ASIDE:
@@ -78,7 +78,7 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
         if abs(measured - rate) <= tolerance(rate, size):
             return found
         if measured < rate and largest and not tried:
-            raise Impossible(f"size {rate:g}: the largest that the frame holds is {measured:.3f}")
+            raise Impossible(f"size {rate:g}: the largest size that fits the frame is {measured:.3f}")
         tried.append(measured)
     nearest = min(tried, key=lambda measured: abs(measured - rate))
     raise Impossible(f"size {rate:g}: the nearest rate that this mask can have at {size} pixels is {nearest:.4f}")
@@ -87,7 +87,7 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
 def _scaled(
     composition: Composition, placement: np.ndarray, rate: float, size: int, aside: tuple[float, float]
 ) -> tuple[np.ndarray, float, bool]:
-    """The placement scaled, and moved aside by pixels, so that its rate is nearest; that rate; whether the frame ended
+    """Return the scaled and shifted placement with the nearest rate; that rate; whether the frame ended
     the search."""
     points = outline(composition.mask)
     placed = moved(points, placement)
@@ -98,7 +98,7 @@ def _scaled(
     factor = min(float(np.sqrt(rate / area)), largest)
     best, best_error, best_measured = placement, np.inf, 0.0
     for _ in range(14):
-        scaled = after(scaling(factor, centre(placed)), placement)
+        scaled = after(scaling(factor, center(placed)), placement)
         if any(aside):
             scaled = after(shift(aside[0] / size, aside[1] / size), scaled)
         candidate = kept_inside(scaled, points, f"size {rate:g}")
@@ -116,5 +116,5 @@ def _scaled(
 
 
 def tolerance(rate: float, size: int) -> float:
-    """How far the achieved pixel rate may lie from the one asked for: 0.002, or a ring of pixels on a tiny object."""
+    """Return how far the achieved pixel rate may be from the requested one: 0.002, or more for a tiny object."""
     return min(TOLERANCE, 4 * rate**0.5 / size)

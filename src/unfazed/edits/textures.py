@@ -1,4 +1,4 @@
-"""Patterns that are drawn by code and stand in for a background: spots, checks, stripes, trigrams."""
+"""Patterns that are drawn by code and used as backgrounds: spots, checks, stripes, trigrams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def leopard(size: int, rng: np.random.Generator) -> np.ndarray:
-    """Dark broken rings with a brown heart on a tawny ground, like a leopard's coat."""
+    """Return dark broken rings with brown centers on a light brown ground, like a leopard's coat."""
     picture = np.empty((size, size, 3), np.uint8)
     picture[:] = (214, 164, 92)
     grain = cv2.resize(rng.normal(0, 7, (size // 4, size // 4)).astype(np.float32), (size, size))
@@ -24,14 +24,14 @@ def leopard(size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def checker(size: int, rng: np.random.Generator) -> np.ndarray:
-    """A chessboard of eight by eight fields in two tones of one hue."""
+    """Return a checkerboard of eight by eight fields in two tones of one hue."""
     field = np.add.outer(np.arange(size) * 8 // size, np.arange(size) * 8 // size) % 2
     dark, light = _two_tones(rng)
     return np.where(field[..., None] == 0, light, dark).astype(np.uint8)
 
 
 def stripes(size: int, rng: np.random.Generator) -> np.ndarray:
-    """Ten straight stripes at a random tilt in two tones of one hue."""
+    """Return ten straight stripes at a random angle in two tones of one hue."""
     tilt = rng.uniform(0, np.pi)
     y, x = np.mgrid[:size, :size] / size
     wave = np.sin(2 * np.pi * 10 * (x * np.cos(tilt) + y * np.sin(tilt)))
@@ -41,7 +41,7 @@ def stripes(size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def eight_diagrams(size: int, rng: np.random.Generator) -> np.ndarray:
-    """The eight trigrams in a ring around the two halves of the taijitu, dark on light."""
+    """Return the eight trigrams in a ring around the yin-yang symbol, dark on light."""
     scale = 4
     side = size * scale
     dark, light = _two_tones(rng)
@@ -73,7 +73,7 @@ TEXTURES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 
 
 def _two_tones(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A dark and a light color of one random hue."""
+    """Return a dark and a light color of one random hue."""
     hue = rng.uniform(0, 360)
     tones = np.array([[[hue, 0.45, 0.22], [hue, 0.14, 0.92]]], np.float32)
     dark, light = np.round(cv2.cvtColor(tones, cv2.COLOR_HSV2RGB)[0] * 255)
@@ -81,7 +81,7 @@ def _two_tones(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rosette(picture: np.ndarray, x: float, y: float, radius: float, rng: np.random.Generator) -> None:
-    """A brown heart in a ring of three or four dark, uneven blots."""
+    """Draw a brown center in a ring of three or four dark, uneven spots."""
     fraction = 16
     middle = (int(x * fraction), int(y * fraction))
     heart = (int(radius * 0.8 * fraction), int(radius * 0.65 * fraction))
@@ -106,7 +106,7 @@ def _rectangle(low: float, high: float) -> list[tuple[float, float]]:
 def _taijitu(
     picture: np.ndarray, middle: float, radius: float, turn: float, dark: np.ndarray, light: np.ndarray
 ) -> None:
-    """A disc of a dark and a light half that curl into each other, each with an eye of the other."""
+    """Draw the yin-yang symbol."""
     side = picture.shape[0]
     y, x = (np.mgrid[:side, :side] + 0.5 - middle) / radius
     angle = np.radians(turn)

@@ -1,4 +1,4 @@
-"""Run classifiers over a benchmark or a labelled folder; every answer is kept, one Parquet and one card a model."""
+"""Run classifiers on a benchmark or a labeled folder; store every prediction, one Parquet file and card per model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pictures and how many models fit into free memory."""
+"""How many pictures and how many models fit into the free memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU_BATCH, LARGEST_BATCH, PROBE = 32, 256, 8
 
 
 def batch_size_for(models: Sequence[Classifier]) -> int:
-    """The largest power of two, up to 256 (32 on a CPU), whose activations fit into half of the free memory."""
+    """Return the largest power of two, up to 256 (32 on a CPU), whose activations fit into half of the free memory."""
     device = torch.device(str(models[0].device))
     if device.type != "cuda":
         return CPU_BATCH if free_bytes(device) > 2 << 30 else PROBE
@@ -26,7 +26,7 @@ def batch_size_for(models: Sequence[Classifier]) -> int:
         try:
             model.logits(torch.zeros(PROBE, 3, side, side, device=device))
         except Exception:
-            continue  # its own error is found, and recorded, when it is scored
+            continue  # the error occurs again, and is recorded, when the model is evaluated
         used = max(1, (torch.cuda.max_memory_allocated(device) - before) // PROBE)
         while most > 1 and most * used > free_bytes(device) // 2:
             most //= 2
@@ -34,6 +34,6 @@ def batch_size_for(models: Sequence[Classifier]) -> int:
 
 
 def fits_beside(models: Sequence[Classifier]) -> bool:
-    """Whether one more model like the largest of these would leave half of the memory to the pictures."""
+    """Return whether one more model like the largest of these would leave half of the memory for the pictures."""
     sizes = [sum(p.numel() * p.element_size() for p in model.module.parameters()) for model in models]
     return 2 * max(sizes, default=0) < free_bytes(torch.device(str(models[-1].device))) // 2

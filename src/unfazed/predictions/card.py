@@ -1,4 +1,4 @@
-"""The card beside a model's predictions: which weights, which transform, which pictures; and the fingerprint of all."""
+"""The card of a model's predictions: its weights, transform and pictures, and the fingerprint of all three."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unfazed.versions import versions
 
 from .inputs import Pictures
 
-FORMAT = 2  # raised when the meaning of a column changes, so that old predictions are made anew
+FORMAT = 2  # raised when the meaning of a column changes, so that old predictions are replaced
 
 
 def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None = None) -> str:
-    """SHA-256 of all that decides about the predictions; where it is the same, there is nothing to do again.
+    """Return the SHA-256 of everything that determines the predictions; if it is unchanged they are not made again.
 
     adaptation: the size of the batches that a model adapts to, which its statistics depend on.
     """
@@ -39,7 +39,7 @@ def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures,
 def make_card(
     model: Classifier, mapping: LabelMapping, pictures: Pictures, fingerprint: str, results: dict[str, Any]
 ) -> dict[str, Any]:
-    """The JSON beside the Parquet; `results` are the counts, the accuracy on originals, the warnings."""
+    """Return the card; `results` are the counts, the accuracy on originals and the warnings."""
     return {
         **model.card(),
         "spec": model.spec,
@@ -55,5 +55,5 @@ def make_card(
 
 
 def is_white_box(model: Classifier, pictures: Pictures) -> bool:
-    """Whether adversarial pictures were made against this very model: the guide has its weights, or its name."""
+    """Return whether adversarial pictures attack this model: the guide has the same weights or the same name."""
     return model.weights_hash in pictures.guides or model.spec.partition("+")[0] in pictures.guides

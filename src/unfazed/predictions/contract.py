@@ -1,7 +1,7 @@
-"""The check before scoring: does the model give one finite answer a picture, the same each time, and a sensible one?
+"""The check of a model before its evaluation: finite logits, reproducible predictions, better than chance.
 
-A model that breaks the contract is refused. One whose accuracy on originals is no better than chance is scored, with
-a warning that says what is suspected: the order of its labels or its transform.
+A model with other logits is refused. A model whose accuracy on originals is no better than chance is evaluated, with
+a warning about the likely cause: the order of its labels or its transform.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
 from unfazed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 
-REPEATED = 2  # pictures that are run again, to see whether the answers stay
+REPEATED = 2  # pictures that are classified again, to see whether the predictions stay the same
 TRIED = 32  # pictures that other transforms are tried on
-DOUBT = 0.01  # how unlikely under chance an accuracy must be to count as better
+DOUBT = 0.01  # significance level at which an accuracy counts as better than chance
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What would explain a bad accuracy: `kind` is label order or transform; `accuracy` what it would be then."""
+    """A likely cause of a bad accuracy: `kind` is label order or transform; `accuracy` what it would be without it."""
 
     kind: str
     explanation: str
@@ -33,30 +33,30 @@ class Suspicion:
 
 
 def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, batch: int) -> None:
-    """Refuse a model whose answers are not finite, or change from pass to pass or with the size of the batch.
+    """Refuse a model whose logits are not finite, or change from pass to pass or with the batch size.
 
-    crops: (n, crop, crop, 3) uint8, scored: (n, classes) the logits they got in a batch of so many.
+    crops: (n, crop, crop, 3) uint8; scored: (n, classes), their logits in a batch of size `batch`.
     """
-    # A small batch is seen again among others: their negatives.
+    # A small batch is repeated in a larger one, together with the negatives of its pictures.
     company = crops if batch > len(crops) else torch.cat([crops, 255 - crops])
     few = model.from_pixels(company)
     again = model.logits(few)[: len(crops)]
     if not torch.isfinite(scored).all() or not torch.isfinite(again).all():
         raise UserError(
-            f"{model.name} answers with NaN or infinite logits",
-            allowed="finite logits; look at its weights, and at fp16 overflow (--precision fp32)",
+            f"{model.name} returns NaN or infinite logits",
+            allowed="finite logits; check its weights, or avoid fp16 overflow with --precision fp32",
         )
-    # In another batch, a pass later: if that is all the same, there is nothing to tell apart.
+    # If the logits are the same in another batch and another pass, both checks are passed.
     if _same(model, scored, again):
         return
     if not _same(model, again, model.logits(few)[: len(crops)]):
         raise UserError(
-            f"{model.name} answers the same pictures differently from one pass to the next",
-            allowed="a model without random parts: dropout or another noise seems to be left on when it is in eval()",
+            f"{model.name} returns different logits for the same pictures in two passes",
+            allowed="a deterministic model: dropout or other noise seems to be active in eval() mode",
         )
     raise UserError(
-        f"{model.name} changes its answer with the size of the batch",
-        allowed="a model that sees each picture by itself: a batch norm seems to use the batch's own statistics",
+        f"the logits of {model.name} depend on the batch size",
+        allowed="a model that treats each picture alone: a batch norm seems to use the statistics of the batch",
     )
 
 
@@ -68,7 +68,7 @@ def check_accuracy(
     answers: np.ndarray,
     predicted: np.ndarray,
 ) -> list[str]:
-    """Warnings about the answers to originals, with what is suspected behind them.
+    """Return warnings about the accuracy on originals, with the likely cause.
 
     crops: (n, crop, crop, 3) uint8; labels: (n,) in the benchmark's space, -1 unknown; answers: (n,) the arg max
     of the model's own logits; predicted: (n,) the answers in the benchmark's space, as they are scored.
@@ -80,7 +80,7 @@ def check_accuracy(
     right = float((predicted == labels).mean())
     order = suspect_order(model.labels, mapping, answers, labels, predicted == labels)
     chance = 1 / max(1, sum(bool(group) for group in mapping.members))
-    # Few pictures cannot show that a good model beats chance; one nearer to perfect than to chance is not suspected.
+    # A few pictures cannot show that a good model is better than chance; no warning if it is nearer to perfect.
     at_chance = not _beats(round(right * len(labels)), len(labels), chance) and right < (1 + chance) / 2
     told = f"{model.name}: accuracy on {len(labels)} originals is {right:.1%} (chance is {chance:.1%})"
     if order is not None:
@@ -91,8 +91,8 @@ def check_accuracy(
     if transform is not None:
         return [f"{told}; suspected: the transform. {transform.explanation}"]
     return [
-        f"{told}; neither another label order nor another usual transform explains it: "
-        "the weights may be untrained, or the labels those of another data set"
+        f"{told}; neither another label order nor another common transform explains it: "
+        "the weights may be untrained, or the labels may be those of another dataset"
     ]
 
 
@@ -103,11 +103,11 @@ def suspect_order(
     labels: np.ndarray,
     stated: np.ndarray | None = None,
 ) -> Suspicion | None:
-    """The order of classes that explains the answers clearly better than the stated one, or None.
+    """Return the order of classes that explains the predictions clearly better than the stated one, or None.
 
-    Tried: constant shifts, reversed, alphabetical and index-as-text orders and their inverses; then, where classes
-    have several pictures, whether each output stands for one class of its own choosing (judged on pictures left out).
-    stated: which pictures are right as they are scored; without it, those whose arg max is the stated class.
+    Tried: constant shifts, reversed, alphabetical and index-as-text orders and their inverses; then, if classes have
+    several pictures, any other assignment of outputs to classes (leave-one-out). stated: which pictures are correct;
+    without it, those whose arg max is the stated class.
     """
     if any(len(group) > 1 for group in mapping.members):
         return None
@@ -121,7 +121,7 @@ def suspect_order(
                 "label order", f"Its outputs seem to be {name}: accuracy would be {guessed.mean():.1%}", guessed.mean()
             )
     learned, fitted = _leave_one_out(answers, truth)
-    # A known order says more than a table of exchanges, so it is preferred unless it explains clearly less.
+    # A known order is a better explanation than a table of swaps, so it is preferred unless it explains clearly less.
     if best is not None and best.accuracy >= (learned == truth).mean() - 0.1:
         return best
     if not _clearly_better(learned == truth, stated):
@@ -138,7 +138,7 @@ def suspect_order(
 def suspect_transform(
     model: Classifier, mapping: LabelMapping, crops: torch.Tensor, labels: np.ndarray, right: float
 ) -> Suspicion | None:
-    """The usual normalisation under which the model does clearly better than under its own, or None."""
+    """Return the common normalization with which the model is clearly better than with its own, or None."""
     few, truth = crops[:TRIED], labels[:TRIED]
 
     def answers(transform: Transform) -> np.ndarray:
@@ -166,7 +166,7 @@ def _usual(own: Transform) -> Iterator[tuple[str, Transform]]:
 
 
 def _orders(space: LabelSpace, answers: np.ndarray, truth: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and meanings (output -> class) of the orders that people mix up."""
+    """Yield names and meanings (output -> class) of the orders that are often confused."""
     count = len(space)
     shifts = np.bincount((truth - answers)[truth >= 0] % count, minlength=count)
     shift = int(shifts.argmax())
@@ -186,11 +186,11 @@ def _orders(space: LabelSpace, answers: np.ndarray, truth: np.ndarray) -> Iterat
         order = np.array(sorted(range(count), key=key))  # type: ignore[arg-type]
         if (order != np.arange(count)).any():
             yield name, order
-            yield f"{name}, the other way round", np.argsort(order)
+            yield f"{name}, inverted", np.argsort(order)
 
 
 def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, dict[int, int]]:
-    """Each picture's class as the others with the same answer have it (-1 if there are none); and what outputs mean."""
+    """Return each picture's class as predicted by the others with the same output, and the class of each output."""
     counts: dict[int, dict[int, int]] = {}
     for answer, target in zip(answers.tolist(), truth.tolist(), strict=True):
         counts.setdefault(answer, {})[target] = counts.get(answer, {}).get(target, 0) + 1
@@ -204,7 +204,7 @@ def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _clearly_better(guessed: np.ndarray, stated: np.ndarray) -> bool:
-    """Whether one set of answers beats the other on the same pictures: a sign test, and by ten points or more."""
+    """Return whether one set of predictions is better on the same pictures, by a sign test and by ten points."""
     gained, lost = int((guessed & ~stated).sum()), int((~guessed & stated).sum())
     if guessed.mean() < max(0.3, stated.mean() + 0.1) or gained + lost < 4:
         return False
@@ -216,21 +216,21 @@ def _beats(right: int, count: int, chance: float) -> bool:
 
 
 def _at_least(successes: int, tries: int, chance: float) -> float:
-    """The probability of so many successes or more in independent tries."""
+    """Return the probability of at least this many successes in independent tries."""
     from scipy.stats import binom
 
     return float(binom.sf(successes - 1, tries, chance))
 
 
 def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Equal up to what the precision and the order of summation explain."""
+    """Return whether two sets of logits are equal up to numerical precision."""
     tolerance = 1e-3 if model.precision == "fp32" else 0.1
     spread = float(one.std()) if one.numel() > 1 else 1.0
     return bool(((one - other).abs() <= tolerance * max(spread, 1e-3)).all())
 
 
 def sanity_sample(originals: Sequence[int], count: int) -> list[int]:
-    """Up to `count` originals, evenly spaced."""
+    """Return up to `count` originals, evenly spaced."""
     if len(originals) <= count:
         return list(originals)
     return [originals[int(place)] for place in np.linspace(0, len(originals) - 1, count).round()]

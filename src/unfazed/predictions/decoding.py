@@ -1,7 +1,7 @@
-"""Decode a picture once for all models: file in, one 8-bit crop for each distinct geometry out.
+"""Decode a picture once for all models, into one 8-bit crop for each distinct geometry.
 
-On a CPU, decoding and forward passes take turns, each with all cores, since two at once on the same cores are slower
-than one after the other; cores that torch leaves alone decode a batch ahead. Beside a GPU, worker processes do.
+On a CPU, decoding and forward passes take turns, each with all cores, because running both at once on the same cores
+is slower; cores that torch does not use decode the next batch. With a GPU, worker processes decode in advance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unfazed.sources.pictures import read_mask, read_picture
 
 from .picture import Picture
 
-PIECE = 32  # pictures that a worker process decodes at a time
+PIECE = 32  # pictures that a worker decodes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Batch:
 
 
 def decode(picture: Picture, geometries: Sequence[Geometry]) -> tuple[list[np.ndarray], list[float]] | str:
-    """The picture's crops and the object's share in each; or why it cannot be read."""
+    """Return the picture's crops and the object's share in each, or the reason why it cannot be read."""
     try:
         image = read_picture(picture.path)
         crops = [geometry.apply(image) for geometry in geometries]
@@ -55,9 +55,9 @@ def decode(picture: Picture, geometries: Sequence[Geometry]) -> tuple[list[np.nd
 
 
 class Decoder:
-    """Batches of the plan, decoded: `plan[i]` are the rows of batch i.
+    """Decodes the batches of the plan: `plan[i]` are the rows of batch i.
 
-    workers: 0 decodes here, in threads, between forward passes; more are processes that decode ahead.
+    workers: the number of processes that decode in advance; 0 decodes in threads, between forward passes.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Decoder:
         self.rows, self.plan, self.geometries, self.workers = rows, plan, tuple(geometries), workers
 
     def batches(self, indices: Sequence[int]) -> Iterator[Batch]:
-        """The batches named by `indices`, in order."""
+        """Yield the batches with these indices, in order."""
         if self.workers == 0 or len(indices) == 1:
             yield from self._in_threads(indices)
             return
@@ -98,7 +98,7 @@ class Decoder:
                 yield self.pack(index, self.plan[index], answers)
 
     def pack(self, index: int, rows: Sequence[int], answers: Sequence[Any]) -> Batch:
-        """What `decode` answered for these rows of a batch, in one piece."""
+        """Return the results of `decode` for these rows as one batch."""
         good = [place for place, answer in enumerate(answers) if not isinstance(answer, str)]
         crops, survives = [], []
         for number, geometry in enumerate(self.geometries):
@@ -116,7 +116,7 @@ class Decoder:
 
 
 class _Pieces(torch.utils.data.Dataset):
-    """A piece of a batch an item, so that the first batch is there soon and the last ones do not come all at once."""
+    """A dataset whose items are parts of a batch, so that workers share each batch and the first one is ready soon."""
 
     def __init__(self, decoder: Decoder, pieces: Sequence[tuple[int, int]]) -> None:
         self.decoder, self.pieces = decoder, pieces
@@ -131,7 +131,7 @@ class _Pieces(torch.utils.data.Dataset):
 
 
 def _joined(index: int, pieces: Sequence[Batch]) -> Batch:
-    """The batch of these pieces, where a GPU is there in memory that it can fetch by itself."""
+    """Return the batch of these pieces, in pinned memory if there is a GPU."""
     pinned = torch.cuda.is_available()
     crops = []
     for parts in zip(*(piece.crops for piece in pieces), strict=True):
@@ -153,7 +153,7 @@ def _as_it_is(item: Any) -> Any:
 
 
 def worker_count(device: str, asked: int | None, picture_bytes: int) -> int:
-    """How many processes decode: none beside a CPU, one a core (16 at most) beside a GPU, as shared memory allows."""
+    """Return the number of decoding processes: 0 for a CPU, one per core (16 at most) for a GPU with enough memory."""
     if asked is not None:
         return max(0, asked)
     if torch.device(device).type == "cpu":

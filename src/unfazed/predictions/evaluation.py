@@ -1,4 +1,4 @@
-"""`run_evaluation`: every model over every picture, decoded once; stopped and taken up again at will."""
+"""`run_evaluation`: classify every picture, decoded once, with every model; a stopped evaluation resumes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are wort
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a run did: models scored now, found finished before, and failed with the reason; warnings by model;
+    """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model;
     remarks: about the pictures, such as masks that were not counted as photographs."""
 
     folder: Path
@@ -47,7 +47,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class _Ready:
-    """A model that is open, whose classes fit, and whose predictions are not there yet."""
+    """A loaded model whose classes match and whose predictions do not exist yet."""
 
     model: Classifier
     mapping: LabelMapping
@@ -64,17 +64,17 @@ def run_evaluation(
     save_every: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Classify the pictures with every model; one Parquet and one card a model in `output`.
+    """Classify the pictures with every model; write one Parquet file and one card per model to `output`.
 
     pictures: a benchmark's folder or `images:FOLDER`. save_every: seconds between part files. progress: called with
-    the number of answers there are and there will be.
+    the number of predictions made so far and in total.
 
-    A model whose predictions are there already, with the same weights, transform and pictures, is left alone. A model
-    that fails is recorded as <model>.failed.json and the others go on; a source that does not exist is refused first.
-    Several processes may fill one folder, each with models of its own.
+    A model whose predictions exist already, with the same weights, transform and pictures, is skipped. A model that
+    fails is recorded as <model>.failed.json and the others continue; an unknown model source is refused at the start.
+    Several processes may write to one folder, each with different models.
     """
     if not models:
-        raise UserError("no model is named", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
+        raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
     settings = EvaluateSettings() if settings is None else settings
     started = time.time()
     models, remarks = _distinct(models)
@@ -111,7 +111,7 @@ def run_evaluation(
         if not finished:
             locks.callback(lock.release)
             ours = lock.take()
-            # Once more with the lock in hand: another process may have finished it a moment ago.
+            # Checked again with the lock, because another process may just have finished it.
             finished = is_finished(folder, model.slug, fingerprint)
         if finished:
             lock.release()
@@ -120,7 +120,7 @@ def run_evaluation(
             skipped.append(model.name)
             return None
         if not ours:
-            failed[model.name] = f"another process is scoring it into {folder}: wait for that one, or choose another -o"
+            failed[model.name] = f"another process is evaluating it into {folder}: wait for it, or choose another -o"
             return None
         return _Ready(model, mapping, fingerprint, lock)
 
@@ -182,38 +182,38 @@ def _forget_failures(folder: Path, before: float) -> None:
 
 
 def _check_names(models: Sequence[str | Classifier]) -> None:
-    """Refuse models of one name, or whose names are one as a file's."""
+    """Refuse models with the same name or the same file name."""
     seen: dict[str, str] = {}
     for model in models:
         name = _name(model)
         if slug_of(name) in seen:
             raise UserError(
-                f"two models would be kept as {slug_of(name)}.parquet: {seen[slug_of(name)]!r} and {name!r}",
-                allowed="names of their own: Classifier(…, name=…); or one -o for each",
+                f"two models would be stored as {slug_of(name)}.parquet: {seen[slug_of(name)]!r} and {name!r}",
+                allowed="different names: Classifier(…, name=…); or one -o for each",
             )
         seen[slug_of(name)] = name
 
 
 def _check_place(folder: Path, model: Classifier) -> None:
-    """Refuse a model whose file is another model's."""
+    """Refuse a model whose file already belongs to another model."""
     card = folder / f"{model.slug}.json"
     there = read_json(card) if card.is_file() else None
     if isinstance(there, dict) and there.get("model", model.name) != model.name:
         raise UserError(
-            f"{card} holds the predictions of {there['model']!r}, which has the same name as a file",
+            f"{card} belongs to the predictions of {there['model']!r}, whose file has the same name",
             allowed="another folder -o",
         )
 
 
 def record_failure(folder: Path, name: str, error: Exception) -> str:
-    """Write why a model could not be scored; predictions of an earlier state of it stay where they are."""
+    """Write why a model could not be evaluated; its earlier predictions are kept."""
     reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     write_json(folder / f"{slug_of(name)}{FAILED}", {"model": name, "error": reason})
     return reason
 
 
 def _side_by_side(models: Sequence[Any], prepare: Callable[[Any], _Ready | None]) -> Iterator[list[_Ready]]:
-    """Models that fit into memory together, as many as do, share a pass; the others come in turns."""
+    """Yield groups of models that fit into memory together and share a pass."""
     ready: list[_Ready] = []
     for model in models:
         one = prepare(model)
@@ -227,7 +227,7 @@ def _side_by_side(models: Sequence[Any], prepare: Callable[[Any], _Ready | None]
 
 
 def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
-    """Models on one device that do not adapt share a pass; each that adapts to its pictures has its own."""
+    """Yield groups of models that share a pass: those on one device, but each model that adapts on its own."""
     for device in dict.fromkeys(str(one.model.device) for one in ready):
         shared = [one for one in ready if one.model.adapt is None and str(one.model.device) == device]
         if shared:
@@ -241,7 +241,7 @@ def _job(folder: Path, ready: _Ready, size: int, save_every: float) -> Job:
 
 
 def _batch_size(folder: Path, ready: Sequence[_Ready], asked: int | None) -> int:
-    """The size asked for; else that of an unfinished run in this folder, so that it goes on; else what fits."""
+    """Return the given batch size, or that of an unfinished run in this folder, or what fits into memory."""
     if asked is not None:
         return asked
     if ready[0].model.adapt is not None:
@@ -251,25 +251,25 @@ def _batch_size(folder: Path, ready: Sequence[_Ready], asked: int | None) -> int
 
 
 def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettings) -> list[str]:
-    """The model's Parquet and card, in this order: a card says that its predictions are whole."""
+    """Write the model's Parquet file and then its card, which marks the predictions as complete."""
     table = job.parts.merged()
     unreadable = job.parts.note("unreadable")
     if table.num_rows + len(unreadable) != len(pictures):
         job.parts.remove()
         raise UserError(
-            f"the parts of {job.model.name} hold {table.num_rows} answers to {len(pictures)} pictures; they are thrown "
-            "away",
+            f"the parts of {job.model.name} contain {table.num_rows} predictions for {len(pictures)} pictures; they "
+            "were deleted",
             run="the same command again",
         )
     if not table.num_rows:
-        job.parts.remove()  # it may have been the folder's fault, not the pictures'
+        job.parts.remove()  # the cause may be the folder, not the pictures
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
     warnings = list(job.parts.note("check").get("warnings", []))
     few = [seen for seen in job.parts.note("adapted").values() if seen < ENOUGH]
     if few:
         warnings.append(
-            f"{job.model.name}: batch-norm statistics of {len(few)} edits come from {max(few)} pictures or fewer"
+            f"{job.model.name}: the batch-norm statistics of {len(few)} edits come from at most {max(few)} pictures"
         )
     if unreadable:
         first = next(iter(unreadable))

@@ -1,4 +1,4 @@
-"""What the cards and the benchmark say of the edits: their order, controls, guides, levels and classes."""
+"""Facts about the edits from the cards and the benchmark: their order, controls, guides, levels and classes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .identity import require_one_benchmark
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 WHITE_BOX = "white_box"
 _PHOTOGRAPHS = {
-    ORIGINAL: "the photograph, framed as a square; every drop is against it",
-    SOURCE: "the file as it was found, before framing",
+    ORIGINAL: "the photograph, framed as a square; every drop is measured against it",
+    SOURCE: "the unchanged source file, before framing",
 }
 
 # The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
@@ -48,12 +48,12 @@ _ADVERSARIAL = "adversarial"
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the edits beside the answers.
+    """What is known about the edits besides the predictions.
 
     order: edits as the benchmark lists them; controls: edit -> the edit that shows what the rendering alone costs;
     guided: edits made against a classifier; white_box: models that are that classifier or share its weights;
-    official: the benchmark is the published ImageNet-E; classes: class names by label; manifest: a row a picture, or
-    None where the benchmark is not at hand; cards: by model; root: the benchmark's folder; benchmark: its card.
+    official: the benchmark is the published ImageNet-E; classes: class names by label; manifest: one row per picture,
+    or None if the benchmark is not available; cards: by model; root: the benchmark's folder; benchmark: its card.
     """
 
     order: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Facts:
     benchmark: Mapping[str, Any] = field(default_factory=dict)
 
     def control(self, edit: str) -> str | None:
-        """The edit's control, from the benchmark or, where there is none at hand, from the edit that the name means."""
+        """Return the edit's control, from the benchmark or, if it is not available, from the edit of that name."""
         if edit in self.controls:
             return self.controls[edit]
         if self.order or edit in CONTROLS:
@@ -77,11 +77,11 @@ class Facts:
         return None if declared is None else declared.control
 
     def is_control(self, edit: str) -> bool:
-        """Whether the edit shows what the rendering alone costs: a built-in control, or one of the benchmark's own."""
+        """Return whether the edit is a control, built in or declared by the benchmark."""
         return edit in CONTROLS or edit in self.controls.values()
 
     def describe(self, edit: str) -> str:
-        """What an edit does, in a few words; empty where neither the benchmark nor a recipe tells."""
+        """Return a short description of an edit; empty if neither the benchmark nor a recipe describes it."""
         if edit in _PHOTOGRAPHS:
             return _PHOTOGRAPHS[edit]
         if edit not in self.descriptions:
@@ -91,7 +91,7 @@ class Facts:
 
     @functools.cached_property
     def descriptions(self) -> dict[str, str]:
-        """The descriptions of the edits whose parameters are in the manifest, by name."""
+        """Return the descriptions of the edits whose parameters are in the manifest, by name."""
         if self.manifest is None or "parameters" not in self.manifest.columns:
             return {}
         first = self.manifest.unique("edit", keep="first").select("edit", "parameters")
@@ -103,19 +103,19 @@ class Facts:
         return model in self.white_box and guided
 
     def white_box_rows(self) -> pl.Expr:
-        """`is_white_box` of each row's `model` and `edit`, as the column `white_box`."""
+        """Return `is_white_box` of each row's `model` and `edit`, as the column `white_box`."""
         edit = pl.col("edit")
         guided = edit.is_in(list(self.guided)) if self.guided else edit.str.contains(_ADVERSARIAL, literal=True)
         return (pl.col("model").is_in(list(self.white_box)) & guided).alias(WHITE_BOX)
 
     def sorted(self, edits: Iterable[str]) -> list[str]:
-        """The edits with the photographs first, the rest in the benchmark's order, unknown ones by name at the end."""
+        """Return the edits: photographs first, the others in the benchmark's order, unknown ones by name at the end."""
         place = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
         return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
 
 
 def _description(parameters: str | None) -> str:
-    """The words of a chain as the manifest keeps it; empty where an edit of it is not installed here."""
+    """Return the description of a chain in the manifest; empty if one of its edits is not installed."""
     try:
         chain = json.loads(parameters or "{}").get("chain", [])
         return "; ".join(make_edit(**{"name": step.pop("edit"), **step}).describe() for step in chain)
@@ -139,7 +139,7 @@ def chosen_edits(patterns: Iterable[str], edits: Sequence[str]) -> list[str]:
 
 
 def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
-    """The edits of the average: the paper's ten where all are there, else all but the photographs and the controls."""
+    """Return the edits of the average: the paper's ten if all are there, otherwise all but originals and controls."""
     present = set(edits)
     direction = "direction-small" if "direction-small" in present else "direction"
     ten = [*_PAPER, direction]
@@ -155,11 +155,11 @@ def read_facts(
     models: Sequence[str] | None = None,
     common: bool = False,
 ) -> Facts:
-    """The facts of a predictions folder, its benchmark found through the cards or given.
+    """Return the facts of a predictions folder; its benchmark is given or found through the cards.
 
     models: those that will be looked at, all if None; they must come from one benchmark unless `common` says that
-    only their common pictures are used. A frame tells only which of its rows are white-box, in the column that
-    `read_predictions` gives it.
+    only their common pictures are used. From a data frame only its white-box rows are known, through the column that
+    `read_predictions` adds.
     """
     cards = read_cards(predictions)
     if not common:
@@ -176,7 +176,7 @@ def read_facts(
 
 
 def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:
-    """The models and the edits of the rows that a frame marks as white-box."""
+    """Return the models and the edits of the rows that a data frame marks as white-box."""
     if predictions.collect_schema().get(WHITE_BOX) != pl.Boolean:
         return frozenset(), frozenset()
     pair = pl.col("model", "edit").cast(pl.String)
@@ -216,14 +216,14 @@ def _with_manifest(
 
 
 def _listed(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The edits of the benchmark's recipe, as its card lists them."""
+    """Return the edits of the benchmark's recipe, as its card lists them."""
     recipe = card.get("recipe")
     edits = recipe.get("edits", []) if isinstance(recipe, dict) else []
     return [item for item in edits if isinstance(item, dict) and "name" in item]
 
 
 def _is_official(card: Mapping[str, Any]) -> bool:
-    """Whether the benchmark was imported from the published folders."""
+    """Return whether the benchmark was imported from the published folders."""
     folders = {(item.get("parameters") or {}).get("folder") for item in _listed(card)}
     return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
 

@@ -1,4 +1,4 @@
-"""Predictions as frames: one model after another from a folder, or from a frame that holds several."""
+"""Predictions as data frames: one model after another from a folder, or from a frame with several models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def polars_frame(predictions: Any) -> pl.DataFrame | pl.LazyFrame:
 
 
 def prediction_files(folder: str | Path) -> list[Path]:
-    """The folder's Parquet files, one a model, in the order of their names."""
+    """Return the folder's Parquet files, one per model, in the order of their names."""
     folder = Path(folder)
     if folder.is_file() and folder.suffix == ".parquet":
         return [folder]
@@ -51,12 +51,12 @@ def prediction_files(folder: str | Path) -> list[Path]:
         raise UserError(f"there is no folder {folder}", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS")
     files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
     if not files:
-        raise UserError(f"{folder} holds no predictions", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
+        raise UserError(f"{folder} contains no predictions", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
     return files
 
 
 def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
-    """The models' cards by model, `file` being the file's name without suffix; a frame has none."""
+    """Return the cards by model, with the file's name without suffix as `file`; a data frame has none."""
     if is_frame(predictions):
         return {}
     found = {}
@@ -70,7 +70,7 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
 
 
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
-    """Each model whose last evaluation failed: its name, the reason, and whether it has predictions of earlier."""
+    """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
     found = []
     for path in sorted(Path(folder).glob(f"*{FAILED}")):
         record = read_json(path)
@@ -82,16 +82,16 @@ def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
 def each_model(
     predictions: Predictions, columns: Sequence[str] = COLUMNS, models: Sequence[str] | None = None
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each model's name and its rows with these columns, in the order of names; `models` keeps only those.
+    """Yield each model's name and its rows with these columns, in the order of names; `models` keeps only those.
 
-    A folder is read one file at a time, so memory holds one model whatever their number.
+    A folder is read one file at a time, so that only one model is in memory.
     """
     seen: dict[str, str] = {}
     for where, frame in _frames(predictions, columns):
         for name, rows in _by_model(frame):
             if name in seen:
                 raise UserError(
-                    f"the model {name} is in {seen[name]} and in {where}", allowed="one file a model; delete one"
+                    f"the model {name} is in {seen[name]} and in {where}", allowed="one file per model; delete one"
                 )
             seen[name] = where
             if models is None or name in models:
@@ -102,9 +102,9 @@ def each_model(
 
 
 def in_memory(predictions: Predictions, columns: Sequence[str] = ()) -> pl.DataFrame:
-    """All rows with `COLUMNS` and those of `columns` that are there, each file read once, for several analyses.
+    """Return all rows with `COLUMNS` and the existing ones of `columns`; each file is read once for several analyses.
 
-    Text is kept as categories: about 40 bytes for a row.
+    Text is stored as categories: about 40 bytes per row.
     """
     there = columns_of(predictions)
     wanted = dict.fromkeys([*COLUMNS, *(name for name in columns if name in there)])
@@ -112,20 +112,20 @@ def in_memory(predictions: Predictions, columns: Sequence[str] = ()) -> pl.DataF
 
 
 def common_predictions(predictions: Predictions, models: Sequence[str] | None = None) -> pl.DataFrame:
-    """The rows of these models, or of all, whose pictures every one of them has."""
+    """Return the rows of these models, or of all, whose pictures all of them have classified."""
     frames = [rows for _, rows in each_model(predictions, columns_of(predictions), models)]
     return pl.concat(shared_pictures(frames), how="vertical_relaxed")
 
 
 def columns_of(predictions: Predictions) -> list[str]:
-    """The names of the predictions' columns, in a folder those of its first file."""
+    """Return the names of the predictions' columns; for a folder, those of its first file."""
     if is_frame(predictions):
         return list(polars_frame(predictions).collect_schema())
     return list(pl.read_parquet_schema(prediction_files(predictions)[0]))
 
 
 def model_names(predictions: Predictions) -> list[str]:
-    """The models' names, sorted."""
+    """Return the models' names, sorted."""
     frames = _frames(predictions, ["model"])
     return sorted({name for _, frame in frames for name in frame["model"].cast(pl.String).unique().to_list()})
 
@@ -144,7 +144,7 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
         return
     files = prediction_files(predictions)
     with ThreadPoolExecutor(1) as pool:
-        # The next file is read while this one is worked on.
+        # The next file is read while this one is processed.
         coming = pool.submit(_read, files[0], columns)
         for path, following in itertools.zip_longest(files, files[1:]):
             frame = coming.result()
@@ -160,21 +160,21 @@ def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
         _require(pl.read_parquet_schema(path), columns, str(path))
         raise
     except (OSError, pl.exceptions.ComputeError) as error:
-        raise UserError(f"{path} is not readable Parquet: {error}", run="unfazed evaluate … once more") from None
+        raise UserError(f"{path} is not a readable Parquet file: {error}", run="unfazed evaluate again") from None
     if frame.is_empty():
-        raise UserError(f"{path} holds no rows", run="unfazed evaluate … once more")
+        raise UserError(f"{path} contains no rows", run="the same `unfazed evaluate` command again")
     return frame
 
 
 def _text(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with dictionary columns as plain text, so that it joins with any other."""
+    """Return the frame with dictionary columns as plain text, so that it can be joined with any other."""
     return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
 
 def _by_model(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     names = frame["model"].cast(pl.String).unique().to_list()
     if None in names:
-        raise UserError(f"{frame['model'].null_count()} rows name no model", allowed="a model in every row")
+        raise UserError(f"{frame['model'].null_count()} rows have no model", allowed="a model in every row")
     for name in sorted(names):
         yield name, _text(frame if len(names) == 1 else frame.filter(pl.col("model") == name))
 

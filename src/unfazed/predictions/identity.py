@@ -1,7 +1,7 @@
-"""Which benchmark an answer belongs to: a hash of its settings and its pictures, kept in every model's card.
+"""The identity of the benchmark behind predictions: a hash of its settings and pictures, in every model's card.
 
-Answers to different pictures must not be compared as if they were answers to the same ones, so `evaluate`, `analyze`,
-`compare`, `check` and the report look at this hash first and say what differs.
+Predictions for different pictures must not be compared as if the pictures were the same, so `evaluate`, `analyze`,
+`compare`, `check` and the report first compare this hash and report what differs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
     from .picture import Picture
 
-# What a card states about every picture alike; edits, runs and photographs are in the pictures themselves.
+# The fields of a card that concern every picture; edits, runs and photographs are known for each picture.
 SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")
 KEYS = ("source_id", "edit", "run")
 PICTURE = "picture"
-_DIGITS = 16  # of a picture's hash: 64 bits tell the pictures of one benchmark apart
+_DIGITS = 16  # of a picture's hash: 64 bits are enough to distinguish the pictures of one benchmark
 
 
 def picture_hash(*parts: Any) -> str:
-    """A short hash that stands for one picture: of its SHA-256, or of what else is known about its file."""
+    """Return a short hash that identifies one picture: of its SHA-256, or of its file's name, size and time."""
     return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:_DIGITS]
 
 
 def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -> dict[str, Any]:
-    """The benchmark's hash (`sha256`) and what it is made of, so that two of them can be told apart in words.
+    """Return the benchmark's hash (`sha256`) and what it is computed from, so that differences can be reported.
 
-    settings: those of `benchmark.json` that decide about the pictures; edits: a hash of the parameters of each;
+    settings: those of `benchmark.json` that determine the pictures; edits: a hash of the parameters of each;
     photographs, pictures: how many, with one hash each.
     """
     recipe = card.get("recipe")
@@ -54,7 +54,7 @@ def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -
 
 
 def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The identity that a model's card states; None in cards of other programs."""
+    """Return the identity in a model's card; None for cards of other programs."""
     benchmark = card.get("benchmark")
     found = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
     return found if isinstance(found, dict) else None
@@ -63,7 +63,7 @@ def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
 def identity_differences(
     one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, words: tuple[str, str]
 ) -> list[str]:
-    """How two identities differ, as lines for a person; empty where they are the same. words: what to call the two."""
+    """Return a line for each difference between two identities. words: the names of the two."""
     from unfazed.benchmark.card import differences
 
     if (one or {}).get("sha256") == (two or {}).get("sha256"):
@@ -110,9 +110,9 @@ def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterab
 def require_same_benchmark(
     one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str]
 ) -> None:
-    """Refuse to compare the answers behind two cards that come from different benchmarks, with what differs.
+    """Refuse to compare predictions whose cards name different benchmarks, with what differs.
 
-    names: what to call the two in the message.
+    names: the names of the two in the message.
     """
     words = ("for the first", "for the second")
     lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words)
@@ -124,7 +124,7 @@ def require_same_benchmark(
 
 
 def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Picture]) -> None:
-    """Refuse to add answers to a folder that holds those of another benchmark; one that has only grown is the same."""
+    """Refuse a folder with predictions for another benchmark; a benchmark that has only grown counts as the same."""
     import pyarrow.parquet as parquet
 
     looked_at = {identity["sha256"]}
@@ -144,14 +144,14 @@ def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Pictu
                 continue
         lines = identity_differences(stated, identity, ("there", "now"))
         raise UserError(
-            f"{folder} holds answers to another benchmark; there and now differ:\n  " + "\n  ".join(lines),
+            f"{folder} contains predictions for another benchmark; what differs:\n  " + "\n  ".join(lines),
             allowed="the same benchmark, or another folder",
             run="unfazed evaluate … -o ANOTHER",
         )
 
 
 def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The rows of each frame whose pictures all frames have: the same photograph, edit, run and file."""
+    """Return the rows of each frame whose pictures all frames have: the same photograph, edit, run and file."""
     keys = [*KEYS, *([PICTURE] if all(PICTURE in frame.columns for frame in frames) else [])]
     kept = frames[0].select(keys)
     for frame in frames[1:]:
@@ -159,7 +159,7 @@ def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     if kept.is_empty():
         raise UserError(
             "the predictions have no picture in common",
-            allowed="predictions of which at least some are of the same pictures",
+            allowed="predictions with at least some common pictures",
         )
     return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
 

@@ -1,4 +1,4 @@
-"""The pictures to be classified, in order: those of a benchmark, or those of a labelled folder (`images:FOLDER`)."""
+"""The pictures to be classified, in order: those of a benchmark, or those of a labeled folder (`images:FOLDER`)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ ORIGINAL = "original"
 
 @dataclass(frozen=True)
 class Pictures:
-    """What `evaluate` runs over.
+    """The pictures that `evaluate` classifies.
 
-    labels: the space that answers are given in; rows: in the order of the predictions; described: what a card says
-    of them; guides: hashes and names of the classifiers that adversarial pictures were made against;
-    remarks: what a person should know about how they were found.
+    labels: the label space of the predictions; rows: in their order; described: the part of a card about them; guides:
+    hashes and names of the classifiers that adversarial pictures attack; remarks: notes about them for the user.
     """
 
     spec: str
@@ -40,19 +39,19 @@ class Pictures:
 
     @property
     def originals(self) -> list[int]:
-        """Positions of the unedited pictures; all of them in a folder."""
+        """Return the positions of the unedited pictures; in a folder, of all pictures."""
         return [position for position, row in enumerate(self.rows) if row.edit == ORIGINAL and row.run == 0]
 
     @property
     def needed(self) -> set[int]:
-        """The labels that occur."""
+        """Return the labels that occur."""
         return {row.label for row in self.rows if row.label is not None}
 
 
 def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> Pictures:
-    """The pictures that `spec` names: a benchmark's folder, or `images:FOLDER`. limit: of sources, not of pictures.
+    """Open the pictures of a benchmark's folder or of `images:FOLDER`. limit: number of sources, not of pictures.
 
-    A benchmark whose files are not those that its manifest states is refused; verify: by the whole of `verify`.
+    A benchmark whose files do not match the manifest's hashes is refused; verify: run all checks of `verify`.
     """
     if limit is not None and limit < 1:
         raise UserError(f"the limit is {limit}", allowed="1 or more scenes")
@@ -70,9 +69,9 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
     for entry in source.entries:
         path = Path(entry.image)
         status = path.stat()
-        # Bytes of fifty thousand photographs are not read twice: name, size and time of change stand for them.
+        # To avoid reading fifty thousand photographs twice, they are identified by name, size and modification time.
         digest.update(canonical([entry.id, path.name, entry.label, status.st_size, status.st_mtime_ns]).encode())
-        # Copies of one folder are the same pictures, so the time of change is not part of their identity.
+        # Copies of one folder are the same pictures, so the modification time is not part of their identity.
         picture = picture_hash(entry.id, path.name, status.st_size)
         rows.append(
             Picture(
@@ -119,7 +118,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         if row["status"] == "ok"
     )
     if not rows:
-        raise UserError(f"the benchmark {root} holds no finished picture", run=f"unfazed status {root}")
+        raise UserError(f"the benchmark {root} contains no finished picture", run=f"unfazed status {root}")
     _check_files(root, rows)
     if verify:
         _verify(root)
@@ -147,7 +146,7 @@ def _recipe(card: dict[str, Any]) -> Any:
 
 
 def guides_of(card: Any) -> set[str]:
-    """Every name and hash under a `guide` in a benchmark's card, wherever it stands."""
+    """Return every name and hash under any `guide` in a benchmark's card."""
     found: set[str] = set()
     if isinstance(card, dict):
         for key, value in card.items():
@@ -169,7 +168,7 @@ def _strings(value: Any) -> Sequence[str]:
 
 
 def _check_files(root: Path, rows: Sequence[Picture]) -> None:
-    """Refuse a benchmark whose pictures are not all there: one listing a folder, not one look a file."""
+    """Refuse a benchmark with missing pictures; lists each folder once instead of checking every file."""
     listed: dict[str, set[str]] = {}
     missing = []
     for row in rows:
@@ -181,7 +180,8 @@ def _check_files(root: Path, rows: Sequence[Picture]) -> None:
                 missing.append(os.path.relpath(path, root))
     if missing:
         raise UserError(
-            f"the benchmark {root} lacks {len(missing)} of its files, first {missing[0]}", run=f"unfazed verify {root}"
+            f"{len(missing)} files of the benchmark {root} are missing, first {missing[0]}",
+            run=f"unfazed verify {root}",
         )
 
 
@@ -192,7 +192,7 @@ def _verify(root: Path) -> None:
 
 
 def _check_hashes(root: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Refuse a benchmark whose files have changed; what states no hash is taken as it is."""
+    """Refuse a benchmark whose files have changed; files without a hash are not checked."""
     from unfazed.benchmark import changed_files
 
     _refuse(root, changed_files(root, rows))

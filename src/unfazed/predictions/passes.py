@@ -1,4 +1,4 @@
-"""One pass over the pictures: each batch is decoded once and goes through every model that has not answered it yet."""
+"""One pass over the pictures: each batch is decoded once and classified by every model that still needs it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .inputs import Pictures
 from .scoring import Scores, score
 from .storage import Parts, make_table
 
-SANITY = 64  # originals that are looked at before anything is kept
+SANITY = 64  # originals that are checked before any prediction is stored
 
 
 @dataclass(eq=False)
 class Job:
-    """One model on its way through the pictures; `held` are answers that wait for the contract check, `first` the
-    logits of the first few pictures of the first of them."""
+    """One model's progress; `held` are predictions that wait for the contract check, `first` are the
+    logits of the first few pictures of the first batch."""
 
     model: Classifier
     mapping: LabelMapping
@@ -39,9 +39,9 @@ class Job:
 
 
 class Pass:
-    """The pictures in batches of `size`, originals for the contract check first, through the models of `jobs`.
+    """Classifies the pictures, originals for the contract check first, in batches of `size` with the models of `jobs`.
 
-    A model that adapts to its pictures (`+bn-adapt`) has the pass to itself, an edit at a time.
+    A model that adapts to its pictures (`+bn-adapt`) has its own pass, one edit at a time.
     """
 
     def __init__(self, pictures: Pictures, jobs: Sequence[Job], size: int, workers: int | None = None) -> None:
@@ -56,7 +56,7 @@ class Pass:
         self.decoder = Decoder(pictures.rows, self.plan, self.geometries, count)
 
     def run(self) -> Iterator[int]:
-        """Do all that is left to do; gives the number of answers that have been added, again and again."""
+        """Make all missing predictions; yields the number of predictions added since the last time."""
         everything = range(len(self.plan))
         pending = [index for index in everything if any(index not in job.parts.done for job in self.jobs)]
         yield sum(len(self.plan[index]) for job in self.jobs for index in job.parts.done if index in everything)
@@ -69,7 +69,7 @@ class Pass:
                     if torch.device(self.device).type == "cpu":
                         threads.adjust()
                     launched = [(job, batch, scores) for job in self.jobs if (scores := self._score(job, batch))]
-                    # The answers to the batch before are fetched only now, so that the device always has work.
+                    # The results of the previous batch are fetched only now, so that the device always has work.
                     for job, before, scores in waiting:
                         self._keep(job, before, scores)
                     waiting = launched
@@ -81,15 +81,15 @@ class Pass:
                 job.parts.flush()
 
     def _one_picture(self) -> None:
-        """A forward pass of the first model that still runs, to see how quick it is."""
+        """Run one forward pass of the first model without an error, to see how quick it is."""
         model = next((job.model for job in self.jobs if job.error is None), None)
         if model is not None:
             side = model.transform.crop
-            with contextlib.suppress(Exception):  # its own error is found, and recorded, when it is scored
+            with contextlib.suppress(Exception):  # the error occurs again, and is recorded, in the pass
                 model.logits(torch.zeros(1, 3, side, side))
 
     def _score(self, job: Job, batch: Batch) -> Scores | None:
-        """The model's answers to a batch, still on its device; None if it has them already or fails."""
+        """Return the model's scores of a batch, still on its device; None if they are already stored or it fails."""
         if job.error is not None or batch.index in job.parts.done:
             return None
         rows = self._rows(batch)
@@ -99,7 +99,7 @@ class Pass:
         crops = batch.crops[self.geometries.index(job.model.transform.geometry)]
         short = self.size - len(crops)
         if torch.device(self.device).type == "cuda" and short > 0:
-            # One shape for every batch: kernels are chosen once, and neighbours never change an answer.
+            # One shape for every batch: kernels are chosen once, and other pictures never change a prediction.
             crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
         try:
             logits = in_parts(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
@@ -111,16 +111,14 @@ class Pass:
             return None
 
     def _keep(self, job: Job, batch: Batch, scores: Scores) -> None:
-        """Put a batch's answers aside; the first ones only once the contract has been checked on them."""
+        """Store a batch's predictions; those of the first batches only after the contract check."""
         if job.error is not None:
             return
         values = scores.numpy()
         if not values["finite"].all():
             rows = [row for row, fine in zip(self._rows(batch), values["finite"], strict=True) if not fine]
             first = self.pictures.rows[rows[0]].sample_id
-            job.error = (
-                f"{job.model.name} answers with NaN or infinite logits, first on {first} ({len(rows)} of a batch)"
-            )
+            job.error = f"{job.model.name} returns NaN or infinite logits, first for {first} ({len(rows)} of a batch)"
         elif batch.index >= self.checked:
             self._add(job, batch, values)
         else:
@@ -138,7 +136,7 @@ class Pass:
         job.parts.add(batch.index, table, batch.unreadable)
 
     def _check(self, job: Job) -> None:
-        """The contract check on the held originals; warnings go to a note beside the parts."""
+        """Run the contract check on the held originals; warnings are written to a note next to the parts."""
         if job.parts.note("check"):
             return
         number = self.geometries.index(job.model.transform.geometry)
@@ -147,7 +145,7 @@ class Pass:
         answers, predicted = (np.concatenate([values[name] for _, values in job.held]) for name in ("raw", "predicted"))
         known = np.array([-1 if label is None else label for label in labels])
         try:
-            # These batches have shapes of their own: choosing kernels for each would cost more than running them.
+            # These batches have other shapes; choosing kernels for them would cost more than running them.
             with torch.backends.cudnn.flags(enabled=True, benchmark=False):
                 if job.first is not None:
                     check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
@@ -158,7 +156,7 @@ class Pass:
         job.parts.write_note("check", {"originals": len(labels), "warnings": warnings})
 
     def _adapt(self, edit: str) -> None:
-        """Let the model see one edit's pictures before they are scored; a short last batch would count too much."""
+        """Adapt the model to one edit's pictures before they are classified; a short last batch is left out."""
         (job,) = self.jobs
         assert job.model.adapt is not None
         indices = [index for index in range(len(self.plan)) if self._edit(index) == edit]
@@ -172,7 +170,7 @@ class Pass:
             job.error = f"{type(error).__name__}: {error}"
 
     def _sets(self, pending: Sequence[int]) -> list[list[int]]:
-        """The batches of one edit at a time for a model that adapts; all at once for the others."""
+        """Return the batches in one list per edit for a model that adapts, in one list for the others."""
         if not self.adapting:
             return [list(pending)] if pending else []
         edits = dict.fromkeys(self._edit(index) for index in pending)
@@ -186,9 +184,9 @@ class Pass:
 
 
 def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[list[list[int]], int]:
-    """The rows of each batch, and how many of the first batches are for the contract check.
+    """Return the rows of each batch, and how many of the first batches are for the contract check.
 
-    The check's originals come first, evenly drawn from all; the rest follows in the order of the rows. by_edit: no
+    The check's originals come first, evenly spaced; the rest follows in the order of the rows. by_edit: no
     batch mixes edits.
     """
     originals = pictures.originals or list(range(len(pictures)))
@@ -207,7 +205,7 @@ def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[
 
 @contextlib.contextmanager
 def _settled(device: str) -> Iterator[None]:
-    """Every batch is like the one before: cuDNN may choose the quickest kernels once, a CPU reuses its memory."""
+    """Tune for batches of one shape: cuDNN chooses the quickest kernels once, a CPU reuses its memory."""
     before = torch.backends.cudnn.benchmark
     kind = torch.device(device).type
     torch.backends.cudnn.benchmark = kind == "cuda"

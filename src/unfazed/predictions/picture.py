@@ -9,8 +9,7 @@ from dataclasses import dataclass
 class Picture:
     """One picture to be classified.
 
-    path and mask are files, mask None where nothing says what the object is; picture: a short hash that tells it from
-    any other picture.
+    path and mask are files; mask is None if there is none; picture: a short hash that identifies the picture.
     """
 
     sample_id: str

@@ -1,4 +1,4 @@
-"""Predictions as polars frames: made by `evaluate`, or read from a folder of them."""
+"""Predictions as polars data frames: made by `evaluate`, or read from a folder."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def evaluate(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> polars.DataFrame:
-    """The predictions of every model over a benchmark's folder or `images:FOLDER`, a row a picture and model.
+    """Return the predictions of every model for a benchmark's folder or `images:FOLDER`, one row per picture and model.
 
-    They are kept in `output`, one Parquet and one card a model, and found there the next time. progress:
-    called with the number of answers there are and there will be.
+    They are stored in `output`, one Parquet file and one card per model, and reused the next time. progress: called
+    with the number of predictions made so far and in total.
     """
     names = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     done = run_evaluation(benchmark, names, output, settings, progress=progress)
@@ -37,20 +37,20 @@ def evaluate(
         python_warnings.warn(text, stacklevel=2)
     good = [*done.scored, *done.skipped]
     if not good:
-        raise UserError("no model could be scored:\n" + "\n".join(_failures(done.failed)))
+        raise UserError("no model could be evaluated:\n" + "\n".join(_failures(done.failed)))
     return read_predictions(output, good)
 
 
 def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.DataFrame:
-    """All predictions in a folder, or those of some models.
+    """Return all predictions in a folder, or those of some models.
 
-    One column more than the files: white_box, whether a row's picture was made against this very model.
+    The column white_box, which the files do not have, says whether a row's picture was made to attack this model.
     """
     return scan_predictions(folder, models).collect()
 
 
 def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.LazyFrame:
-    """The same, read only as far as what is asked of it needs."""
+    """Return the predictions as a lazy frame, which reads only what a query needs."""
     import polars
 
     from .facts import Facts, read_facts
@@ -70,12 +70,12 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
 
 
 def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """Every finished model's card by the model's name; `file` is its file name without suffix."""
+    """Return every finished model's card by the model's name; `file` is its file name without suffix."""
     from .frames import read_cards
 
     found = read_cards(folder)
     if not found:
-        raise UserError(f"{folder} holds no cards of models", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
+        raise UserError(f"{folder} contains no cards of models", run=f"unfazed evaluate BENCH -m MODEL -o {folder}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Logits become the columns of a prediction: answer, probabilities, rank of the truth, top five, energy."""
+"""The columns of a prediction from logits: class, probabilities, rank of the true class, top five, energy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unfazed.models.label_mapping import LabelMapping
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A batch's answers in the benchmark's label space, still on the device.
+    """A batch's predictions in the benchmark's label space, still on the device.
 
     predicted (n,) int; probability (n,) of the predicted class; true_probability (n,), rank (n,) from 1 on;
     top, top_probabilities (n, 5); energy (n,) logsumexp of the model's own logits; raw (n,) the model's own arg max;
@@ -34,10 +34,10 @@ class Scores:
 
 
 def score(logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping) -> Scores:
-    """(n, model's classes) logits and (n,) labels (-1 unknown) in the benchmark's space in, scores out.
+    """Return the scores of (n, model's classes) logits, given (n,) labels in the benchmark's space (-1 unknown).
 
-    Rank counts the classes with a larger logit, and those with an equal one and a smaller index: rank 1 is the
-    answer, also among ties. Where the label is unknown, true_probability is NaN and rank 0.
+    The rank is 1 plus the number of classes with a larger logit, or an equal one and a smaller index: rank 1 is the
+    predicted class, also among ties. If the label is unknown, true_probability is NaN and rank is 0.
     """
     answers = mapping.apply(logits)
     labels = labels.to(answers.device, non_blocking=True)
@@ -45,7 +45,7 @@ def score(logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping) -> 
     true = labels.clamp_min(0)
     logarithms = torch.log_softmax(answers, 1)
     top_logits, top = answers.topk(min(5, answers.shape[1]), 1)
-    # topk does not promise the smaller index first among equals; arg max does.
+    # Among equal logits, topk does not guarantee the smaller index first; arg max does.
     predicted = answers.argmax(1)
     true_logit = answers.gather(1, true[:, None])
     earlier = torch.arange(answers.shape[1], device=answers.device)[None] < true[:, None]

@@ -1,4 +1,4 @@
-"""`EvaluateSettings`: how models are run over pictures."""
+"""`EvaluateSettings`: how models classify pictures."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unfazed.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateSettings:
-    """How every model of an evaluation is run; None leaves a value to the machine.
+    """How every model of an evaluation is run; None selects a value for the machine.
 
-    transform: `own`, or `paper` (resize 256, crop 224) for all models. groups: a JSON file of the model's classes that
-    stand for one of the benchmark's. limit: only the first so many scenes. verify: first do all that `unfazed verify`
-    does, not only compare the files' hashes. batch_size: pictures in one pass; workers: processes that decode.
+    transform: `own`, or `paper` (resize 256, crop 224) for all models. groups: a JSON file that maps each class of the
+    benchmark to several of the model's. limit: only this many scenes. verify: first run all checks of `unfazed verify`,
+    not only compare the files' hashes. batch_size: pictures per batch; workers: processes that decode.
     """
 
     transform: TransformName = "own"
@@ -37,6 +37,6 @@ class EvaluateSettings:
                 raise UserError(f"the {name} is {value}", allowed="1 or more")
 
     def on_card(self) -> dict[str, Any]:
-        """What a prediction card holds of these settings: those that decide which answers it describes."""
+        """Return the settings that a card contains: those that determine which predictions it describes."""
         groups = None if self.groups is None else str(self.groups)
         return {"transform": self.transform, "precision": self.precision, "groups": groups, "limit": self.limit}

@@ -1,9 +1,9 @@
-"""Predictions on disk: the columns, and part files that let a run be taken up where it was stopped.
+"""Predictions on disk: the columns, and part files from which a stopped run resumes.
 
-PREDICTIONS/<model>.parquet, <model>.json     whole, once every picture is answered
-PREDICTIONS/<model>.failed.json     why it could not be scored
+PREDICTIONS/<model>.parquet, <model>.json     written once every picture is classified
+PREDICTIONS/<model>.failed.json     why the model could not be evaluated
 PREDICTIONS/.parts/<model>-<fingerprint>-<batch size>/000000-000007.parquet     batches 0 to 7, while it runs
-PREDICTIONS/.parts/<model>.lock     held by the process that scores it
+PREDICTIONS/.parts/<model>.lock     held by the process that evaluates the model
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 def make_table(
     model: str, rows: Sequence[Picture], scores: dict[str, np.ndarray], survives: np.ndarray, order: Sequence[int]
 ) -> pa.Table:
-    """The predictions of one batch; `order` is each row's place in the whole, kept until the parts are merged."""
+    """Return the predictions of one batch; `order` is each row's overall position, kept until the parts are merged."""
     labels = [row.label for row in rows]
     known = np.array([label is not None for label in labels], bool)
     truth = np.array([-1 if label is None else label for label in labels], np.int64)
@@ -88,10 +88,10 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 class Parts:
-    """One model's unfinished predictions: batches go in, whole files come out every few seconds."""
+    """One model's unfinished predictions: batches are added, and files are written every few seconds."""
 
     def __init__(self, folder: Path, slug: str, fingerprint: str, size: int, every: float) -> None:
-        # Parts are cut by the batch size: with another one they would not fit together.
+        # Parts depend on the batch size: those of another one would not fit together.
         self.folder = folder / PARTS / f"{slug}-{fingerprint[:12]}-{size}"
         self.every, self.last = every, time.monotonic()
         self.buffer: list[tuple[int, pa.Table]] = []
@@ -102,7 +102,7 @@ class Parts:
             self.done |= set(range(first, last + 1))
 
     def add(self, index: int, table: pa.Table, unreadable: Sequence[tuple[str, str]]) -> None:
-        """Keep batch `index`; written when enough time has passed, or before a gap in the numbers."""
+        """Add batch `index`; it is written when enough time has passed, or before a gap in the numbers."""
         if self.buffer and self.buffer[-1][0] + 1 != index:
             self.flush()
         self.unreadable |= dict(unreadable)
@@ -124,7 +124,7 @@ class Parts:
         self.last = time.monotonic()
 
     def note(self, name: str) -> dict[str, Any]:
-        """A small JSON kept beside the parts, empty if there is none."""
+        """Return a small JSON file next to the parts; empty if there is none."""
         path = self.folder / f"{name}.json"
         return read_json(path) if path.is_file() else {}
 
@@ -132,7 +132,7 @@ class Parts:
         write_json(self.folder / f"{name}.json", value)
 
     def merged(self) -> pa.Table:
-        """All parts as one table in the order of the pictures."""
+        """Return all parts as one table in the order of the pictures."""
         tables = [parquet.read_table(path) for path in sorted(self.folder.glob("*-*.parquet"))]
         table = pa.concat_tables(tables, promote_options="permissive").sort_by("order").drop_columns("order")
         return table.cast(SCHEMA)
@@ -142,7 +142,7 @@ class Parts:
 
 
 def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
-    """The batch size of an unfinished run of this very model, None where there is none."""
+    """Return the batch size of an unfinished run with the same fingerprint, or None."""
     for path in sorted((folder / PARTS).glob(f"{slug}-{fingerprint[:12]}-*")):
         size = path.name.rpartition("-")[2]
         if size.isdigit():
@@ -155,7 +155,7 @@ def write_predictions(table: pa.Table, path: Path) -> None:
 
 
 def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
-    """Whether this very model's predictions over these very pictures lie in `folder`, whole."""
+    """Return whether `folder` contains the complete predictions with this fingerprint."""
     card, table = folder / f"{slug}.json", folder / f"{slug}.parquet"
     if not card.is_file() or not table.is_file():
         return False

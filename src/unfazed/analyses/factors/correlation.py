@@ -18,10 +18,10 @@ def factor_correlation(annotations: Annotations) -> pl.DataFrame:
     member = annotations.metaclasses[:, None] == np.arange(len(METACLASSES))
     columns = np.column_stack([annotations.factors, member]).astype(np.float64)
     n = len(columns)
-    centred = columns - columns.mean(axis=0)
-    spread = np.sqrt((centred**2).sum(axis=0))
+    centered = columns - columns.mean(axis=0)
+    spread = np.sqrt((centered**2).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
-        r = (centred[:, : len(FACTORS)].T @ centred) / np.outer(spread[: len(FACTORS)], spread)
+        r = (centered[:, : len(FACTORS)].T @ centered) / np.outer(spread[: len(FACTORS)], spread)
         r = np.clip(r, -1, 1)
         t = r * np.sqrt((n - 2) / ((1 - r) * (1 + r)))
     p = 2 * stats.t.sf(np.abs(t), n - 2)

@@ -85,9 +85,9 @@ def wilson_interval(right: np.ndarray, n: np.ndarray, level: float = 0.95) -> tu
     """Wilson's interval (low, high) in [0, 1] for a share right / n; counts may be fractional."""
     right, n = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
     z = special.ndtri(0.5 + level / 2)
-    centre = (right + z**2 / 2) / (n + z**2)
+    center = (right + z**2 / 2) / (n + z**2)
     half = z / (n + z**2) * np.sqrt(np.maximum(right * (n - right) / n, 0) + z**2 / 4)
-    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+    return np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
 
 
 def resample_weights(ids: Sequence[str], resamples: int = 1000, seed: int = 0) -> np.ndarray:
@@ -196,15 +196,15 @@ def shrink(means: np.ndarray, n: np.ndarray, squares: np.ndarray) -> np.ndarray:
     """
     means, n, squares = (np.asarray(one, dtype=float) for one in (means, n, squares))
     total = n.sum()
-    centre = (n * means).sum() / total
+    center = (n * means).sum() / total
     freedom = total - len(n)
     # One pooled variance within groups: that of three equal differences alone would be zero.
-    within = (squares - n * means**2).sum() / freedom if freedom > 0 else squares.sum() / total - centre**2
+    within = (squares - n * means**2).sum() / freedom if freedom > 0 else squares.sum() / total - center**2
     spread = total - (n**2).sum() / total
-    between = ((n * (means - centre) ** 2).sum() - (len(n) - 1) * within) / spread if spread > 0 else 0.0
+    between = ((n * (means - center) ** 2).sum() - (len(n) - 1) * within) / spread if spread > 0 else 0.0
     if between <= 0:
-        return np.full_like(means, centre)
-    return centre + (means - centre) * between / (between + within / n)
+        return np.full_like(means, center)
+    return center + (means - center) * between / (between + within / n)
 
 
 def _sampled_sign_flip(values: np.ndarray, observed: float, draws: int, seed: int) -> float:
