@@ -66,8 +66,8 @@ def test_models_whose_last_evaluation_failed_are_named(predictions):
     found = analyze(predictions, "-e", "size-0.1")
     assert found.stderr.splitlines() == [
         "warning: the last evaluation of a failed with: out of memory run: unfazed evaluate; "
-        "its figures are of an earlier state",
-        "warning: the last evaluation of timm:x.y failed with: there is no model x.y; it has no figures",
+        "its numbers are from an earlier evaluation",
+        "warning: the last evaluation of timm:x.y failed with: there is no model x.y; it has no numbers",
     ]
     assert found.stdout == quiet.stdout
 
@@ -76,6 +76,6 @@ def test_a_folder_of_failures_alone_says_which(tmp_path):
     (tmp_path / "a.failed.json").write_text(json.dumps({"model": "a", "error": "no such weights"}))
     found = analyze(tmp_path)
     assert found.stderr.splitlines() == [
-        "warning: the last evaluation of a failed with: no such weights; it has no figures"
+        "warning: the last evaluation of a failed with: no such weights; it has no numbers"
     ]
     assert isinstance(found.exception, UserError)

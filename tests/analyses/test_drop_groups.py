@@ -169,7 +169,7 @@ def test_spaces_around_the_cells_of_groups_do_not_count(tmp_path):
         ("model,training\na,robust\nz,plain\n", "there is no model 'z'"),
         ("name,training\na,robust\n", "the groups have the columns name, training"),
         ("model\na\n", "model and at least one more"),
-        ("model,training\na,robust\n ,plain\n", "1 rows of the groups have no model"),
+        ("model,training\na,robust\n ,plain\n", "1 rows of the groups name no model"),
         ("model,training, training\na,robust,plain\n", "the groups have the columns model, training, training"),
         ("model,training\na,robust\na,plain\n", "name a more than once"),
     ],

@@ -110,7 +110,7 @@ def test_what_cannot_be_made_says_why(tmp_path, tmp_path_factory):
         chain_of({})
     with pytest.raises(UserError, match="there is no background 'simpel'"):
         chain_of({"background": "simpel"})
-    with pytest.raises(UserError, match="is 2 edits"):
+    with pytest.raises(UserError, match="contains 2 edits"):
         chain_of({}, ["size=0.1,0.2"])
     assert not list(tmp_path.iterdir())
 

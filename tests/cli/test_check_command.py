@@ -158,8 +158,8 @@ def test_analyze_in_every_format(predictions, tmp_path):
     ("arguments", "message"),
     [
         (["--table", "curvs"], "did you mean 'curves'"),
-        (["--table", "fits", "--by", "class"], "split the table 'drops'"),
-        (["--by", "class", "--groups", "all"], "one at a time"),
+        (["--table", "fits", "--by", "class"], "are for the table 'drops'"),
+        (["--by", "class", "--groups", "all"], "both --by and --groups"),
         (["--by", "colour"], "no column to split by 'colour'"),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_heat_map_has_a_cell_an_augmentation_and_factor(tables):
 
 
 def test_what_cannot_be_drawn_is_refused(errors, tables, tmp_path):
-    with pytest.raises(UserError, match="12 models cannot be read"):
+    with pytest.raises(UserError, match="12 models is not readable"):
         factor_profile(errors)
     with pytest.raises(UserError, match="without --by metaclass"):
         factor_profile(tables["errors"].with_columns(metaclass=pl.lit("dog")))

@@ -85,7 +85,7 @@ def test_every_number_of_the_table_is_that_of_the_analysis(world: Path, page: st
 def test_white_box_control_and_crop_are_said(page: str) -> None:
     assert "white-box" in page
     assert "control" in page
-    assert "Objects cut away: in " in page
+    assert "Objects cut off: in " in page
 
 
 def test_the_commands_and_the_hashes_are_there(world: Path, page: str) -> None:
@@ -120,7 +120,7 @@ def test_a_large_n_is_not_called_small(tmp_path: Path) -> None:
     make_predictions(tmp_path / "predictions", bench, ["one", "two"], ["a", "b"])
     said = verdict(find(tmp_path / "predictions"))[2]
     assert "small" not in said
-    assert re.match(r"\d+ of 8 drops are beyond chance", said)
+    assert re.match(r"\d+ of 8 drops are significant", said)
 
 
 def test_each_file_of_predictions_is_read_at_most_twice(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,14 +177,14 @@ def test_without_a_benchmark_the_report_says_so(tmp_path: Path) -> None:
     (bench / "manifest.parquet").unlink()
     write_report(tmp_path / "predictions", tmp_path / "report.html", heat_maps=0)
     page = (tmp_path / "report.html").read_text()
-    assert "give --benchmark BENCH" in page
+    assert "use --benchmark BENCH" in page
 
 
 def test_predictions_without_edits_get_a_report(tmp_path: Path) -> None:
     bench = make_benchmark(tmp_path / "bench", 8, ["a", "b"], edits=("original",))
     make_predictions(tmp_path / "predictions", bench, ["one"], ["a", "b"])
     written = write_report(tmp_path / "predictions", tmp_path / "report.html", heat_maps=0)
-    assert "no drop can be told" in written.verdict[0]
+    assert "there is no drop" in written.verdict[0]
 
 
 def test_sensitivity_and_checks_beside_the_predictions_are_shown(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_sensitivity_and_checks_beside_the_predictions_are_shown(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"benchmark": "nowhere"}, "no finished benchmark"),
+        ({"benchmark": "nowhere"}, "not a finished benchmark"),
         ({"sensitivity": "nowhere"}, "there is no folder nowhere"),
         ({"flips": -1}, "flips is -1"),
     ],

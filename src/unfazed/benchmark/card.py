@@ -76,7 +76,7 @@ def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None =
         if there:
             raise UserError(
                 f"{root} contains another benchmark; these settings differ:\n  " + "\n  ".join(there),
-                allowed="the same settings, or more edits, runs or scenes in addition to all existing ones, or another folder",
+                allowed="the same settings, or more edits, runs or scenes than now, or another folder",
                 run="unfazed build … -o ANOTHER",
             )
         return

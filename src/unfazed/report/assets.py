@@ -14,7 +14,7 @@ from .section import Section
 
 
 def write_assets(folder: Path, sections: Sequence[Section]) -> list[Path]:
-    """FOLDER/<figure>.png, .svg, .pdf and FOLDER/<table>.csv; the paths that were written."""
+    """Write FOLDER/<figure>.png, .svg, .pdf and FOLDER/<table>.csv; return the paths."""
     written = []
     for section in sections:
         for name, figure in section.figures.items():

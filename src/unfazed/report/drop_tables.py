@@ -1,4 +1,4 @@
-"""The tables of `unfazed analyze`, `compare` and `check`: which analysis, which columns for people, which words."""
+"""The tables of `unfazed analyze`, `compare` and `check`: their analysis, displayed columns, titles and notes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _FINE = dict.fromkeys(
 )
 _POINTS = (
     "Accuracies in %, drops in points with intervals over photographs; relative: the drop in % of the accuracy on the "
-    "originals; net: against the edit's control."
+    "originals; net: relative to the edit's control."
 )
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One of the tables: what makes it and with which settings, its title, and what people see of it.
+    """One of the tables: the function that makes it and its settings, its title, and its displayed columns.
 
-    percent: the columns that hold shares in [0, 1] and are shown in percent.
+    percent: the columns with shares in [0, 1] that are displayed in percent.
     """
 
     make: Callable[..., pl.DataFrame]
@@ -65,7 +65,7 @@ def analyse(
     condition: Condition | None = None,
     **settings: Any,
 ) -> pl.DataFrame:
-    """The frame of one table of a predictions folder.
+    """Return the data frame of one table of a predictions folder.
 
     Models from different benchmarks are refused; common: use only the pictures that they share. settings: resamples,
     level, seed; accuracy, drop: the targets of the table `thresholds`. condition: only pictures that are valid as
@@ -81,16 +81,16 @@ def analyse(
         answers = on_valid_pictures(answers, facts, condition, columns_of(answers))
     targets: dict[str, Any] = {name: settings.pop(name) for name in ("accuracy", "drop") if name in settings}
     if any(targets.values()) and table != "thresholds":
-        raise UserError("--at-accuracy and --at-drop belong to the table 'thresholds'", run="unfazed analyze --help")
+        raise UserError("--at-accuracy and --at-drop are only for --table thresholds", run="unfazed analyze --help")
     if table != "drops":
         if by or groups:
-            raise UserError(f"--by and --groups split the table 'drops', not '{table}'", run="unfazed analyze --help")
+            raise UserError(f"--by and --groups are for the table 'drops', not '{table}'", run="unfazed analyze --help")
         given = {**settings, **targets}
         chosen = {name: value for name, value in given.items() if name in ANALYSES[table].options}
         frame = ANALYSES[table].make(answers, facts=facts, **chosen)
         return _kept(frame, models, edits)
     if by and groups:
-        raise UserError("--by splits pictures and --groups averages models: one at a time")
+        raise UserError("both --by and --groups are given", allowed="one of them")
     if groups is not None:
         file = None if str(groups) == "all" else groups
         frame = _kept(dropped_accuracy_of_groups(answers, file, facts=facts, **settings), models, edits)
@@ -115,7 +115,7 @@ def with_conditions(
 
 
 def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None = None, level: float = 0.95) -> str:
-    """The frame in one of the formats; csv and json whole, the others cut down to what people read."""
+    """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones."""
     if format in ("csv", "json"):
         return format_table(frame, format)
     shown = ANALYSES[table]
@@ -139,8 +139,8 @@ def moved_lines(predictions: str | Path) -> list[str]:
 
 
 def failure_lines(predictions: str | Path) -> list[str]:
-    """A line a model whose last evaluation into this folder failed, and what that means for its figures."""
-    means = {True: "its figures are of an earlier state", False: "it has no figures"}
+    """Return a line for each model whose last evaluation failed, and what that means for its numbers."""
+    means = {True: "its numbers are from an earlier evaluation", False: "it has no numbers"}
     return [
         f"the last evaluation of {model} failed with: {reason}; {means[earlier]}"
         for model, reason, earlier in read_failures(predictions)
@@ -148,7 +148,7 @@ def failure_lines(predictions: str | Path) -> list[str]:
 
 
 def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) -> pl.DataFrame:
-    """The drop table as people read it: percent, intervals as one cell, columns that say nothing left out."""
+    """Return the drop table for display: percent, intervals as one cell, without columns that are empty."""
     columns = [pl.col("model"), pl.col("edit")]
     if by is not None:
         columns.append(pl.col(by))
@@ -179,7 +179,7 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
 
 
 def comparison_text(table: pl.DataFrame, models: Sequence[str], format: str, measure: str = "drop") -> str:
-    """The comparison of two models, or of all pairs of several, in one of the formats."""
+    """Return the comparison of two models, or of all pairs of several, in one of the formats."""
     if format in ("csv", "json"):
         return format_table(table, format)
     difference, low, high = _DIFFERENCES[measure]
@@ -199,11 +199,11 @@ def comparison_text(table: pl.DataFrame, models: Sequence[str], format: str, mea
         "verdict",
     )
     compared = {"accuracy": "accuracy", "drop": "drop", "net": "net drop"}[measure]
-    less = "is more accurate, it is positive" if measure == "accuracy" else "drops less, it is negative"
+    less = "positive if the first is more accurate" if measure == "accuracy" else "negative if the first drops less"
     notes = (
-        f"difference: first {compared} minus second {compared} in points, paired over photographs; where the first "
-        f"model {less}. Relative drops: in % of the accuracy on the originals. p_holm: sign-flip test, corrected over "
-        "the whole table; of the accuracies for the original."
+        f"difference: first {compared} minus second {compared} in points, paired over photographs; {less}. "
+        "Relative drops: in % of the accuracy on the originals. p_holm: sign-flip test, corrected over the table; "
+        "for the original, it compares the accuracies."
     )
     title = f"first: {models[0]}, second: {models[1]}" if "first" not in table.columns else "all pairs"
     return format_table(shown, format, digits=_DIGITS, title=f"{title}; by {compared}", notes=notes)
@@ -217,7 +217,7 @@ _DIFFERENCES = {
 
 
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> str:
-    """The gate's checks, failures first."""
+    """Return the checks as text, failures first."""
     rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
     ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
     columns: list[str | pl.Expr] = [
@@ -232,7 +232,7 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> st
     notes = "Values in points, accuracies in %."
     doubtful = checks.filter(verdict="cannot tell")
     if doubtful.height:
-        notes += " more: about how many further photographs would tell with a chance of 80 %, if the value stays."
+        notes += " more: about how many more photographs would decide with a power of 80 %, if the value stays."
     shown = ordered.select(*columns, "threshold", *(["more"] if doubtful.height else []))
     return format_table(shown, format, title=f"unfazed check: {overall}", notes=notes)
 
@@ -267,14 +267,14 @@ def _notes(frame: pl.DataFrame) -> str:
     if "human_accuracy" in frame.columns:
         notes.append("human: how often people could tell the object, the ceiling for a model.")
     if frame["white_box"].any():
-        notes.append("white-box: the edit was made against this model; left out of averages.")
+        notes.append("white-box: the edit was made to attack this model; left out of averages.")
     if "published" in frame.columns and frame["published"].is_not_null().any():
         notes.append("published: ImageNet-E (CVPR 2023), % for the original, points elsewhere; weights may differ.")
     return " ".join(notes)
 
 
 def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str] | None) -> pl.DataFrame:
-    """The rows of these models and edits, their p-values corrected over what is left."""
+    """Return the rows of these models and edits, with p-values corrected over the remaining rows."""
     for column, chosen in (("model", models), ("edit", edits)):
         if chosen and column in frame.columns:
             there = frame[column].unique(maintain_order=True).to_list()
@@ -300,35 +300,35 @@ ANALYSES: dict[str, Analysis] = {
     ),
     "fits": Analysis(
         curve_fits,
-        "Where accuracy is half way down",
+        "The level at which half of the accuracy is lost",
         ("model", "attribute", "side", "levels", "n", "halfway", "low", "high", "floor", "ceiling", "scale"),
-        "halfway: the level, in the attribute's own unit, at which accuracy is half way between floor and ceiling; a "
-        "dash where it lies outside the levels of the sweep, accuracy is flat, or its ceiling was not seen. Floor and "
+        "halfway: the level, in the attribute's own unit, at which accuracy is midway between floor and ceiling; a "
+        "dash if it is outside the levels of the sweep, accuracy is flat, or the ceiling was not reached. Floor and "
         "ceiling in %.",
         digits={**_FINE, "floor": 2, "ceiling": 2},
         percent=("floor", "ceiling"),
     ),
     "thresholds": Analysis(
         thresholds,
-        "The hardest level that still meets each target",
+        "The hardest level at which each target is still met",
         ("model", "attribute", "side", "target", "n", "harder", "met", "threshold", "low", "high", "fitted"),
-        "threshold: in the attribute's own unit, by isotonic regression with its interval; fitted: by the fitted "
-        "curve; harder: on which side of it accuracy is lower.",
+        "threshold: in the attribute's own unit, by isotonic regression, with its interval; fitted: by the fitted "
+        "curve; harder: the side on which accuracy is lower.",
         options=frozenset({"resamples", "level", "seed", "accuracy", "drop"}),
         digits=_FINE,
     ),
     "flips": Analysis(
         smallest_flips,
-        "The mildest change that flips each picture",
+        "The smallest change that flips the prediction for each picture",
         ("model", "attribute", "side", "source_id", "level", "returns"),
-        "level: a dash where no level flips it; returns: a harsher level is answered right again.",
+        "level: a dash if no level flips it; returns: the prediction is right again at a harder level.",
         options=frozenset(),
     ),
     "interactions": Analysis(
         interactions,
-        "Is the pair worse than the sum?",
+        "Interactions of two attributes",
         ("model", "first", "second", "n", "drop", "first_drop", "second_drop", "interaction", "low", "high", "p_holm"),
-        "Points; interaction = drop - first_drop - second_drop, positive where the pair is worse than the sum.",
+        "Points; interaction = drop - first_drop - second_drop, positive if the pair is worse than the sum.",
         "There is no grid of two attributes in these predictions.",
     ),
 }

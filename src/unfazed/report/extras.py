@@ -1,4 +1,4 @@
-"""Sections for what was computed beside the drops: ImageNet-X factors, RIVAL10 sensitivity, distribution checks."""
+"""Sections for other results than drops: ImageNet-X factors, RIVAL10 sensitivity, distribution checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_ROWS = 400
 
 
 def factors_section(predictions: Path) -> Section:
-    """The ImageNet-X profile of predictions over ImageNet's validation images."""
+    """Return the ImageNet-X profile of predictions on ImageNet's validation images."""
     from unfazed.analyses.factors import Study, make_table
 
     errors = make_table(Study(predictions), "errors")
@@ -30,7 +30,7 @@ def factors_section(predictions: Path) -> Section:
     body = joined(
         [
             paragraphs(
-                "An error ratio of 2 says: twice as many mistakes on images with this factor as on average "
+                "An error ratio of 2 means that the error rate on images with this factor is twice the average "
                 "(ImageNet-X annotations of ImageNet's validation set)."
             ),
             figure_block(figure, "factors", caption, caption),
@@ -41,10 +41,10 @@ def factors_section(predictions: Path) -> Section:
 
 
 def sensitivity_section(folder: Path) -> Section:
-    """Relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
+    """Return the section about relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
     path = folder / "rfs.csv"
     if not path.is_file():
-        raise UserError(f"{folder} holds no rfs.csv", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
+        raise UserError(f"{folder} contains no rfs.csv", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
     table = pl.read_csv(path)
     models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
     figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)))
@@ -54,8 +54,8 @@ def sensitivity_section(folder: Path) -> Section:
     body = joined(
         [
             paragraphs(
-                "The relative foreground sensitivity (RFS) is 1 if only noise on the object hurts, −1 if only noise on "
-                "the background does, 0 if both hurt alike."
+                "The relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, −1 if "
+                "only noise on the background does, 0 if both lower it equally."
             ),
             figure_block(figure, "sensitivity", caption, caption),
             frame_table("sensitivity-table", "Sensitivity by model, norm and level.", table),
@@ -65,11 +65,12 @@ def sensitivity_section(folder: Path) -> Section:
 
 
 def distribution_section(folder: Path) -> Section:
-    """Are the edited pictures still like photographs? The tables that `unfazed distribution` wrote into the folder."""
+    """Return the section about whether edited pictures still look like photographs, from the folder of
+    `unfazed distribution`."""
     files = sorted(folder.glob("*.csv"))
     if not files:
         raise UserError(
-            f"{folder} holds no CSV table of distribution checks",
+            f"{folder} contains no CSV table of distribution checks",
             run=f"unfazed distribution BENCH -m MODEL -o {folder}",
         )
     tables = {path.stem: pl.read_csv(path) for path in files}
@@ -97,7 +98,7 @@ MOST_SENTENCES = 40
 
 
 def frame_table(name: str, caption: str, frame: pl.DataFrame) -> Markup:
-    """Any frame as a table that sorts; long ones are cut, and say so."""
+    """Return any frame as a sortable table; a long one is cut, and its caption says so."""
     numbers = frozenset(place for place, kind in enumerate(frame.dtypes) if kind.is_numeric())
     lines = [
         Line(

@@ -9,18 +9,18 @@ import polars as pl
 
 from unfazed.predictions.facts import AVERAGE, ORIGINAL
 
-from .palette import COLOURS, GRID, MARKERS, MOST, QUIET
+from .palette import COLORS, GRID, MARKERS, MOST, QUIET
 from .words import axis_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _PAPER = "#111111", "#fefefe"  # on coloured cells, whatever the page's own colours are
+_INK, _PAPER = "#111111", "#fefefe"  # text on colored cells, independent of the page's own colors
 
 
 def drop_figure(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
-    """Drop of every edit: dots with intervals, a colour a model, or for more than eight models a coloured table."""
+    """Draw the drop of every edit: dots with intervals, one color per model; over eight models as a colored table."""
     shown = drops.filter(pl.col("edit").is_in([*edits, AVERAGE]))
     rows = [*edits, *([AVERAGE] if AVERAGE in set(shown["edit"]) else [])]
     return _dots(shown, rows, models) if len(models) <= MOST else _cells(shown, rows, models)
@@ -35,12 +35,12 @@ def _dots(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
             row = part.get(edit)
             if row is None:
                 continue
-            colour = COLOURS[place]
-            axes.hlines(y + offset, row["low"], row["high"], color=colour, linewidth=1.8, alpha=0.55)
-            # A white-box result is hollow: the pictures were made against this very model.
-            face = "none" if row["white_box"] else colour
+            color = COLORS[place]
+            axes.hlines(y + offset, row["low"], row["high"], color=color, linewidth=1.8, alpha=0.55)
+            # A white-box result has a hollow marker: the pictures were made to attack this model.
+            face = "none" if row["white_box"] else color
             axes.plot(
-                row["drop"], y + offset, MARKERS[place], color=colour, markerfacecolor=face, markersize=5.5, zorder=3
+                row["drop"], y + offset, MARKERS[place], color=color, markerfacecolor=face, markersize=5.5, zorder=3
             )
     counts = dict(drops.group_by("edit").agg(pl.col("n").max()).iter_rows())
     axes.set_yticks(range(len(edits)), [f"{edit}  (n = {counts.get(edit, 0):,})" for edit in edits])
@@ -87,8 +87,8 @@ def _cells(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
 
 
 def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
-    """Original accuracy against average drop, a point a model, with both intervals; beyond eight models the four that
-    drop least and the four that drop most have names."""
+    """Draw original accuracy against average drop, one point per model, with intervals; of more than eight models only
+    the four that drop least and the four that drop most are named."""
     average = {row["model"]: row for row in drops.filter(pl.col("edit") == AVERAGE).iter_rows(named=True)}
     original = {row["model"]: row for row in drops.filter(pl.col("edit") == ORIGINAL).iter_rows(named=True)}
     there = [name for name in models if name in average and name in original]
@@ -97,7 +97,7 @@ def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
     for model in [*(one for one in there if one not in named), *named]:
         x, y = original[model], average[model]
         place = named.index(model) if model in named else None
-        colour = QUIET if place is None else COLOURS[place]
+        color = QUIET if place is None else COLORS[place]
         marker = "o" if place is None else MARKERS[place]
         horizontal = [[x["accuracy"] - x["accuracy_low"]], [x["accuracy_high"] - x["accuracy"]]]
         axes.errorbar(
@@ -106,11 +106,11 @@ def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
             xerr=100 * np.maximum(horizontal, 0),
             yerr=np.maximum([[y["drop"] - y["low"]], [y["high"] - y["drop"]]], 0),
             fmt=marker,
-            color=colour,
-            ecolor=colour,
+            color=color,
+            ecolor=color,
             elinewidth=1.1,
             alpha=0.5 if place is None else 1,
-            # Two models can have the very same numbers: the earlier one then shows as a rim around the later.
+            # If two models have the same numbers, the first one is visible as a ring around the second.
             markersize=5 if place is None else 10 - 0.7 * place,
             zorder=3 if place is None else 4 + place,
         )
@@ -124,17 +124,17 @@ def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
 
 
 def curve_figure(curves: pl.DataFrame, attribute: str, models: list[str]) -> Figure:
-    """Accuracy along one attribute, a line a model with its interval; at most eight models, those that drop least."""
+    """Draw accuracy along one attribute, one line per model with its interval, for the eight models that drop least."""
     part = curves.filter(pl.col("attribute") == attribute)
     named = [name for name in models if name in set(part["model"])][:MOST]
     figure, axes = _empty(7.2, 3.6 + 0.2 * -(-len(named) // _columns(named)))
     for place, model in enumerate(named):
-        # The two sides of a sweep through zero are one line: levels below zero are stored as distances.
+        # Both sides of a sweep through zero are one line; levels below zero are stored as distances.
         signed = pl.when(pl.col("side") == "below 0").then(-pl.col("level")).otherwise(pl.col("level"))
         rows = part.filter(pl.col("model") == model).with_columns(x=signed).unique("x").sort("x")
         x, y, low, high = (rows[name].to_numpy() for name in ("x", "accuracy", "low", "high"))
-        axes.fill_between(x, 100 * low, 100 * high, color=COLOURS[place], alpha=0.1, linewidth=0)
-        axes.plot(x, 100 * y, color=COLOURS[place], marker=MARKERS[place], markersize=5, linewidth=1.5)
+        axes.fill_between(x, 100 * low, 100 * high, color=COLORS[place], alpha=0.1, linewidth=0)
+        axes.plot(x, 100 * y, color=COLORS[place], marker=MARKERS[place], markersize=5, linewidth=1.5)
     counts = sorted(set(part["n"].to_list()))
     size = f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
     levels = part["level"].unique().sort().to_list()
@@ -153,7 +153,7 @@ def curve_figure(curves: pl.DataFrame, attribute: str, models: list[str]) -> Fig
 
 
 def _apart(levels: list[float], least: float = 0.045) -> list[float]:
-    """Levels whose tick labels do not meet on a log axis: each a share of the whole axis away from the last."""
+    """Return levels whose tick labels do not overlap on a log axis, `least` of the axis apart."""
     whole = float(np.log(levels[-1] / levels[0]))
     kept = [levels[0]]
     for level in levels[1:]:
@@ -178,11 +178,11 @@ def _plain(axes: Axes, grid: Any) -> None:
 
 
 def _legend(figure: Figure, models: list[str], drops: pl.DataFrame) -> None:
-    """The models' names above the figure; a hollow marker says white-box where there is one."""
+    """Add the models' names above the figure, and the hollow marker if there is a white-box result."""
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=COLOURS[place], marker=MARKERS[place], linestyle="none", label=_short(model))
+        Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=_short(model))
         for place, model in enumerate(models)
     ]
     if drops.height and drops["white_box"].any():
@@ -200,7 +200,7 @@ def _legend(figure: Figure, models: list[str], drops: pl.DataFrame) -> None:
 
 
 def _columns(names: list[str]) -> int:
-    """How many names stand side by side above a figure."""
+    """Return how many names fit side by side above a figure."""
     longest = max((len(_short(name)) for name in names), default=1)
     return max(1, min(4, 96 // (longest + 6)))
 

@@ -14,7 +14,7 @@ from unfazed.analyses.factors import FACTORS
 from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 
-from .palette import COLOURS, MARKERS, MOST
+from .palette import COLORS, MARKERS, MOST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,13 +25,13 @@ MOST_MODELS = MOST
 
 
 def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Figure:
-    """Error ratio of every factor with its interval, a colour a model; factors from the easiest to the hardest.
+    """Draw the error ratio of every factor with its interval, one color per model, factors from easiest to hardest.
 
     `errors` is the table of `factor_errors` over models without metaclasses; at most eight models are readable.
     """
     chosen = models or errors["model"].unique(maintain_order=True).to_list()
     if len(chosen) > MOST_MODELS:
-        raise UserError(f"a profile of {len(chosen)} models cannot be read", allowed=f"at most {MOST_MODELS} models")
+        raise UserError(f"a profile of {len(chosen)} models is not readable", allowed=f"at most {MOST_MODELS} models")
     if "metaclass" in errors.columns:
         raise UserError("the profile shows all images together", allowed="the table without --by metaclass")
     shown = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("model").is_in(chosen))
@@ -44,8 +44,8 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
         offset = (place - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
         rows = [(y + offset, *values[f]) for y, f in enumerate(order) if values.get(f, (None,))[0] is not None]
         y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-        axes.hlines(y, low, high, color=COLOURS[place], linewidth=1.6, alpha=0.55)
-        axes.plot(ratio, y, MARKERS[place], color=COLOURS[place], markersize=4.5, label=model, linestyle="none")
+        axes.hlines(y, low, high, color=COLORS[place], linewidth=1.6, alpha=0.55)
+        axes.plot(ratio, y, MARKERS[place], color=COLORS[place], markersize=4.5, label=model, linestyle="none")
     counts = dict(shown.group_by("factor").agg(pl.col("n").max()).iter_rows())
     axes.set_yticks(range(len(order)), [f"{_words(f)}  ({counts[f]:,})" for f in order])
     axes.set_xlabel("error ratio: mistakes on images with the factor / on average (log scale)")
@@ -55,7 +55,7 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
 
 
 def model_type_profile(compared: pl.DataFrame) -> Figure:
-    """Mean error ratio of each group of models, a panel a grouping; pale where the groups do not differ (p ≥ 0.05)."""
+    """Draw the mean error ratio of each group of models, one panel per grouping; pale if p ≥ 0.05."""
     groupings = compared["grouping"].unique(maintain_order=True).to_list()
     order = _easiest_first(compared)
     figure, panels = _empty(2.6 + 3.8 * len(groupings), 1.2 + 0.3 * len(order), columns=len(groupings))
@@ -63,14 +63,14 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
         part = compared.filter(pl.col("grouping") == grouping)
         for place, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
             rows = part.filter(pl.col("group") == group)
-            colour, marker = COLOURS[place % MOST_MODELS], MARKERS[place % MOST_MODELS]
+            color, marker = COLORS[place % MOST_MODELS], MARKERS[place % MOST_MODELS]
             sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
             y = np.array([order.index(f) for f in rows["factor"]])
             ratio = rows["error_ratio"].to_numpy()
-            axes.plot(ratio[sure], y[sure], marker, color=colour, markersize=6, linestyle="none")
-            axes.plot(ratio[~sure], y[~sure], marker, color=colour, markersize=6, linestyle="none", alpha=0.25)
+            axes.plot(ratio[sure], y[sure], marker, color=color, markersize=6, linestyle="none")
+            axes.plot(ratio[~sure], y[~sure], marker, color=color, markersize=6, linestyle="none", alpha=0.25)
             models = rows["models"].to_list()[0]
-            axes.plot([], [], marker, color=colour, linestyle="none", label=f"{group} ({models})")
+            axes.plot([], [], marker, color=color, linestyle="none", label=f"{group} ({models})")
         axes.set_yticks(range(len(order)), [_words(f) for f in order])
         axes.set_title(grouping, loc="left", fontsize=10)
         axes.set_xlabel("mean error ratio (log scale); pale: p ≥ 0.05")
@@ -80,7 +80,7 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
 
 
 def spill_over_map(effects: pl.DataFrame) -> Figure:
-    """Welch's t of every augmentation on every factor; blue: more lowers the error ratio; * marks p_holm < 0.05."""
+    """Draw Welch's t of every augmentation on every factor; blue: it lowers the error ratio; *: p_holm < 0.05."""
     augmentations = effects["augmentation"].unique(maintain_order=True).to_list()
     present = set(effects["factor"])
     order = [f for f in FACTORS if f in present]
@@ -98,8 +98,8 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
         pale = abs(values[row, column]) < 0.55 * limit
         text = f"{values[row, column]:.1f}".replace("-", "−") + ("*" if sure[row, column] else "")
         weight = "bold" if sure[row, column] else "normal"
-        colour = "black" if pale else "white"
-        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour, fontweight=weight)
+        color = "black" if pale else "white"
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color, fontweight=weight)
     axes.set_xticks(range(len(order)), [_words(f) for f in order], rotation=40, ha="right")
     axes.set_yticks(range(len(augmentations)), augmentations)
     axes.tick_params(length=0)
@@ -127,9 +127,9 @@ def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
 
 
 def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
-    """The figure as a file's bytes; for the report, `svg` is text that goes into the page."""
+    """Return the figure as the bytes of a file; the report uses `svg`."""
     buffer = io.BytesIO()
-    # no date in the file, so that equal tables are equal bytes
+    # No date in the file, so that equal tables give equal bytes.
     metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format, {})  # type: ignore[assignment]
     figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
     return buffer.getvalue()
@@ -163,7 +163,7 @@ def _ratio_axis(axes: Axes) -> None:
 def _easiest_first(table: pl.DataFrame) -> list[str]:
     means = table.drop_nulls("error_ratio").group_by("factor").agg(pl.col("error_ratio").mean()).sort("error_ratio")
     if means.is_empty():
-        raise UserError("the table holds no error ratio to draw")
+        raise UserError("the table contains no error ratio to draw")
     return means["factor"].to_list()
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from unfazed.errors import UserError
 
-from .palette import COLOURS, MARKERS, MOST
+from .palette import COLORS, MARKERS, MOST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +23,14 @@ _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm o
 
 
 def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
-    """Accuracy under noise and RFS against the level, a row of panels a norm, a colour a model (or group).
+    """Draw accuracy under noise and RFS against the level, one row of panels per norm, one color per model (or group).
 
     table: of `sensitivity` (name="model") or `sensitivity_by_group` (name="group"), at most eight names. An undefined
     RFS leaves a gap.
     """
     names = table[name].unique(maintain_order=True).to_list()
     if len(names) > MOST_CURVES:
-        raise UserError(f"curves of {len(names)} {name}s cannot be told apart", allowed=f"at most {MOST_CURVES}")
+        raise UserError(f"curves of {len(names)} {name}s cannot be distinguished", allowed=f"at most {MOST_CURVES}")
     levels = table.filter(pl.col("level").is_not_null())
     norms = levels["norm"].unique(maintain_order=True).to_list()
     from matplotlib.figure import Figure as NewFigure
@@ -60,27 +60,27 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
 
 
 def overlay(image: np.ndarray, heat: np.ndarray, strength: float = 0.6) -> np.ndarray:
-    """The photograph under its heat map: (H, W, 3) uint8 and (H, W) in [0, 1] in, (H, W, 3) uint8 out.
+    """Return the photograph (H, W, 3) uint8 overlaid with its heat map (H, W) in [0, 1].
 
-    Where the map is 0 the photograph stays as it is; the hotter, the more of the colour (dark red to yellow).
+    Where the map is 0 the photograph is unchanged; higher values are more strongly colored (dark red to yellow).
     """
     from matplotlib import colormaps
 
-    colours = colormaps["inferno"](0.15 + 0.85 * np.clip(heat, 0, 1))[..., :3] * 255
+    colors = colormaps["inferno"](0.15 + 0.85 * np.clip(heat, 0, 1))[..., :3] * 255
     share = (strength * np.sqrt(np.clip(heat, 0, 1)))[..., None]
-    return (image * (1 - share) + colours * share).round().astype(np.uint8)
+    return (image * (1 - share) + colors * share).round().astype(np.uint8)
 
 
-def outlined(image: np.ndarray, mask: np.ndarray, colour: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
-    """The picture with the mask's outline drawn on it."""
+def outlined(image: np.ndarray, mask: np.ndarray, color: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
+    """Return the picture with the mask's outline drawn on it."""
     import cv2
 
     contours, _ = cv2.findContours((mask > 0.5).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-    return cv2.drawContours(image.copy(), contours, -1, colour, max(1, len(image) // 110))
+    return cv2.drawContours(image.copy(), contours, -1, color, max(1, len(image) // 110))
 
 
 def triple_sheet(triples: Sequence[Triple], classes: Sequence[str]) -> Figure:
-    """Photograph, heat map, edited photograph, heat map: a row a triple, with what the model said to each."""
+    """Draw photograph, heat map, edited photograph, heat map: one row per triple, with the model's predictions."""
     if not triples:
         raise UserError("there is no picture to show")
     rows = []
@@ -97,7 +97,7 @@ def triple_sheet(triples: Sequence[Triple], classes: Sequence[str]) -> Figure:
 
 
 def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
-    """Rows of pictures, each with a line of text above it; `names` stand at the left of the rows."""
+    """Draw rows of pictures, each with a line of text above it; `names` are written at the left of the rows."""
     from matplotlib.figure import Figure as NewFigure
 
     wide = max(len(pictures) for pictures, _ in rows)
@@ -123,7 +123,7 @@ def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
             part["level"],
             part[column],
             style,
-            color=COLOURS[place],
+            color=COLORS[place],
             marker=MARKERS[place],
             markersize=3.5,
             linewidth=1.4,
@@ -134,8 +134,8 @@ def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str) -> None:
     level, value, low, high = (
         part[column].cast(pl.Float64).fill_null(np.nan).to_numpy() for column in ("level", "rfs", "rfs_low", "rfs_high")
     )
-    axes.fill_between(level, low, high, color=COLOURS[place], alpha=0.12, linewidth=0)
-    axes.plot(level, value, color=COLOURS[place], marker=MARKERS[place], markersize=4, linewidth=1.4, label=label)
+    axes.fill_between(level, low, high, color=COLORS[place], alpha=0.12, linewidth=0)
+    axes.plot(level, value, color=COLORS[place], marker=MARKERS[place], markersize=4, linewidth=1.4, label=label)
 
 
 def _said(answer: dict[str, Any], classes: Sequence[str]) -> str:

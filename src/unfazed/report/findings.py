@@ -1,4 +1,4 @@
-"""Everything the report says, computed once from a folder of predictions and what lies beside it."""
+"""All results that the report shows, computed once from a folder of predictions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .flips import FLIP_COLUMNS, Flips, find_flips
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """predictions: their folder; benchmark: its root and card, None and {} where it is not at hand; facts: of the
-    edits; drops, classes, curves, fits, thresholds: frames of `unfazed.analyses`; comparison: of the
-    model that drops most with the one that drops least on average, None with one model; flips: counted and drawn."""
+    """predictions: their folder; benchmark: its root and card, None and {} if it is not available; facts: of the
+    edits; drops, classes, curves, fits, thresholds: frames of `unfazed.analyses`; comparison: of the model that drops
+    most with the one that drops least on average, None with one model; flips: their counts and a sample."""
 
     predictions: Path
     benchmark: Path | None
@@ -43,12 +43,12 @@ class Findings:
 
     @property
     def models(self) -> list[str]:
-        """The models, the one that drops least on average first."""
+        """Return the models, the one that drops least on average first."""
         return ranked(self.drops)
 
     @property
     def edits(self) -> list[str]:
-        """The edits and controls, in the benchmark's order."""
+        """Return the edits and controls, in the benchmark's order."""
         there = self.drops.filter(pl.col("kind").is_in(["edit", "control"]))["edit"].unique().to_list()
         return self.facts.sorted(there)
 
@@ -69,10 +69,12 @@ def find(
     level: float = 0.95,
     seed: int = 0,
 ) -> Findings:
-    """The findings of a folder of predictions; flips: how many to draw for the gallery."""
+    """Return the findings of a folder of predictions; flips: how many to sample for the gallery."""
     predictions = Path(predictions)
     if benchmark is not None and not (Path(benchmark) / MANIFEST).is_file():
-        raise UserError(f"{benchmark} is no finished benchmark: it holds no {MANIFEST}", run="unfazed status BENCH")
+        raise UserError(
+            f"{benchmark} is not a finished benchmark: it contains no {MANIFEST}", run="unfazed status BENCH"
+        )
     facts = read_facts(predictions, benchmark)
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
     answers = in_memory(predictions, FLIP_COLUMNS)
@@ -94,16 +96,16 @@ def find(
 
 
 def ranked(drops: pl.DataFrame) -> list[str]:
-    """The models by average drop, least first; those without one at the end, by name."""
+    """Return the models by average drop, least first; those without one at the end, by name."""
     averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "drop").iter_rows())
     names = drops["model"].unique().to_list()
     return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
 
 
 def _worst_classes(predictions: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
-    """A row a class, worst first: photographs n, mean and range over models of the average drop, and the worst model.
+    """Return one row per class, worst first: photographs n, mean and range over models of the drop, worst model.
 
-    `shrunk` is the mean of the drops drawn towards the models' own by as much as chance explains; it gives the order.
+    `shrunk` is the mean drop shrunk toward the models' own (empirical Bayes); it determines the order.
     """
     edits = [AVERAGE]
     try:

@@ -1,4 +1,4 @@
-"""Right before the edit, wrong after it: counted for every model and edit, and a fair few of them to be shown."""
+"""Flips, right before the edit and wrong after it: counts for every model and edit, and a random sample to show."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from unfazed.predictions.frames import Predictions, columns_of, each_model
 _NEEDED = ("model", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
 _WANTED = ("true_probability", "object_survives")
 FLIP_COLUMNS = (*_NEEDED, *_WANTED)
-# Below this share of its pixels inside the model's crop an object counts as cut away.
+# An object counts as cut off if the model's crop contains less than this share of its pixels.
 CUT = 0.5
 
 
 @dataclass(frozen=True)
 class Flip:
-    """One picture that a model answers right as a photograph and wrong once edited; classes are labels."""
+    """One picture that a model classifies correctly before the edit and wrongly after it; classes are labels."""
 
     model: str
     edit: str
@@ -41,11 +41,11 @@ class Flip:
 
 @dataclass(frozen=True, eq=False)
 class Flips:
-    """Flips counted, and some of them to show.
+    """The counts of flips, and a sample of them to show.
 
-    shown: the chosen flips; counts: a row a model and edit with n, right (answered right before), flips, seen (pictures
-    whose object is known), cut (of those, cut away by the model's own crop), cut_flips (of those, flips);
-    probabilities: by model and edit, the mean probability of the true class, where the predictions hold it.
+    shown: the chosen flips; counts: one row per model and edit with n, right (correct before), flips, seen (pictures
+    whose object is known), cut (of those, cut off by the model's own crop), cut_flips (of those, flips);
+    probabilities: by model and edit, the mean probability of the true class, if the predictions contain it.
     """
 
     shown: tuple[Flip, ...]
@@ -58,9 +58,9 @@ class Flips:
 
 
 def find_flips(predictions: Predictions, limit: int = 48, seed: int = 0) -> Flips:
-    """All flips counted, and at most `limit` of them drawn evenly over models and edits; one model in memory at a time.
+    """Count all flips and sample at most `limit`, evenly over models and edits; one model is in memory at a time.
 
-    Which are drawn depends on the seed and the pictures' names only, so nothing is picked for its looks.
+    The sample depends only on the seed and the pictures' names, not on how the pictures look.
     """
     there = columns_of(predictions)
     columns = [*_NEEDED, *(name for name in _WANTED if name in there)]
@@ -84,7 +84,7 @@ def find_flips(predictions: Predictions, limit: int = 48, seed: int = 0) -> Flip
 
 
 def _paired(rows: pl.DataFrame) -> pl.DataFrame:
-    """The edited pictures, each beside the answer to its photograph."""
+    """Return the edited pictures, each with the prediction for its photograph."""
     before = rows.filter((pl.col("edit") == ORIGINAL) & (pl.col("run") == 0)).select(
         "source_id", before_correct="correct", before_probability="probability"
     )
@@ -127,7 +127,7 @@ def _flip(row: dict[str, Any]) -> Flip:
 
 
 def _evenly(candidates: dict[tuple[str, str], list[Flip]], limit: int) -> list[Flip]:
-    """Flips taken one by one from the model and edit that have been shown least; in order of edit and model."""
+    """Take flips one by one from the model and edit with the fewest so far; sorted by edit and model."""
     waiting = {key: list(flips) for key, flips in candidates.items() if flips}
     models: Counter[str] = Counter()
     edits: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A polars frame as text: a terminal table, CSV, JSON records, Markdown or LaTeX."""
+"""A polars data frame as text: a terminal table, CSV, JSON records, Markdown or LaTeX."""
 
 from __future__ import annotations
 
@@ -64,12 +64,11 @@ def format_table(
     title: str | None = None,
     notes: str | None = None,
 ) -> str:
-    """The frame as text that ends with a newline.
+    """Return the frame as text that ends with a newline.
 
-    `csv` and `json` (a list of records) keep every column's name and full precision, with nothing else on the page:
-    programs read them. `table`, `markdown` and `latex` are for people: floats rounded to `digits` (one number, or one
-    a column; 2 where a column is not named), missing values as a dash, columns renamed by `headings`, `title` above
-    and `notes` below.
+    `csv` and `json` (a list of records) are for programs: every column with its name and full precision, without title
+    and notes. `table`, `markdown` and `latex` are for people: floats rounded to `digits` (one number, or one per
+    column, by default 2), missing values as a dash, columns renamed by `headings`, `title` above and `notes` below.
 
     >>> print(format_table(pl.DataFrame({"edit": ["size-0.05"], "drop": [21.2649]}), "markdown"), end="")
     | edit | drop |
@@ -87,7 +86,7 @@ def format_table(
 
 
 def write_table(frame: pl.DataFrame, path: Any, **options: Any) -> None:
-    """Write the frame in the format that the file's ending names: .csv .json .md .tex, anything else as a table."""
+    """Write the frame in the format of the file's suffix: .csv .json .md .tex, any other as a table."""
     from pathlib import Path
 
     from unfazed.files import write_bytes
@@ -122,7 +121,7 @@ def _table(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes:
     for row in rows:
         # Text, not str: a class or file called "[red]" must not be read as markup.
         table.add_row(*(Text(value) for value in row))
-    # As wide as its content: a terminal wraps long lines, but a name cut short cannot be read back.
+    # As wide as its content: a terminal wraps long lines, but shortened names could not be copied.
     console = Console(file=io.StringIO(), force_terminal=False, color_system=None, width=10_000)
     console.width = max(console.measure(table).maximum, 80)
     console.print(table)
@@ -179,7 +178,7 @@ def _cell(value: Any, digits: int) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        # A p-value of 0.0000 would be a lie; very small numbers keep one significant digit.
+        # A p-value of 0.0000 would be wrong; very small numbers keep one significant digit.
         if value != 0 and abs(value) < 0.5 * 10**-digits and digits >= 3:
             return f"{value:.0e}"
         return f"{value:.{digits}f}".replace("-", "−", 1) if round(value, digits) < 0 else f"{abs(value):.{digits}f}"

@@ -21,11 +21,11 @@ from .words import percent, plural
 def gallery_section(
     findings: Findings, album: Album, heat: dict[Flip, tuple[np.ndarray, np.ndarray]], notes: list[str]
 ) -> Section:
-    """The flips that were drawn, each a button that opens it; heat: pictures under their heat maps."""
+    """Return the gallery of sampled flips, each a button that opens it; heat: pictures with their heat maps."""
     flips = findings.flips
     table = pl.DataFrame([asdict(flip) for flip in flips.shown]) if flips.shown else pl.DataFrame()
     if not flips.shown:
-        return Section("flips", "Right to wrong", paragraphs("No edit turned a right answer into a wrong one."))
+        return Section("flips", "Right to wrong", paragraphs("No edit turned a correct prediction into a wrong one."))
     photographs = {
         source_id: (f"photograph-{number}", data_address(picture))
         for number, source_id in enumerate(dict.fromkeys(flip.source_id for flip in flips.shown))
@@ -49,18 +49,18 @@ def gallery_section(
     )
     n = int(flips.counts["right"].sum())
     words = (
-        f"{plural(flips.total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph was answered "
-        f"right (n counts each model's view); {len(flips.shown):,} are shown, drawn evenly over models and edits, "
-        "not for their looks. Press one to see it large, with what the model looked at."
+        f"{plural(flips.total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph was "
+        f"classified correctly (n counts each model separately); {len(flips.shown):,} are shown, sampled evenly over "
+        "models and edits. Click one to enlarge it, with heat maps of what the model looked at."
     )
-    missing = None if album.root else "The benchmark's pictures are not at hand: give --benchmark BENCH to show them."
+    missing = None if album.root else "The benchmark's pictures are not available: use --benchmark BENCH to show them."
     items = tag("ul", *cards, id="flips-list", class_="flips")
     body = joined([paragraphs(words, missing, *notes), filters, _store(photographs.values()), items])
     return Section("flips", "Right to wrong", body, tables={"flips": table})
 
 
 def _store(photographs: Iterable[tuple[str, str]]) -> Markup:
-    """Every photograph once, out of sight, for the cards to refer to: many flips are of the same one."""
+    """Return every photograph once, hidden, for the cards to refer to, because many flips share one."""
     images = [tag("image", id=name, href=address, width=SIDE, height=SIDE) for name, address in photographs]
     return tag("svg", tag("defs", *images), class_="store", width=0, height=0, aria_hidden="true")
 
@@ -81,7 +81,7 @@ def _card(
         tag("span", f"→ {answer} {percent(flip.after_probability, 0)}"),
         class_="said",
     )
-    shown = tag("span", *(pictures if before and after else ["no pictures at hand"]), class_="pair")
+    shown = tag("span", *(pictures if before and after else ["no pictures available"]), class_="pair")
     opener = tag("button", shown, caption, type="button", class_="flip", aria_haspopup="dialog")
     return tag(
         "li",
@@ -94,19 +94,17 @@ def _card(
 
 
 def _opened(findings: Findings, flip: Flip, before: str, heat: tuple[np.ndarray, np.ndarray] | None) -> Markup:
-    """What the dialog shows; before: the stored photograph, empty where there are no pictures. The edited picture is
-    copied from the button, so that it lies in the page once."""
+    """Return the content of the dialog; before: the stored photograph, empty if there are no pictures. The edited
+    picture is copied from the button, so that the page contains it only once."""
     truth, answer = findings.class_name(flip.label), findings.class_name(flip.after)
     shown = []
     if before:
         shown.append(tag("figure", _referred(before, flip), tag("figcaption", "photograph")))
         if heat is not None:
-            shown.append(_picture(f"what spoke for “{truth}”", "heat map on the photograph", data_address(heat[0])))
+            shown.append(_picture(f"evidence for “{truth}”", "heat map on the photograph", data_address(heat[0])))
         shown.append(_picture(flip.edit, f"the same under {flip.edit}", copy="after"))
         if heat is not None:
-            shown.append(
-                _picture(f"what spoke for “{answer}”", "heat map on the edited picture", data_address(heat[1]))
-            )
+            shown.append(_picture(f"evidence for “{answer}”", "heat map on the edited picture", data_address(heat[1])))
     still, meaning = flip.after_true_probability, findings.facts.describe(flip.edit)
     facts = [
         ("Model", flip.model),
@@ -122,7 +120,7 @@ def _opened(findings: Findings, flip: Flip, before: str, heat: tuple[np.ndarray,
 
 
 def _referred(name: str, flip: Flip, kind: str | None = None) -> Markup:
-    """The stored photograph, shown here."""
+    """Return a reference to the stored photograph."""
     use = tag("use", href=f"#{name}")
     return tag(
         "svg", use, role="img", aria_label=f"photograph {flip.source_id}", viewBox=f"0 0 {SIDE} {SIDE}", class_=kind

@@ -1,4 +1,4 @@
-"""Heat maps over the pictures of the gallery's flips; whoever writes the report brings the function that makes them."""
+"""Heat maps on the pictures of the gallery's flips, made by a function that the caller passes in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Explain = Callable[
 def heat_maps_of_flips(
     findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain, progress: Callable[[], None]
 ) -> tuple[dict[Flip, tuple[np.ndarray, np.ndarray]], list[str]]:
-    """The photograph and the edited picture of each flip under the heat map of the model's answer to it, and notes."""
+    """Return the photograph and the edited picture of each flip with the heat maps of the predictions, and notes."""
     pairs: dict[Flip, Pair] = {}
     for flip in flips:
         before, after = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)

@@ -1,4 +1,4 @@
-"""Pictures for a page: read from a benchmark, made small, as data that lies inside the page."""
+"""Pictures for a page: read from a benchmark, scaled down and embedded as data."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _QUALITY = 78
 
 @dataclass(frozen=True, eq=False)
 class Album:
-    """The pictures of a benchmark by sample id; root None: there are none at hand."""
+    """The pictures of a benchmark by sample id; root None: there are none."""
 
     root: Path | None
     manifest: pl.DataFrame | None
 
     def picture(self, sample_id: str) -> np.ndarray | None:
-        """(H, W, 3) uint8, or None where it is missing, unreadable or outside the benchmark's folder."""
+        """Return (H, W, 3) uint8, or None if it is missing, unreadable or outside the benchmark's folder."""
         path = self.paths.get(sample_id)
         if self.root is None or path is None:
             return None
@@ -48,13 +48,13 @@ class Album:
         return dict(there.select("sample_id", "path").iter_rows())
 
     def scenes(self, count: int) -> list[str]:
-        """The first scenes that have an original, in the benchmark's order."""
+        """Return the first scenes that have an original, in the benchmark's order."""
         found = [one.rsplit("/", 2)[0] for one in self.paths if one.endswith("/original/0")]
         return list(dict.fromkeys(found))[:count]
 
 
 def data_address(picture: np.ndarray, side: int = SIDE) -> str:
-    """The picture as a `data:` address: WebP, its longer side at most `side` pixels."""
+    """Return the picture as a `data:` URL: WebP, its longer side at most `side` pixels."""
     from PIL import Image
 
     image = Image.fromarray(picture)

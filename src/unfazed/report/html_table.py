@@ -1,4 +1,4 @@
-"""Tables of the page: a caption, headings that sort, cells that know what they are sorted by (`table.html`)."""
+"""Tables of the page: a caption, headings that sort, cells with their sort keys (`table.html`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .markup import render, tag
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown; sort: what it is sorted by, if not by its text; note: a small remark behind it."""
+    """A cell's text; sort: the sort key, if not the text; note: a small remark after it."""
 
     shown: object
     sort: float | None = None
@@ -21,7 +21,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of cells; data: `data-…` attributes that filters look at."""
+    """A row of cells; data: `data-…` attributes for the filters."""
 
     cells: Sequence[Cell]
     data: Mapping[str, str] = field(default_factory=dict)
@@ -30,11 +30,11 @@ class Line:
 def sortable(
     name: str, caption: str, headings: Sequence[str], lines: Sequence[Line], numbers: frozenset[int]
 ) -> Markup:
-    """A table in a region that scrolls by itself; `numbers`: the columns that hold numbers."""
+    """Return a table in a scrolling region; `numbers`: the columns with numbers."""
     return render("table.html", name=name, caption=caption, headings=headings, lines=lines, numbers=numbers)
 
 
 def chooser(name: str, label: str, values: Sequence[str], every: str) -> Markup:
-    """A labelled list to choose one value or all of them; name: what the script knows it by."""
+    """Return a labeled list to choose one value or all; name: its name in the script."""
     options = [tag("option", every, value=""), *(tag("option", value, value=value) for value in values)]
     return tag("label", label, " ", tag("select", *options, data_filter=name))

@@ -23,17 +23,17 @@ def _templates() -> Environment:
 
 
 def render(template: str, **values: object) -> Markup:
-    """A template of this folder, filled with the values; every value is escaped unless it is Markup."""
+    """Return a template of this folder filled with the values; every value is escaped unless it is Markup."""
     return Markup(_templates().get_template(template).render(values))
 
 
 def joined(parts: Iterable[object], separator: str = "") -> Markup:
-    """The parts one after another, each escaped unless it is Markup; None is left out."""
+    """Return the parts joined, each escaped unless it is Markup; None is left out."""
     return escape(separator).join(escape(part) for part in parts if part is not None)
 
 
 def tag(name: str, *inside: object, **attributes: object) -> Markup:
-    """One element. An attribute of None or False is left out, one of True stands alone; `_` at the end is dropped and
+    """Return one element. An attribute of None or False is left out, True has no value; `_` at the end is dropped and
     other underscores become hyphens, so that `class_` and `aria_label` can be written.
 
     >>> print(tag("p", "a < b", class_="note", hidden=True, id=None))

@@ -41,7 +41,7 @@ _SCENES = 6
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """What a report came to: its file and size, the verdict, the table of drops, how many flips are shown, the files
+    """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
     under `assets`."""
 
     path: Path
@@ -71,13 +71,13 @@ def write_report(
     command: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Written:
-    """The report of a folder of predictions, as one HTML file; with `assets`, figures and numbers also as files.
+    """Write the report of a folder of predictions as one HTML file; with `assets`, figures and tables also as files.
 
-    benchmark: where the pictures are, if not where the cards say; factors: predictions over ImageNet's validation
-    images; sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; repair: what
-    `unfazed repair` wrote; all four are also found beside the predictions under these names. flips, heat_maps: how
-    many to show; explain: makes the heat maps (`probes.flip_heat.explain_pairs`; None: there are none); command: the
-    one that makes all of it again, where there is one; progress: (done, total, what).
+    benchmark: where the pictures are, if they were moved; factors: predictions on ImageNet's validation images;
+    sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; repair: what `unfazed repair`
+    wrote; all four are also found next to the predictions under these names. flips, heat_maps: how many to show;
+    explain: makes the heat maps (`probes.flip_heat.explain_pairs`; None for no heat maps); command: the command that
+    reproduces everything, if there is one; progress: (done, total, what).
     """
     if flips < 0 or heat_maps < 0:
         raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
@@ -118,7 +118,7 @@ def write_report(
 
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
-    """The sections in the page's frame, with its style and script inside and nothing else allowed to run or load."""
+    """Return the page with its sections, style and script; nothing else is allowed to run or load."""
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return render(
@@ -134,7 +134,9 @@ def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
 
 
 def _verdict_section(findings: Findings, album: Album) -> Section:
-    small = "Intervals are at 95 %, over photographs; n is the number of photographs unless it says otherwise."
+    small = (
+        "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
+    )
     sheet = edits_table(findings, _thumbnails(findings, album))
     return Section(
         "verdict", "Verdict", joined([paragraphs(*verdict(findings)), tag("p", small, class_="quiet"), sheet])
@@ -176,7 +178,7 @@ def _extra_sections(predictions: Path, given: dict[str, str | Path | None]) -> l
 
 
 def _spread(flips: Sequence, count: int) -> list:  # type: ignore[type-arg]
-    """Up to `count` of the flips, evenly spaced."""
+    """Return up to `count` of the flips, evenly spaced."""
     if count >= len(flips):
         return list(flips)
     return [flips[place * len(flips) // count] for place in range(count)]

@@ -1,4 +1,4 @@
-"""How the results were made: recipe, seeds, hashes, versions, and the commands that make them again."""
+"""How the results were made: recipe, seeds, hashes, versions, and the commands that reproduce them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .markup import joined, tag
 from .section import Section, paragraphs
 from .words import percent, plural
 
-_NEAREST = "the nearest ImageNet class; some of these animals are no class of their own (a chameleon is an agama here)"
+_NEAREST = "the most similar ImageNet class; some of these animals have no class (a chameleon is labeled as an agama)"
 
 
 def made_section(findings: Findings, report_command: Sequence[str], whole: Sequence[str] | None = None) -> Section:
-    """Recipe, seeds, hashes, versions, what could not be made, and the commands to reproduce; whole: one for all."""
+    """Return the section; whole: one command that reproduces everything."""
     lines = [shlex.join(whole)] if whole else commands(findings, report_command)
     parts = [
         _facts("The benchmark", benchmark_facts(findings)),
         _left_out(findings),
         _models(findings),
-        tag("h3", "To make it again"),
+        tag("h3", "How to reproduce it"),
         tag("pre", tag("code", "\n".join(lines)), tabindex=0, aria_label="Commands"),
     ]
     return Section("made", "How it was made", joined(parts))
 
 
 def benchmark_facts(findings: Findings) -> dict[str, str]:
-    """What the benchmark's card says, in words; empty where the benchmark is not at hand."""
+    """Return the content of the benchmark's card as text; empty if the benchmark is not available."""
     card = findings.card
     if not card:
         return {}
@@ -48,7 +48,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "SHA-256 of the scenes' ids": str(source.get("ids_sha256") or ""),
         "Labels": _NEAREST if source.get("spec") == "sample" else "",
         "Recipe": str(name),
-        "Seed": f"{card.get('seed')}; {card.get('runs')} run(s) of what is drawn",
+        "Seed": f"{card.get('seed')}; {card.get('runs')} run(s) of each random edit",
         "Framing": f"{card.get('frame')}, {card.get('size')} pixels",
         "Renderer": " · ".join(
             str(one)
@@ -71,7 +71,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
 
 
 def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
-    """Shell commands that build, evaluate and report the same, as far as the cards tell."""
+    """Return shell commands that build, evaluate and report the same, as far as the cards record it."""
     lines = []
     card = findings.card
     root = str(findings.benchmark) if findings.benchmark else "BENCH"
@@ -100,10 +100,10 @@ def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
 
 
 def _left_out(findings: Findings) -> Markup:
-    """Edits that could not be made or failed, with their reasons and how often."""
+    """Return the edits that could not be made or failed, with their reasons and how often."""
     manifest = findings.facts.manifest
     if manifest is None or "status" not in manifest.columns:
-        return paragraphs("The benchmark is not at hand, so what was left out of it is not known.")
+        return paragraphs("The benchmark is not available, so it is not known which pictures could not be made.")
     total = plural(manifest.height, "picture")
     gone = manifest.filter(pl.col("status") != "ok")
     if gone.is_empty():
@@ -117,7 +117,7 @@ def _left_out(findings: Findings) -> Markup:
         Line([Cell(row["edit"]), Cell(f"{row['n']:,}", row["n"]), Cell(row["status"]), Cell(row["reason"] or "")])
         for row in reasons.head(40).iter_rows(named=True)
     ]
-    caption = f"{gone.height:,} of {total} could not be made; no drop counts them."
+    caption = f"{gone.height:,} of {total} could not be made; no drop includes them."
     headings = ["edit", "pictures, n", "status", "reason"]
     return joined([sortable("left-out-table", caption, headings, lines, frozenset({1}))])
 
@@ -138,8 +138,8 @@ def _models(findings: Findings) -> Markup:
                 ]
             )
         )
-    headings = ["model", "originals right", "SHA-256 of the weights", "transform", "computed in"]
-    table = sortable("models-table", "The models, as their cards say.", headings, lines, frozenset())
+    headings = ["model", "accuracy on originals", "SHA-256 of the weights", "transform", "precision"]
+    table = sortable("models-table", "The models, from their cards.", headings, lines, frozenset())
     versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
     return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])
 
@@ -162,7 +162,7 @@ def _rounded(value: Any) -> str:
 
 def _facts(title: str, facts: Mapping[str, str]) -> Markup:
     if not facts:
-        return paragraphs("The benchmark is not at hand: give --benchmark BENCH to say how it was built.")
+        return paragraphs("The benchmark is not available: use --benchmark BENCH to show how it was built.")
     return joined([tag("h3", title), tag("dl", *(joined([tag("dt", k), tag("dd", v)]) for k, v in facts.items()))])
 
 

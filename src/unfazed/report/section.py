@@ -1,4 +1,4 @@
-"""A section of the report: its words, and the figures and tables that also become files."""
+"""A section of the report: its text, and the figures and tables that can also be written as files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Section:
 
 
 def paragraphs(*texts: str | None) -> Markup:
-    """A paragraph for each text that is not empty; a number never parts from its unit or its `n =`."""
+    """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`."""
     kept = (one.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%") for one in texts if one)
     return joined(tag("p", one) for one in kept)
 
 
 def figure_block(figure: Figure, name: str, description: str, caption: str) -> Markup:
-    """The figure inside the page, in a region of its own that scrolls on narrow screens."""
+    """Return the figure in its own region, which scrolls on narrow screens."""
     drawn = inline(figure, name, description)
     region = tag("div", drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
     return tag("figure", region, tag("figcaption", caption), class_="figure")

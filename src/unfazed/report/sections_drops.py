@@ -1,4 +1,4 @@
-"""The sections made of dropped accuracy: the table and figure by edit, accuracy against drop, curves, classes."""
+"""The sections about dropped accuracy: table and figure by edit, accuracy against drop, curves, classes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _WORST_CLASSES = 15
 
 
 def drops_section(findings: Findings) -> Section:
-    """Drop by edit for every model, with intervals: a figure and a table that sorts and filters."""
+    """Return the drop by edit for every model, with intervals: a figure and a table that sorts and filters."""
     figure = drop_figure(findings.drops, findings.edits, findings.models)
     description = (
         f"Dropped accuracy in points of {plural(len(findings.models), 'model')} under "
-        f"{plural(len(findings.edits), 'edit')}, with 95 % intervals; the table below holds every number."
+        f"{plural(len(findings.edits), 'edit')}, with 95 % intervals; the table below contains every number."
     )
     notes = paragraphs(
         "A drop is the accuracy on the originals minus that on the edited pictures of the same photographs, in points: "
-        "5 points are 5 pictures more in a hundred answered wrong. The net drop is against the edit's control, which "
-        "shows what the rendering alone costs. The true-class probability is the mean of what the model gives to the "
-        "right answer. p is McNemar's exact test (one run) or a sign-flip test (several), "
-        "corrected by Holm over the whole table.",
-        "White-box marks a model that the adversarial background was made against; it is left out of averages."
+        "5 points are 5 more wrong predictions per hundred pictures. The net drop is relative to the edit's control, "
+        "which shows what the rendering alone costs. The true-class probability is the mean probability that the model "
+        "assigns to the true class. p is from McNemar's exact test (one run) or a sign-flip test (several runs), with "
+        "Holm's correction over the whole table.",
+        "White-box marks a model that the adversarial background attacks; it is left out of averages."
         if findings.drops["white_box"].any()
         else None,
         "The drop on valid pictures leaves out those whose measured validity is below 0.5 "
@@ -94,7 +94,7 @@ def _table(findings: Findings) -> Markup:
         if human:
             cells.append(_percentage(row["human_accuracy"]))
         lines.append(Line(cells, {"model": row["model"], "edit": row["edit"]}))
-    caption = f"Accuracy and drop of {plural(len(findings.models), 'model')}; press a heading to sort."
+    caption = f"Accuracy and drop of {plural(len(findings.models), 'model')}; click a heading to sort."
     return sortable("drops-table", caption, headings, lines, frozenset(range(2, len(headings))))
 
 
@@ -119,25 +119,25 @@ def _probability(value: float | None) -> str:
 
 
 def _crop_words(findings: Findings) -> str | None:
-    """Said where models crop the object away themselves: such a flip is the crop's doing, not the edit's."""
+    """Return a sentence about objects that the models' own crops cut off; such flips are not caused by the edit."""
     counts = findings.flips.counts
     seen, cut = int(counts["seen"].sum()), int(counts["cut"].sum())
     if not seen:
-        return "How much of the object the models' own crops keep is not known: the predictions hold no masks."
+        return "It is not known how much of the object the models' own crops keep: the predictions have no masks."
     if not cut:
-        return f"No model's crop cuts away more than half of an object in {seen:,} edited pictures."
+        return f"No model's crop cuts off more than half of an object in {seen:,} edited pictures."
     worst = counts.group_by("edit").agg(pl.col("cut").sum(), pl.col("seen").sum()).sort("cut", descending=True)
     edit, edit_cut, edit_seen = worst.row(0)
     flips, cut_flips = int(counts["flips"].sum()), int(counts["cut_flips"].sum())
     return (
-        f"Objects cut away: in {cut:,} of {seen:,} edited pictures (n counts each model's view) the model's own resize "
-        f"and crop leave less than half of the object, most often under {edit} ({edit_cut:,} of {edit_seen:,}); "
+        f"Objects cut off: in {cut:,} of {seen:,} edited pictures (n counts each model separately) the model's own "
+        f"resize and crop leave less than half of the object, most often under {edit} ({edit_cut:,} of {edit_seen:,}); "
         f"{cut_flips:,} of {flips:,} right-to-wrong flips are of this kind."
     )
 
 
 def accuracy_section(findings: Findings) -> Section:
-    """Original accuracy against average drop."""
+    """Return the section about original accuracy against average drop."""
     rows = findings.drops.filter(pl.col("kind") == AVERAGE)
     if rows.is_empty():
         return Section("accuracy", "Accuracy against drop", paragraphs("No edit was averaged, so there is no drop."))
@@ -147,7 +147,7 @@ def accuracy_section(findings: Findings) -> Section:
         if len(findings.models) > MOST
         else ""
     )
-    caption = f"Figure 2. Is the more accurate model also the steadier one? A point a model{named}."
+    caption = f"Figure 2. Accuracy on the originals against average drop, one point per model{named}."
     description = "Accuracy on the originals in percent against average drop in points, with 95 % intervals."
     body = joined([figure_block(figure, "accuracy", description, caption)])
     table = rows.select("model", "edits", "n", "drop", "low", "high")
@@ -155,7 +155,7 @@ def accuracy_section(findings: Findings) -> Section:
 
 
 def curves_section(findings: Findings) -> Section | None:
-    """Accuracy along every sweep, with the level at which it is half way down; None without sweeps."""
+    """Return the section about sweeps, with the level at which half of the accuracy is lost; None without sweeps."""
     attributes = findings.curves["attribute"].unique(maintain_order=True).to_list()
     if not attributes:
         return None
@@ -166,7 +166,7 @@ def curves_section(findings: Findings) -> Section | None:
         n = sorted(set(part["n"].to_list()))
         caption = (
             f"Accuracy along {attribute} ({axis_label(attribute)}), {part['level'].n_unique()} levels, "
-            f"n = {n[0]:,}{'' if len(n) == 1 else f' to {n[-1]:,}'} a level; bands: 95 % intervals."
+            f"n = {n[0]:,}{'' if len(n) == 1 else f' to {n[-1]:,}'} per level; bands: 95 % intervals."
         )
         if len(findings.models) > MOST:
             caption += f" The {MOST} models that drop least."
@@ -185,10 +185,10 @@ def curves_section(findings: Findings) -> Section | None:
         for row in findings.fits.iter_rows(named=True)
     ]
     if lines:
-        headings = ["model", "attribute", "n", "half way down at", "95 % interval"]
+        headings = ["model", "attribute", "n", "halfway level", "95 % interval"]
         caption = (
-            "Where accuracy is half way between floor and ceiling of its fitted curve, on the attribute's scale; a "
-            "dash: outside the levels of the sweep, or accuracy is flat, or its ceiling was not seen."
+            "The level at which accuracy is midway between floor and ceiling of its fitted curve; a dash: it is "
+            "outside the levels of the sweep, or accuracy is flat, or the ceiling was not reached."
         )
         blocks.append(sortable("fits-table", caption, headings, lines, frozenset({2, 3, 4})))
     else:
@@ -219,10 +219,12 @@ def _between(low: float | None, high: float | None) -> str:
 
 
 def classes_section(findings: Findings) -> Section:
-    """The classes that suffer most."""
+    """Return the section about the classes with the largest drops."""
     table = findings.classes
     if table.is_empty():
-        return Section("classes", "Worst classes", paragraphs("No class could be told apart: no edit was averaged."))
+        return Section(
+            "classes", "Worst classes", paragraphs("There is no drop by class, because no edit was averaged.")
+        )
     fewest = int(table["n"].max())  # type: ignore[arg-type]
     lines = [
         Line(
@@ -244,8 +246,8 @@ def classes_section(findings: Findings) -> Section:
         else None
     )
     explains = (
-        "The drop is averaged over edits and models. Ordered by the shrunk drop: each class is drawn towards the "
-        "model's own average by as much as chance explains, so that a class of three pictures does not lead by luck."
+        "The drop is averaged over edits and models. Sorted by the shrunk drop: each class is shrunk toward the "
+        "model's own average (empirical Bayes), so that a class of three pictures does not come first by chance."
     )
     caption = f"The {min(_WORST_CLASSES, table.height)} worst of {table.height:,} classes."
     body = joined(
@@ -255,7 +257,7 @@ def classes_section(findings: Findings) -> Section:
 
 
 def edits_table(findings: Findings, thumbnails: dict[str, list[tuple[str, str]]]) -> Markup:
-    """What every edit does: its name, its words and a few pictures (address, alternative text) of the same scenes."""
+    """Return the table of the edits: name, description and pictures (URL, alternative text) of the same scenes."""
     if not thumbnails:
         return joined([])
     rows = [
@@ -269,6 +271,6 @@ def edits_table(findings: Findings, thumbnails: dict[str, list[tuple[str, str]]]
         )
         for edit, pictures in thumbnails.items()
     ]
-    caption = "What the edits do: the first scenes of the benchmark. A dash: this edit could not be made of this scene."
+    caption = "What the edits do: the first scenes of the benchmark. A dash: this edit was not possible for this scene."
     table = tag("table", tag("caption", tag("span", caption)), tag("tbody", *rows), class_="sheet")
     return tag("div", table, class_="scroll sheet-scroll", tabindex=0, role="region", aria_label=caption)

@@ -35,9 +35,9 @@ HEADINGS = {
 def write_tables(
     folder: str | Path, slugs: Sequence[str], noise: bool, saliency: bool, groups: Path | None = None, draws: int = 1000
 ) -> dict[str, pl.DataFrame]:
-    """Every table that the results allow, by name, each also as FOLDER/<name>.csv; the curve as FOLDER/rfs.png.
+    """Return every possible table by name; also write each as FOLDER/<name>.csv and the curve as FOLDER/rfs.png.
 
-    noise, saliency: what was measured; groups: a CSV of model and one column a grouping.
+    noise, saliency: what was measured; groups: a CSV with the column model and one column per grouping.
     """
     folder = Path(folder)
     rows = read_probe(folder, "noise", slugs) if noise else None
@@ -65,18 +65,18 @@ def write_tables(
 
 
 def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFrame:
-    """The table of that name; the first of group, rfs and saliency that is there if None."""
+    """Return the table of that name, or if None the first existing one of group, rfs and saliency."""
     if name is None:
         return next(tables[one] for one in ("group", "rfs", "saliency") if one in tables)
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     if name not in tables:
-        raise UserError(f"these results give no table '{name}'", allowed=", ".join(tables))
+        raise UserError(f"these results contain no table '{name}'", allowed=", ".join(tables))
     return tables[name]
 
 
 def for_people(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with its levels as short text: 60, and `all` for the row over all levels, `–` where there is none."""
+    """Return the table with its levels as short text: 60, `all` for the row over all levels, `–` for none."""
     if "level" not in table.columns:
         return table
     rest = "all" if "rfs" in table.columns else None
@@ -85,7 +85,7 @@ def for_people(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_model_groups(path: Path) -> pl.DataFrame:
-    """A CSV of model and one column a grouping (architecture, training, …), all as text."""
+    """Return a CSV with the column model and one column per grouping (architecture, training, …), all as text."""
     try:
         return pl.read_csv(path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -93,7 +93,7 @@ def read_model_groups(path: Path) -> pl.DataFrame:
 
 
 def _draw(folder: Path, tables: dict[str, pl.DataFrame], name: str) -> None:
-    """FOLDER/rfs.png or, a figure a grouping, FOLDER/group-<grouping>.png; more curves than can be told apart: none."""
+    """Draw FOLDER/rfs.png or, for each grouping, FOLDER/group-<grouping>.png; too many curves are not drawn."""
     if name not in tables:
         return
     parts = {"rfs": tables[name]} if name == "rfs" else _by_grouping(tables[name])

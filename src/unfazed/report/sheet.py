@@ -1,4 +1,4 @@
-"""The contact sheet: every edit of a few scenes in one picture, to be looked at before any number is believed."""
+"""The contact sheet: every edit of a few scenes in one picture, for a visual check before reading any number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDEST = 2200
 
 
 def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] | None = None) -> bytes:
-    """A PNG: a row a scene, a column an edit; white where an edit could not be made of a scene."""
+    """Return a PNG with one row per scene and one column per edit; white if an edit was not possible for a scene."""
     import polars
 
     manifest = polars.DataFrame(benchmark.manifest)
@@ -38,7 +38,7 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
 
 
 def _smaller(data: bytes) -> bytes:
-    """The PNG at most `WIDEST` pixels wide: larger is only heavier to look at."""
+    """Return the PNG at most `WIDEST` pixels wide."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(data)).convert("RGB")

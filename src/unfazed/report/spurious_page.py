@@ -1,4 +1,4 @@
-"""The gallery of what a model looks at beside the object: a row of regions a cluster, and a slot for its name."""
+"""The gallery of what a model looks at outside the object: one row per cluster, with a field for its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def spurious_page(
     regions: Sequence[Region], model: str, classes: Sequence[str], names: Mapping[str, str] | None = None
 ) -> str:
-    """One self-contained HTML page: a section a cluster with its pictures and a field for the name a person gives it.
+    """Return one self-contained HTML page: one section per cluster with its pictures and a field for its name.
 
     names: cluster number -> name, as the page's own button saves them (names.json).
     """
@@ -36,7 +36,7 @@ def spurious_page(
 def spurious_sheet(
     regions: Sequence[Region], classes: Sequence[str], names: Mapping[str, str] | None = None, most: int = 6
 ) -> Figure:
-    """The same as a picture: a row a cluster, its first `most` regions, the name at the left."""
+    """Draw the gallery: one row per cluster with its first `most` regions and its name at the left."""
     rows, titles = [], []
     for number, group in groupby(regions, key=lambda one: one.cluster):
         members = list(group)[:most]
@@ -64,4 +64,4 @@ def _shown(region: Region) -> np.ndarray:
 
 def _caption(region: Region, classes: Sequence[str]) -> str:
     right = "" if region.predicted == region.label else f", seen as {classes[region.predicted]}"
-    return f"{region.source_id}{right}: {region.share:.0%} off it"
+    return f"{region.source_id}{right}: {region.share:.0%} of the heat outside the object"

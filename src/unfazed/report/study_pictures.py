@@ -1,4 +1,4 @@
-"""The pictures of a sensitivity study: galleries of what models look at beside the object, and sheets of channels."""
+"""The pictures of a sensitivity study: galleries of what models look at outside the object, and sheets of channels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def write_study_pictures(study: Study) -> list[str]:
-    """FOLDER/spurious/<model>/gallery.html and .png, FOLDER/channels/<model>.png; a line for each gallery.
+    """Write FOLDER/spurious/<model>/gallery.html and .png, FOLDER/channels/<model>.png; return a line per gallery.
 
-    Names given to clusters are read from names.json beside the gallery.
+    Names of clusters are read from names.json next to the gallery.
     """
     lines = []
     for slug, regions in study.regions.items():
@@ -37,7 +37,7 @@ def write_study_pictures(study: Study) -> list[str]:
 
 
 def channel_sheet(channels: Channels) -> Figure:
-    """One row for each attribute: its best channel's activation over the pictures in which it is most active."""
+    """Draw one row per attribute: its best channel's activation on the pictures where it is most active."""
     rows, names = [], []
     for row, examples in zip(channels.best.iter_rows(named=True), channels.examples, strict=True):
         pictures = [outlined(overlay(one.image, one.heat), one.mask) for one in examples]

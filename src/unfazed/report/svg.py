@@ -1,4 +1,4 @@
-"""A drawn figure as SVG inside a page: it takes the page's colours, so that it follows light and dark."""
+"""Figures as inline SVG with the colors of the page, so that they follow its light and dark modes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from .figures_factors import figure_bytes
-from .palette import COLOURS, GRID, QUIET
+from .palette import COLORS, GRID, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Fixed colours of the drawing -> what the page's style sheet calls them.
+# Fixed colors of the drawing -> variables of the page's style sheet.
 _VARIABLES = {
-    **{colour.lower(): f"var(--series-{place})" for place, colour in enumerate(COLOURS) if colour != "#000000"},
+    **{color.lower(): f"var(--series-{place})" for place, color in enumerate(COLORS) if color != "#000000"},
     "#000000": "currentColor",
     "#262626": "currentColor",
     "#444444": "currentColor",
@@ -29,7 +29,7 @@ _VARIABLES = {
 
 @contextlib.contextmanager
 def drawing(name: str) -> Iterator[None]:
-    """Settings under which figures are drawn and saved: no name is read as a formula, equal figures are equal bytes."""
+    """Set how figures are drawn and saved: no name is read as a formula, and equal figures give equal bytes."""
     import matplotlib
 
     settings: Any = {
@@ -45,7 +45,7 @@ def drawing(name: str) -> Iterator[None]:
 
 
 def inline(figure: Figure, name: str, description: str) -> Markup:
-    """The figure as an `<svg role="img">` whose ids begin with `name`; description: what a screen reader says.
+    """Return the figure as an `<svg role="img">` whose ids begin with `name`; description: for screen readers.
 
     Call it inside `drawing(name)`.
     """
@@ -58,7 +58,7 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
     body = source[source.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
-    body = re.sub(r"<style.*?</style>", "", body, flags=re.S)  # it would hold for the whole page
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.S)  # it would apply to the whole page
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
     body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _VARIABLES.get(found.group().lower(), found.group()), body)
@@ -72,6 +72,6 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
 
 
 def _font(found: re.Match[str]) -> str:
-    """Text in the page's own font, at the size it was laid out in."""
+    """Return the style of text in the page's own font, at the size of the layout."""
     size = re.search(r"([\d.]+)px", found.group())
     return f"font-size: {size.group(1)}px" if size else "font-family: inherit"

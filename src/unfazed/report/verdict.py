@@ -1,4 +1,4 @@
-"""The verdict: three sentences written from the numbers, with their uncertainty and with what they cannot say."""
+"""The verdict: three sentences written from the numbers, with their uncertainty and their limits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unfazed.predictions.facts import AVERAGE, ORIGINAL
 from .findings import Findings
 from .words import interval, listed, percent, plural, points
 
-# Below so many photographs one of them moves an accuracy by more than two points: too few to rank models by.
+# With fewer photographs one of them changes an accuracy by more than two points, so models cannot be ranked.
 FEW = 50
 SURE = 0.05
 _NAMED = 3
 
 
 def verdict(findings: Findings) -> list[str]:
-    """Three sentences: how much the edits cost, which cost most, and what may and may not be concluded."""
+    """Return three sentences: how much the edits cost, which cost most, and what can and cannot be concluded."""
     drops = findings.drops
     averages = {row["model"]: row for row in drops.filter(pl.col("kind") == AVERAGE).iter_rows(named=True)}
     if not averages:
@@ -44,7 +44,7 @@ def _how_much(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
 def _which(findings: Findings) -> str:
     fair = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
     means = fair.group_by("edit").agg(pl.col("drop").mean(), pl.col("n").max()).sort("drop", "edit", descending=True)
-    # An edit that could be made of a few photographs only does not lead: its drop is the least certain.
+    # An edit that was possible for only a few photographs does not come first: its drop is the least certain.
     worst = means.filter(2 * pl.col("n") >= pl.col("n").max()).row(0, named=True)
     if worst["drop"] <= 0:
         return f"No edit costs accuracy, averaged over models (n = {worst['n']:,}){_controls(findings)}."
@@ -56,30 +56,30 @@ def _which(findings: Findings) -> str:
         low, high = points(rows["drop"][0]), points(rows["drop"][-1])
         spread = f"{low} to {high}" if low != high else f"{low} for each"
         said = f"{points(worst['drop'])} points on average over models ({spread}; n = {worst['n']:,})"
-    return f"What costs most is {worst['edit']}: {said}{_controls(findings)}."
+    return f"The largest drop is that of {worst['edit']}: {said}{_controls(findings)}."
 
 
 def _controls(findings: Findings) -> str:
-    """What the rendering alone costs, where controls were made."""
+    """Return what the rendering alone costs, if there are controls."""
     controls = findings.drops.filter(pl.col("kind") == "control")
     if controls.is_empty():
         return ""
     means = controls.group_by("edit").agg(pl.col("drop").mean()).sort("edit")
     parts = [f"{points(drop)} ({edit})" for edit, drop in means.iter_rows()]
-    return f"; rendering alone, without any change asked for, costs {listed(parts)} points"
+    return f"; rendering alone, without a change, costs {listed(parts)} points"
 
 
 def _how_sure(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
     tested = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box")).drop_nulls("p_holm")
     sure = int((tested["p_holm"] < SURE).sum())
     n = max(row["n"] for row in averages.values())
-    counted = f"{sure} of {plural(tested.height, 'drop')} {'is' if sure == 1 else 'are'} beyond chance at 5 % after "
+    counted = f"{sure} of {plural(tested.height, 'drop')} {'is' if sure == 1 else 'are'} significant at 5 % after "
     counted += "Holm's correction"
     difference = _difference(findings)
     if n < FEW:
         one = points(100 / n)
         small = (
-            f"n = {n} is small: one photograph is worth {one} points, so read this as a demonstration, not as a ranking"
+            f"n = {n} is small: one photograph counts for {one} points, so this is a demonstration, not a ranking"
             if n > 1
             else "n = 1: nothing can be concluded from one photograph"
         )
@@ -88,7 +88,7 @@ def _how_sure(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
 
 
 def _difference(findings: Findings) -> str:
-    """Whether the best and the worst model differ by more than chance, as `unfazed compare` says of the two."""
+    """Return whether the best and the worst model differ significantly, as in `unfazed compare`."""
     if findings.comparison is None:
         return ""
     row = findings.comparison.filter(pl.col("edit") == AVERAGE)
@@ -98,12 +98,14 @@ def _difference(findings: Findings) -> str:
     gap, low, high = (float(row[name][0]) for name in ("drop_difference", "low", "high"))
     said = f"({points(-gap)} points, {interval(-high, -low)}, n = {int(row['n'][0]):,})"
     if "drops less" not in row["verdict"][0]:
-        return f"whether {one} really drops less than {two} cannot be told {said}"
+        return f"it is not certain that {one} drops less than {two} {said}"
     picked = (
-        "" if len(findings.models) == 2 else f", if the two had not been picked as extremes of {len(findings.models)}"
+        ""
+        if len(findings.models) == 2
+        else f", although the two were chosen as the extremes of {len(findings.models)} models"
     )
     better, other = (one, two) if gap < 0 else (two, one)
-    return f"{better} drops less than {other} {said}, more than chance explains{picked}"
+    return f"{better} drops significantly less than {other} {said}{picked}"
 
 
 def _without_edits(findings: Findings) -> str:
@@ -113,7 +115,7 @@ def _without_edits(findings: Findings) -> str:
         for row in rows.iter_rows(named=True)
     ]
     return (
-        f"These predictions hold no edited pictures, so no drop can be told; accuracy on "
+        f"These predictions contain no edited pictures, so there is no drop; accuracy on "
         f"{plural(int(rows['n'].max() or 0), 'photograph')}: {listed(parts)}."  # type: ignore[arg-type]
     )
 

@@ -1,4 +1,4 @@
-"""Numbers and edits in words: what the report's sentences, tables and axes are made of."""
+"""Numbers and edits as text, for the report's sentences, tables and axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unfazed.edits.parameters import allowed, parameters
 
 
 def axis_label(attribute: str) -> str:
-    """The label of an attribute's axis, with its unit, as its edit declares it.
+    """Return the label of an attribute's axis, with its unit, as its edit declares it.
 
     >>> axis_label("lighting-object")
     'change of light, stops (object)'
@@ -28,7 +28,7 @@ def axis_label(attribute: str) -> str:
 
 
 def points(value: float | None, signed: bool = False) -> str:
-    """A number of points with one decimal and a real minus; a dash for none.
+    """Return a number of points with one decimal and a minus sign; a dash for None.
 
     >>> points(-2.345), points(3, signed=True), points(None)
     ('−2.3', '+3.0', '–')
