@@ -84,7 +84,7 @@ def violations(page: Any) -> list[tuple[str, str]]:
 
 
 def test_an_edit_changes_the_answer_and_its_record_replays_to_the_same_bytes(page, tmp_path):
-    assert "The answer is the same: koala" in page.inner_text("#answers")
+    assert "The prediction is the same: koala" in page.inner_text("#answers")
     page.fill("#size-rate input[type=number]", "0.03")
     page.wait_for_selector("#answers .turned")
     assert page.is_checked("#on-size input")
@@ -152,8 +152,8 @@ def test_the_smallest_change_is_searched_and_worded_with_care(page):
     page.click("#search")
     page.wait_for_selector("#found .found")
     said = page.inner_text("#found")
-    assert "the answer turns from “koala”" in said
-    assert "was not tried may turn it too" in said
+    assert "the prediction changes from “koala”" in said
+    assert "smaller levels that were not tried" in said
 
 
 def test_flips_are_browsed_filtered_and_opened_and_hostile_names_are_only_text(page):

@@ -23,7 +23,7 @@ def test_without_gradio_the_extra_is_named(monkeypatch):
 
 
 def test_mistakes_are_said(tmp_path):
-    with pytest.raises(UserError, match="has no answers to browse"):
+    with pytest.raises(UserError, match="is given without predictions"):
         raise started("--benchmark", tmp_path)
     with pytest.raises(UserError, match="contains no predictions"):
         raise started("--predictions", tmp_path)

@@ -103,9 +103,9 @@ def test_a_mask_is_found_boxed_painted_and_given_back():
 @pytest.mark.parametrize(
     ("mark", "reason"),
     [
-        ({"paint": "no base64!"}, "no PNG"),
-        ({"paint": painted(slice(0, 2), slice(0, 2))}, "hardly anything"),
-        ({"paint": painted(slice(0, 100), slice(0, 100)), "add": False}, "nothing of the object is left"),
+        ({"paint": "no base64!"}, "not a PNG"),
+        ({"paint": painted(slice(0, 2), slice(0, 2))}, "too little is painted"),
+        ({"paint": painted(slice(0, 100), slice(0, 100)), "add": False}, "the mask is empty"),
         ({}, "empty"),
     ],
 )
@@ -119,7 +119,7 @@ def test_an_upload_is_called_by_its_name_and_bad_ones_are_refused(tmp_path):
     shutil.copy(SAMPLE / "koala.jpg", good)
     photograph = open_upload(str(good))
     assert (photograph.name, photograph.id, photograph.own) == ("my photo.jpg", "my_photo", True)
-    with pytest.raises(UserError, match="came without a mask"):
+    with pytest.raises(UserError, match="has no mask of its own"):
         own_mask(photograph)
     bad = tmp_path / "archive.jpg"
     bad.write_bytes(b"PK\x03\x04" + bytes(100))

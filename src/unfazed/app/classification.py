@@ -1,4 +1,4 @@
-"""What a classifier says to a picture: its five likeliest classes, and where in the picture it found them."""
+"""A classifier's prediction for a picture: its five most likely classes, and their heat maps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 5
 
 @dataclass(frozen=True)
 class Answer:
-    """classes: the likeliest first, as indices into the model's label space; names and probabilities alongside."""
+    """classes: the most likely first, as indices into the model's label space; with their names and probabilities."""
 
     classes: tuple[int, ...]
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class Answer:
 
 
 def answer_all(model: Classifier, images: Sequence[np.ndarray], count: int = COUNT) -> list[Answer]:
-    """The model's answer to each picture, (H, W, 3) uint8, by its own transform."""
+    """Return the model's prediction for each picture, (H, W, 3) uint8, with its own transform."""
     import torch
 
     batch = torch.stack([model.prepare(image) for image in images])
@@ -40,7 +40,7 @@ def answer_all(model: Classifier, images: Sequence[np.ndarray], count: int = COU
 
 
 def warm_pictures(model: Classifier, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
-    """The pictures, all of one shape, under the heat maps of these classes: (H, W, 3) uint8 each."""
+    """Return the pictures, all of one shape, with the heat maps of these classes: (H, W, 3) uint8 each."""
     from unfazed.probes.saliency import heat_maps
     from unfazed.report.figures_sensitivity import overlay
 

@@ -1,4 +1,4 @@
-"""The page's sliders and lists, made from what the edits declare; and the chain that they stand for."""
+"""The page's sliders and lists, made from the declarations of the edits, and the chain of edits for their values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from unfazed.edits.parameters import Choice, Range, Text, file_parameters, param
 
 @dataclass(frozen=True)
 class Control:
-    """One parameter of one edit as the page shows it.
+    """One parameter of one edit, as shown on the page.
 
     explains: what it means, with its range and unit; choices: of a list, empty for a slider from `low` to `high`;
-    word: what a box beside the slider stands for instead of a number (`full`, `random`), or None.
+    word: the value of the checkbox next to the slider (`full`, `random`), or None.
     """
 
     edit: str
@@ -35,7 +35,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Group:
-    """An edit: its name, what it changes, its controls, and its parameter that is an uploaded picture file, or None."""
+    """An edit: its name, what it changes, its controls, and its parameter for an uploaded picture file, or None."""
 
     edit: str
     explains: str
@@ -44,7 +44,7 @@ class Group:
 
 
 def groups() -> tuple[Group, ...]:
-    """Every edit there is, including those of other packages, in the order in which they are chained."""
+    """Return every edit, including those of other packages, in the order in which they are applied."""
     return tuple(_group(edit) for edit in all_edits().values())
 
 
@@ -78,7 +78,7 @@ def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
 
 
 def chain_from(values: Mapping[str, Mapping[str, Any]], picture: str | None = None) -> tuple[Edit, ...]:
-    """The edits in `values` ({edit: {parameter: value}}), in their order; picture: the uploaded file, or None.
+    """Return the edits in `values` ({edit: {parameter: value}}), in their order; picture: the uploaded file, or None.
 
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
     (Size(rate=0.05, start=0.25), Position(x=0.0, y=1.0, start=0.25))
@@ -91,9 +91,9 @@ def _edit(edit: type[Edit], given: Mapping[str, Any], picture: str | None) -> Ed
 
 
 def values_from(shown: Sequence[Group], flat: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """{edit: {parameter: value}} of the edits that are switched on, from the page's values in the order of the groups.
+    """Return {edit: {parameter: value}} of the enabled edits, from the page's values in the order of the groups.
 
-    An edit takes one place for its switch, then one for each control, and one more where that has a word.
+    An edit has one value for its switch, then one for each control, and one more if the control has a word.
     """
     values = iter(flat)
     chosen: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The files that a visitor downloads: the edited picture, its mask, and the record that replays to the same bytes."""
+"""The files that a visitor downloads: the edited picture, its mask, and the record for `unfazed edit --replay`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Files = tuple[str, str, str]
 
 
 def write_files(edited: Edited, photograph: Photograph, picture: str | None = None) -> Files:
-    """Paths of ID-edited.png, .mask.png and .json in a folder that is named after what is in it."""
+    """Write ID-edited.png, .mask.png and .json to a folder named after their content; return the paths."""
     record = portable(edited.record, photograph, picture)
     folder = Path(os.environ[FOLDER]) / "made" / record["picture_sha256"][:16]
     out = folder / f"{photograph.id}-edited.png"

@@ -1,4 +1,4 @@
-"""The tab Edit: gradio components and which function of the core each of them calls."""
+"""The Edit tab: gradio components and the functions that they call."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .smallest import directions, find_smallest
 from .studio import Studio
 
 FIRST_SAMPLE = "koala"
-# Visitors wait in line where work is heavy: one renders or opens a photograph at a time.
+# Heavy work is queued: only one visitor at a time renders or opens a photograph.
 LIGHT, HEAVY = 4, 1
 UNKNOWN = -1
 
 
 def edit_tab(page: Any, studio: Studio) -> None:
-    """The whole tab, inside the gradio context that is open."""
+    """Build the tab inside the open gradio context."""
     shown_groups = groups()
     with gr.Row():
         with gr.Column(scale=4, min_width=300):
@@ -43,25 +43,25 @@ def edit_tab(page: Any, studio: Studio) -> None:
             marker = gr.HTML(elem_id="marker", js_on_load=script)
             with gr.Row():
                 automatic = gr.Button("Find the object", size="sm", elem_id="find-object")
-                given = gr.Button("The sample's own mask", size="sm")
+                given = gr.Button("Use the sample's own mask", size="sm")
             with gr.Accordion("More about the object", open=False):
                 box = gr.Textbox(label="box around it, in pixels of the photograph: X,Y,W,H", max_lines=1)
                 label = gr.Dropdown(
-                    [("not said", UNKNOWN), *((name, index) for index, name in enumerate(imagenet().classes))],
+                    [("unknown", UNKNOWN), *((name, index) for index, name in enumerate(imagenet().classes))],
                     value=UNKNOWN,
                     label="its true class in ImageNet",
-                    info="marks it in the answers; an adversarial background needs it",
+                    info="marked in the predictions; needed for an adversarial background",
                 )
         with gr.Column(scale=4, min_width=300):
             gr.HTML("<h2>2 · Changes</h2>")
             changes = _change_controls(shown_groups)
-            seed = gr.Number(0, label="seed of all that is drawn at random", precision=0, minimum=0, maximum=2**31)
+            seed = gr.Number(0, label="random seed", precision=0, minimum=0, maximum=2**31)
         with gr.Column(scale=6, min_width=320):
-            gr.HTML("<h2>3 · What becomes of it</h2>")
+            gr.HTML("<h2>3 · Result</h2>")
             pictures = gr.HTML(elem_id="pictures")
             note = gr.HTML(figures.message(""), elem_id="note")
             with gr.Row():
-                steps = gr.Slider(4, 100, 20, step=1, label="diffusion steps: more is finer and slower", buttons=[])
+                steps = gr.Slider(4, 100, 20, step=1, label="diffusion steps: more are better and slower", buttons=[])
                 rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render")
             with gr.Row():
                 downloads = [
@@ -73,15 +73,15 @@ def edit_tab(page: Any, studio: Studio) -> None:
             gr.HTML(
                 "<p class='quiet'>The record makes the same bytes again: unfazed edit PHOTO --replay RECORD.json</p>"
             )
-            gr.HTML("<h2>4 · What the models say</h2>")
+            gr.HTML("<h2>4 · Predictions</h2>")
             models = gr.Dropdown(
                 list(studio.models), value=[studio.models[0]], multiselect=True, label="models", elem_id="models"
             )
             answers = gr.HTML(elem_id="answers")
-            gr.HTML("<h2>5 · The smallest change that turns the answer</h2>")
+            gr.HTML("<h2>5 · The smallest change that changes the prediction</h2>")
             with gr.Row():
-                direction = gr.Dropdown(list(directions()), value=next(iter(directions())), label="change tried")
-                means = gr.Radio(["paste preview", "diffusion"], value="paste preview", label="pictures made by")
+                direction = gr.Dropdown(list(directions()), value=next(iter(directions())), label="change to try")
+                means = gr.Radio(["paste preview", "diffusion"], value="paste preview", label="rendered by")
             searching = gr.Button("Find the smallest change", elem_id="search")
             found = gr.HTML(elem_id="found")
 
@@ -93,7 +93,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
 
     follow = functools.partial(_previewed, studio, shown_groups)
     say = functools.partial(_answered, studio)
-    # While one answer is on its way only the last of those asked for meanwhile counts.
+    # While one update is running, only the last of the waiting ones is run.
     light: dict[str, Any] = {"concurrency_limit": LIGHT, "show_progress": "hidden", "trigger_mode": "always_last"}
     heavy: dict[str, Any] = {"concurrency_limit": HEAVY, "concurrency_id": "heavy"}
 
@@ -112,14 +112,14 @@ def edit_tab(page: Any, studio: Studio) -> None:
     ]
     for event, action, inputs, name in openings:
         then_follow(event(_opening(action), [photograph, *inputs], opened, api_name=name, **heavy))
-    # The drop zone is free again for the next photograph.
+    # Clear the upload field for the next photograph.
     upload.upload(None, None, upload, js="() => null", api_visibility="private")
 
     def mark(photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
         return _marked(studio, photograph, event)
 
     then_follow(marker.select(mark, [photograph], opened, api_visibility="private", **heavy))
-    # A switch also changes when its slider is moved; a slider is only ever moved by hand.
+    # A switch also changes when its slider is moved; a slider is only moved by the visitor.
     by_hand = [one.input for one, _ in changes.moved]
     moved = gr.on(
         [*(switch.change for switch in changes.switches), *by_hand, changes.picture.change, seed.input],
@@ -132,7 +132,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
     moved.then(say, [photograph, shown, models], answers, api_name="answers", **light)
     models.input(say, [photograph, shown, models], answers, api_visibility="private", **light)
     for control, switch in changes.moved:
-        # Whoever moves a slider wants its change: the switch follows.
+        # Moving a slider also switches its edit on.
         control.input(None, None, switch, js="() => true", api_visibility="private")
     rendering.click(
         functools.partial(_rendered, studio, shown_groups), [*chosen[:1], steps, *chosen[1:]], results,
@@ -148,8 +148,8 @@ def edit_tab(page: Any, studio: Studio) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Changes:
-    """switches: one an edit; moved: (component, the switch of its edit); flat: all of them in the order in which
-    `values_from` reads; picture: where the file of a background is dropped."""
+    """switches: one per edit; moved: (component, the switch of its edit); flat: all of them in the order in which
+    `values_from` reads; picture: the upload field for a background's file."""
 
     switches: list[Any]
     moved: list[tuple[Any, Any]]
@@ -158,7 +158,7 @@ class _Changes:
 
 
 def _change_controls(shown: Sequence[Group]) -> _Changes:
-    """The components of every edit, laid out."""
+    """Build the components of every edit."""
     changes = _Changes([], [], [], None)
     for group in shown:
         with gr.Accordion(group.edit, open=group.edit == "size"):
@@ -212,7 +212,7 @@ def _begun(photograph: Photograph) -> tuple[Any, ...]:
 
 
 def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Any, ...]]:
-    """The action as an event: the new photograph, or the one that was there and what was wrong."""
+    """Return the action as an event: the new photograph, or the previous one and what was wrong."""
 
     def event(photograph: Photograph, *given: Any) -> tuple[Any, ...]:
         try:
@@ -226,7 +226,7 @@ def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Any, ...]
 def _marked(studio: Studio, photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
     mark = {name: getattr(event, name, None) for name in ("box", "paint", "add")}
     begun = _opening(lambda one: marked(one, mark, studio.segmenter))(photograph)
-    # The stroke is drawn over the old picture: show that again where it came to nothing.
+    # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.
     return (*begun[:2], figures.marker(begun[0]), begun[3])
 
 
@@ -245,7 +245,7 @@ def _previewed(
         made = preview(studio, photograph, _chain(shown, picture, flat), int(seed or 0))
     except UserError as error:
         return _nothing(error)
-    caption = "after: pasted, at once" if made.edited else "after"
+    caption = "after: paste preview" if made.edited else "after"
     return _results(photograph, picture, made, caption)
 
 
@@ -259,7 +259,7 @@ def _rendered(
     *flat: Any,
     progress: Any = gr.Progress(),
 ) -> tuple[Any, ...]:
-    progress(0, desc="opening the network")
+    progress(0, desc="loading the network")
     try:
         chain = _chain(shown, picture, flat)
         made = render(
@@ -286,7 +286,7 @@ def _answered(studio: Studio, photograph: Photograph, shown: Any, models: Sequen
     if shown is None:
         return figures.message("")
     if not models:
-        return figures.message("Choose a model to see its answers.")
+        return figures.message("Choose a model to see its predictions.")
     parts = []
     for name in models:
         try:
@@ -316,7 +316,7 @@ def _searched(
 ) -> str:
     try:
         if not models:
-            raise UserError("no model is chosen", allowed="one in the list of models")
+            raise UserError("no model is chosen", allowed="one of the list of models")
         found = find_smallest(
             studio,
             models[0],

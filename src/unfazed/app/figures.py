@@ -1,4 +1,4 @@
-"""What the page shows of pictures and answers, as HTML whose every text is escaped."""
+"""The page's pictures and predictions as HTML, with all text escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKER_SIDE = 640
 
 
 def message(text: str, kind: str = "note") -> Markup:
-    """A line for the visitor; kind: `note`, or `problem`, which is read out at once."""
+    """Return a message for the visitor; kind: `note`, or `problem`, which screen readers announce at once."""
     if not text:
         return tag("div", class_="message")
     lines = joined([tag("span", line) for line in text.splitlines()])
@@ -32,7 +32,7 @@ def message(text: str, kind: str = "note") -> Markup:
 
 
 def marker(photograph: Photograph) -> Markup:
-    """The photograph with its object outlined and the rest dimmed, under the tools that change the mask."""
+    """Return the photograph with its object outlined and the rest dimmed, with the tools that change the mask."""
     scene = shrunk(photograph.scene, MARKER_SIDE)
     share = (0.45 + 0.55 * scene.mask)[..., None]
     dimmed = np.clip(scene.image * share, 0, 255).astype(np.uint8)
@@ -40,7 +40,11 @@ def marker(photograph: Photograph) -> Markup:
     words = f"{photograph.name}; the object, {percent(scene.pixel_rate, 0)} of the picture, is outlined"
     tools = [
         tag("button", title, type="button", data_tool=tool, aria_pressed=str(tool == "box").lower())
-        for tool, title in (("box", "box around the object"), ("add", "paint more"), ("erase", "paint less"))
+        for tool, title in (
+            ("box", "box around the object"),
+            ("add", "add to the mask"),
+            ("erase", "erase from the mask"),
+        )
     ]
     size = tag("label", "brush ", tag("input", type="range", min=1, max=20, value=5, data_size=True))
     image = tag("img", src=data_address(shown, MARKER_SIDE), alt=words, draggable="false")
@@ -59,7 +63,7 @@ def picture(image: np.ndarray, alt: str, caption: object, side: int = 320) -> Ma
 
 
 def pair(before: np.ndarray, after: np.ndarray, name: str, caption: str) -> Markup:
-    """The photograph and what became of it, side by side."""
+    """Return the photograph and the edited picture, side by side."""
     return tag(
         "div",
         picture(before, f"{name}, the photograph", "before: the photograph, framed as a square"),
@@ -69,12 +73,12 @@ def pair(before: np.ndarray, after: np.ndarray, name: str, caption: str) -> Mark
 
 
 def answer_bars(model: str, before: Answer, after: Answer, true_class: int | None) -> Markup:
-    """A model's five likeliest classes before and after, as bars with their numbers."""
+    """Return a model's five most likely classes before and after, as bars with their probabilities."""
     turned = before.best != after.best
     verdict = (
-        tag("p", tag("b", "The answer turned: "), f"{before.names[0]} → {after.names[0]}", class_="turned")
+        tag("p", tag("b", "The prediction changed: "), f"{before.names[0]} → {after.names[0]}", class_="turned")
         if turned
-        else tag("p", f"The answer is the same: {before.names[0]}", class_="held")
+        else tag("p", f"The prediction is the same: {before.names[0]}", class_="held")
     )
     return tag(
         "section",
@@ -97,17 +101,17 @@ def _bars(title: str, answer: Answer, true_class: int | None) -> Markup:
 
 
 def heat_pair(model: str, images: Sequence[np.ndarray], names: Sequence[str]) -> Markup:
-    """Both pictures under the heat maps of the answers given to them."""
+    """Return both pictures with the heat maps of their predictions."""
     return tag(
         "div",
-        picture(images[0], f"heat map of {model} on the photograph", f"what spoke for “{names[0]}” before"),
-        picture(images[1], f"heat map of {model} on the edited picture", f"what spoke for “{names[1]}” after"),
+        picture(images[0], f"heat map of {model} on the photograph", f"evidence for “{names[0]}” before"),
+        picture(images[1], f"heat map of {model} on the edited picture", f"evidence for “{names[1]}” after"),
         class_="pair",
     )
 
 
 def found_markup(found: Found, model: str) -> Markup:
-    """The finding of a search: its sentence, the picture at the turn, and every level that was tried."""
+    """Return the result of a search: its sentence, the picture at the change, and every level that was tried."""
     rows = [
         tag(
             "tr",
@@ -122,19 +126,23 @@ def found_markup(found: Found, model: str) -> Markup:
     said = tag("p", tag("b", f"{model}: "), found.sentence)
     turn = None
     if found.picture is not None:
-        turn = picture(found.picture, "the picture at the turn", f"at {found.level:.3g} {found.direction.range.unit}")
+        turn = picture(
+            found.picture,
+            "the picture at which the prediction changes",
+            f"at {found.level:.3g} {found.direction.range.unit}",
+        )
     shown = tag("div", turn, table if rows else None, class_="pair")
     return tag("section", said, shown, class_="found", role="status")
 
 
 def flips_list(results: Results, flips: Flips | None) -> Markup:
-    """The flips as buttons, each with its two pictures and answers."""
+    """Return the flips as buttons, each with its two pictures and predictions."""
     if flips is None or not flips.shown:
-        return tag("p", "No right answer was turned into a wrong one here.", role="status")
+        return tag("p", "No correct prediction was turned into a wrong one here.", role="status")
     right = int(flips.counts["right"].sum())
     words = (
         f"{plural(flips.total, 'flip')} from right to wrong among {right:,} edited pictures whose photograph was "
-        f"answered right; {len(flips.shown)} shown, drawn evenly over models and edits. Press one to see it large."
+        f"classified correctly; {len(flips.shown)} are shown, sampled evenly. Click one to enlarge it."
     )
     cards = [tag("li", _flip_button(results, flip, place)) for place, flip in enumerate(flips.shown)]
     return joined([tag("p", words, role="status"), tag("ul", *cards, class_="flips")])
@@ -142,7 +150,7 @@ def flips_list(results: Results, flips: Flips | None) -> Markup:
 
 def _flip_button(results: Results, flip: Flip, place: int) -> Markup:
     before, after = results.pair(flip)
-    pictures: list[object] = ["no pictures at hand"]
+    pictures: list[object] = ["no pictures available"]
     if before is not None and after is not None:
         pictures = [
             tag("img", src=data_address(before, 128), alt=f"photograph {flip.source_id}"),
@@ -159,7 +167,7 @@ def _flip_button(results: Results, flip: Flip, place: int) -> Markup:
 
 
 def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: str) -> Markup:
-    """One flip at large: both pictures, both answers, both heat maps or why there are none."""
+    """Return one flip enlarged: both pictures, both predictions, both heat maps or why there are none."""
     truth, answer = results.class_name(flip.label), results.class_name(flip.after)
     before, after = results.pair(flip)
     meaning = results.facts.describe(flip.edit)
@@ -179,7 +187,7 @@ def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: 
     survives = None
     if flip.survives is not None:
         survives = tag(
-            "p", f"{percent(flip.survives, 0)} of the object lies inside the model's own crop.", class_="quiet"
+            "p", f"{percent(flip.survives, 0)} of the object is inside the model's own crop.", class_="quiet"
         )
     title = tag("h2", f"{flip.source_id}: {what}, {flip.model}")
     return tag("section", title, *shown, message(note) if note else None, survives, class_="found")

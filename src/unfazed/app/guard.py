@@ -1,4 +1,4 @@
-"""What stands before gradio: no outside address is fetched or reached, no endless request is read."""
+"""A filter in front of gradio: nothing is fetched from other hosts, and too large requests are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# A painted mask is some hundred kB; files come through the upload, which has its own limit.
+# A painted mask has some hundred kB; files are uploaded, with a limit of their own.
 MOST_JSON = 4 * 2**20
 # gradio compiles its templates with `new Function` and styles inline; nothing comes from another host.
 POLICY = (
@@ -52,7 +52,7 @@ class Guard:
 
 
 def reaches_outside(path: str) -> bool:
-    """Whether a path asks the server to fetch from another host, as gradio's `file=http…` and `proxy=…` do.
+    """Return whether a path makes the server fetch from another host, as gradio's `file=http…` and `proxy=…` do.
 
     >>> reaches_outside("/gradio_api/file=https://example.org/a.png"), reaches_outside("/gradio_api/file=/tmp/a.png")
     (True, False)

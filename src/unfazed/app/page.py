@@ -36,7 +36,7 @@ SPOKEN = """() => {
   new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
   mend();
 }"""
-# gradio's own greys are too faint to read on white (below 4.5 to 1).
+# gradio's own grays are too faint to read on white (below 4.5 to 1).
 CONTRAST = {
     **dict.fromkeys(("button_primary_background_fill", "button_primary_background_fill_dark"), "#1d4ed8"),
     **dict.fromkeys(("button_primary_background_fill_hover", "button_primary_background_fill_hover_dark"), "#1e40af"),
@@ -48,7 +48,7 @@ CONTRAST = {
 
 
 def build_page(studio: Studio, results: Results | None) -> Any:
-    """The gradio page, not yet served."""
+    """Return the gradio page, not yet served."""
     import gradio as gr
 
     from .edit_tab import edit_tab
@@ -77,12 +77,12 @@ def served(
     segmenter: str = "grabcut",
     device: str | None = None,
 ) -> Iterator[tuple[str, Any]]:
-    """The address and the page while the block lasts; its private folder of files is gone afterwards."""
+    """Serve the page inside the block and yield its address and the page; its private folder is deleted afterwards."""
     if find_spec("gradio") is None:
         raise missing_extra("gradio", "app")
     if predictions is None and benchmark is not None:
         raise UserError(
-            "a benchmark alone has no answers to browse",
+            "a benchmark is given without predictions",
             run=f"unfazed evaluate {benchmark} -m lite:0 -o predictions, then unfazed app --predictions predictions",
         )
     results = None if predictions is None else Results(predictions, benchmark)
@@ -105,7 +105,7 @@ def served(
 
 
 def launched(page: Any, host: str, port: int | None) -> str:
-    """The address at which the page answers."""
+    """Serve the page and return its address."""
     import gradio as gr
     from starlette.middleware import Middleware
 

@@ -1,4 +1,4 @@
-"""The photograph that a visitor works on: its file, its object's mask, its label; small enough to keep."""
+"""The photograph that a visitor edits: its file, its object's mask, its label; small enough to keep in memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from unfazed.sources.segment import inside, segment
 from unfazed.sources.slugs import slug
 
 SAMPLE = "sample"
-# A photograph of the largest size takes 50 MB, so that these few are at most some 300 MB.
+# A photograph of the largest size takes 50 MB, so these take at most about 300 MB.
 HELD = 6
-# Fewer painted pixels than this are a slip of the hand.
+# Fewer painted pixels than this are ignored as accidental.
 FEWEST_PAINTED = 16
 
 
 @dataclass(frozen=True)
 class Photograph:
-    """path: the file; name: as its owner calls it; mask: PNG of the file's size (shrunk), so that a visitor's state
-    stays small; label: ImageNet class or None; notes: how the mask came to be; own: the file is the visitor's."""
+    """path: the file; name: its original name; mask: PNG of the file's size (shrunk), so that a visitor's state is
+    small; label: ImageNet class or None; notes: how the mask was made; own: the file is the visitor's."""
 
     id: str
     path: str
@@ -41,14 +41,14 @@ class Photograph:
 
     @property
     def scene(self) -> Scene:
-        """The picture with its mask, exactly as a replay of its record will see it."""
+        """Return the picture with its mask, exactly as a replay of its record will read them."""
         image, reduced = read_once(self.path)
         return Scene(self.id, image, exact_mask(read_mask(self.mask)), self.label, (*self.notes, *reduced))
 
 
 @functools.lru_cache(maxsize=HELD)
 def read_once(path: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The picture in a file, no side above the largest, and the notes that this leaves; never to be written to."""
+    """Return the picture in a file, at most of the largest size, and notes; the array is shared: do not modify."""
     picture = read_picture(path)
     scene = shrunk(Scene("picture", picture, np.ones(picture.shape[:2], np.float32)))
     return scene.image, scene.notes
@@ -59,7 +59,7 @@ def sample_names() -> tuple[str, ...]:
 
 
 def open_sample(scene_id: str) -> Photograph:
-    """A photograph of the embedded sample with its own mask and label."""
+    """Return a photograph of the embedded sample with its own mask and label."""
     entry = next((one for one in open_source(SAMPLE).entries if one.id == scene_id), None)
     if entry is None or entry.mask is None:
         raise UserError(f"there is no sample photograph '{scene_id}'", allowed=", ".join(sample_names()))
@@ -68,7 +68,7 @@ def open_sample(scene_id: str) -> Photograph:
 
 
 def open_upload(path: str, segmenter: str = "grabcut") -> Photograph:
-    """A visitor's photograph, its object found by the segmenter; messages call the file by its name alone."""
+    """Return a visitor's photograph with a mask by the segmenter; messages contain only the file's name, no path."""
     name = Path(path).name
     try:
         image, _ = read_once(path)
@@ -79,7 +79,7 @@ def open_upload(path: str, segmenter: str = "grabcut") -> Photograph:
 
 
 def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, int] | None = None) -> Photograph:
-    """The photograph with the mask that a segmenter finds, within the box if there is one."""
+    """Return the photograph with the mask that a segmenter finds, within the box if there is one."""
     image, _ = read_once(photograph.path)
     if box is not None:
         box = inside(box, image.shape)
@@ -90,22 +90,24 @@ def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, i
 
 
 def with_mask(photograph: Photograph, mask: np.ndarray, note: str) -> Photograph:
-    """The photograph with another mask, (H, W) in [0, 1], and the note that says where it comes from."""
+    """Return the photograph with another mask, (H, W) in [0, 1], and a note about where it comes from."""
     return replace(photograph, mask=png(mask_levels(mask)), notes=(note,))
 
 
 def own_mask(photograph: Photograph) -> Photograph:
-    """The sample photograph with the mask that came with it."""
+    """Return the sample photograph with the mask that came with it."""
     if photograph.own:
-        raise UserError("this photograph came without a mask", allowed="find it, draw a box, or paint it")
+        raise UserError(
+            "this photograph has no mask of its own", allowed="find the object, draw a box, or paint a mask"
+        )
     return replace(open_sample(photograph.id), label=photograph.label)
 
 
 def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> Photograph:
-    """The photograph with the mask that the visitor's mark on its picture means.
+    """Return the photograph with the mask after the visitor's mark on its picture.
 
-    mark: {"box": [x, y, width, height]} in shares of the picture, or {"paint": PNG as base64, "add": bool}: where the
-    PNG is opaque the object is added to, or taken away from, the mask that is there.
+    mark: {"box": [x, y, width, height]} in shares of the picture, or {"paint": PNG as base64, "add": bool}: the opaque
+    pixels of the PNG are added to, or removed from, the current mask.
     """
     image, _ = read_once(photograph.path)
     high, wide = image.shape[:2]
@@ -115,13 +117,13 @@ def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> P
     before = read_mask(photograph.mask)
     mask = np.maximum(before, painted) if mark.get("add", True) else np.minimum(before, 1 - painted)
     if not (mask > 0.5).any():
-        raise UserError("nothing of the object is left", allowed="paint it, or draw a box around it")
+        raise UserError("the mask is empty", allowed="a painted mask, or a box around the object")
     note = "mask changed by hand"
     return with_mask(photograph, mask, "; ".join(dict.fromkeys([*photograph.notes, note])))
 
 
 def box_of(shares: Any, wide: int, high: int) -> tuple[int, int, int, int]:
-    """A box in pixels from one in shares of the picture.
+    """Return a box in pixels from one in shares of the picture.
 
     >>> box_of([0.25, 0.5, 0.5, 0.25], 640, 480)
     (160, 240, 320, 120)
@@ -137,7 +139,7 @@ def box_of(shares: Any, wide: int, high: int) -> tuple[int, int, int, int]:
 
 
 def painted_over(encoded: str, wide: int, high: int) -> np.ndarray:
-    """What a PNG (base64) covers, at the photograph's size: (high, wide) float32 in [0, 1]."""
+    """Return what a PNG (base64) covers, at the photograph's size: (high, wide) float32 in [0, 1]."""
     import base64
     import binascii
 
@@ -146,9 +148,9 @@ def painted_over(encoded: str, wide: int, high: int) -> np.ndarray:
     try:
         data = base64.b64decode(encoded.partition(",")[2] or encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise UserError("the painting is no PNG") from None
+        raise UserError("the painted mask is not a PNG file") from None
     drawn = read_mask(data)
     if np.count_nonzero(drawn > 0.5) < FEWEST_PAINTED:
-        raise UserError("hardly anything is painted", allowed="strokes over the whole object")
+        raise UserError("too little is painted", allowed="strokes over the whole object")
     painted: np.ndarray = cv2.resize(drawn, (wide, high), interpolation=cv2.INTER_LINEAR)
     return painted

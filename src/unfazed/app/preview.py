@@ -1,4 +1,4 @@
-"""What the sliders stand for, at once: the photograph as it is and the pasted edit, or why there is none."""
+"""The immediate preview of the sliders' values: the photograph and the pasted edit, or why there is none."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOTHING = "Nothing is changed yet: switch a change on, or move one of the slider
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """before, after: (S, S, 3) uint8; edited: what can be downloaded, None where nothing is edited; note: what the
-    visitor should know; exact: `after` shows all of the chain."""
+    """before, after: (S, S, 3) uint8; edited: what can be downloaded, None if nothing is edited; note: a message for
+    the visitor; exact: `after` shows all edits of the chain."""
 
     before: np.ndarray
     after: np.ndarray
@@ -34,25 +34,24 @@ class Shown:
 
 
 def request_of(chain: tuple[Edit, ...], photograph: Photograph, seed: int = 0, steps: int | None = None) -> Request:
-    """The request that `unfazed edit` would make of these choices; steps: None pastes, else diffusion in so many."""
+    """Return the same request as `unfazed edit` for these choices; steps: of diffusion, None for pasting."""
     renderer: RendererName = "paste" if steps is None else "diffusion"
     return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label)
 
 
 @functools.lru_cache(maxsize=64)
 def framed(photograph: Photograph) -> np.ndarray:
-    """The photograph before any edit: the square that everything is measured against, (S, S, 3) uint8; not to be
-    written to."""
+    """Return the framed photograph before any edit, (S, S, 3) uint8; the array is shared: do not modify."""
     _, layers = compose(request_of((), photograph), photograph.scene)
     return layers.background
 
 
 def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], seed: int = 0) -> Shown:
-    """The paste preview of a chain; a background that only a network makes is left out of it, and the note says so."""
+    """Return the paste preview of a chain, without backgrounds that need a network; a note says if one is missing."""
     before = framed(photograph)
     pasted = tuple(edit for edit in chain if not needs_network(edit))
     left_out = [edit for edit in chain if needs_network(edit)]
-    waiting = f"Made by the diffusion network ({left_out[0].describe()}): press Render." if left_out else ""
+    waiting = f"Needs the diffusion network ({left_out[0].describe()}): press Render." if left_out else ""
     if not pasted:
         return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
@@ -67,7 +66,7 @@ def render(
     steps: int = 20,
     progress: Progress | None = None,
 ) -> Shown:
-    """The chain blended by the diffusion network."""
+    """Return the chain rendered with the diffusion network."""
     if not chain:
         raise UserError(NOTHING)
     request = request_of(chain, photograph, seed, int(steps))
@@ -82,10 +81,9 @@ def needs_network(edit: Edit) -> bool:
 
 
 def portable(record: Mapping[str, Any], photograph: Photograph, picture: str | None = None) -> dict[str, Any]:
-    """The record with a visitor's own files called by their names, not by where this server keeps them.
+    """Return the record with only the names of a visitor's own files, not their paths on this server.
 
-    It replays in the folder that holds those files; `unfazed edit PHOTO --replay FILE.json` says where the photograph
-    lies.
+    It can be replayed in the folder of those files, with `unfazed edit PHOTO --replay FILE.json`.
     """
     changed = dict(record)
     if photograph.own:

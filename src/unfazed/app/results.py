@@ -1,4 +1,4 @@
-"""Browse and Compare: flips of a folder of predictions under filters, and two of its models held against each other."""
+"""The data of Browse and Compare: filtered flips of a folder of predictions, and the comparison of two models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN = 24
 
 @dataclass(frozen=True)
 class Filter:
-    """Which flips are asked for; None: all of them."""
+    """Which flips are requested; None: all of them."""
 
     model: str | None = None
     edit: str | None = None
@@ -34,7 +34,7 @@ class Filter:
 
 
 class Results:
-    """A folder of predictions and the pictures behind it; what was looked at last is kept, a few answers long."""
+    """A folder of predictions and its pictures; the last few results are cached."""
 
     def __init__(self, predictions: str | Path, benchmark: str | Path | None = None) -> None:
         self.predictions = Path(predictions)
@@ -52,7 +52,7 @@ class Results:
 
     @functools.cached_property
     def classes(self) -> dict[str, int]:
-        """Name -> label of the classes that occur; two of one name are told apart by their numbers."""
+        """Return name -> label of the classes that occur; classes with the same name get their number."""
         labels = self._scan().select(pl.col("label").unique()).collect()["label"].drop_nulls().to_list()
         names = Counter(map(self.class_name, labels))
         told = {label: self.class_name(label) for label in labels}
@@ -62,7 +62,7 @@ class Results:
         return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
 
     def _flips(self, chosen: Filter) -> Flips | None:
-        """Up to SHOWN flips that pass the filter, drawn evenly over models and edits, and how many there are."""
+        """Return up to SHOWN flips that pass the filter, sampled evenly over models and edits, and the total number."""
         if chosen == Filter():
             return find_flips(self.predictions, SHOWN)
         rows = self._scan()
@@ -82,14 +82,14 @@ class Results:
         return pl.concat([one.with_columns(pl.col(*texts).cast(pl.String)) for one in frames], how="diagonal_relaxed")
 
     def pair(self, flip: Flip) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The photograph and the edited picture of a flip; None where one is not at hand."""
+        """Return the photograph and the edited picture of a flip; None if one is not available."""
         return self.album.picture(f"{flip.source_id}/{ORIGINAL}/0"), self.album.picture(flip.sample_id)
 
     def warm_pair(self, studio: Studio, flip: Flip) -> tuple[list[np.ndarray], str]:
-        """Both pictures under the heat maps of what the model says to them; or none, and why."""
+        """Return both pictures with the heat maps of their predictions, or none and the reason."""
         before, after = self.pair(flip)
         if before is None or after is None:
-            return [], "The pictures are not at hand: start the page with --benchmark BENCH."
+            return [], "The pictures are not available: start the page with --benchmark BENCH."
         if flip.model not in studio.models:
             return [], f"For heat maps start the page with -m {flip.model}."
         try:
@@ -102,6 +102,6 @@ class Results:
             return [], f"No heat maps: {error.given}"
 
     def _comparison(self, first: str, second: str) -> str:
-        """The paired comparison of two models as a Markdown table."""
+        """Return the paired comparison of two models as a Markdown table."""
         table = compare(self.predictions, first, second, facts=self.facts)
         return comparison_text(table, (first, second), "markdown")

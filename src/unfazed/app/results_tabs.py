@@ -1,4 +1,4 @@
-"""The tabs Browse and Compare: gradio components around `results.Results`."""
+"""The Browse and Compare tabs: gradio components for `results.Results`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .results import Filter, Results
 from .studio import Studio
 
 ALL = "all"
-# The list is one block of HTML: a press on one of its buttons becomes an event with the flip's place.
+# The list is one block of HTML: a click on one of its buttons becomes an event with the flip's index.
 PRESS = """
 element.addEventListener("click", (event) => {
   const button = event.target.closest("[data-flip]");
@@ -21,11 +21,11 @@ element.addEventListener("click", (event) => {
 });
 """
 EXPLAINED = (
-    "Two models on the same photographs: accuracies in %, drops in points against each model's own answers to the "
-    "unedited photographs, n the photographs that both answered. p-values are corrected over the table (Holm)."
+    "Two models on the same photographs: accuracies in %, drops in points from each model's own accuracy on the "
+    "unedited photographs; n is the number of photographs that both classified. p-values are corrected (Holm)."
 )
 NONE = (
-    "No predictions were given. Build a benchmark, let models answer it, and start the page with both:\n"
+    "No predictions were given. Build a benchmark, evaluate models on it, and start the page with both:\n"
     "unfazed build sample -o bench\n"
     "unfazed evaluate bench -m lite:0 -m lite:2 -o predictions\n"
     "unfazed app --benchmark bench --predictions predictions"
@@ -33,7 +33,7 @@ NONE = (
 
 
 def browse_tab(page: Any, studio: Studio, results: Results | None) -> None:
-    """Flips of the predictions under three filters; one of them at large with its heat maps."""
+    """Build the tab with flips under three filters, and one flip enlarged with its heat maps."""
     if results is None:
         gr.HTML(figures.message(NONE))
         return
@@ -73,7 +73,7 @@ def browse_tab(page: Any, studio: Studio, results: Results | None) -> None:
 
 
 def compare_tab(page: Any, results: Results | None) -> None:
-    """Two models held against each other on the same photographs."""
+    """Build the tab that compares two models on the same photographs."""
     if results is None:
         gr.HTML(figures.message(NONE))
         return

@@ -1,4 +1,4 @@
-"""The smallest change of one attribute that turns a model's answer: a scan from no change outwards, then bisection."""
+"""The smallest change of one attribute that changes a model's prediction, by a scan and bisection."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .preview import framed, needs_network, request_of
 from .studio import Studio
 
 SCANNED, HALVED = 8, 5
-# All that are tried at most: the control, the scan with two nearer first steps, the halvings.
+# The largest number of pictures: the control, the scan with two smaller first steps, the bisection.
 MOST = 1 + SCANNED + 2 + HALVED
 
 
 @dataclass(frozen=True)
 class Direction:
-    """One way in which one parameter of an edit can be moved: from what changes nothing to the end of its range."""
+    """One direction in which a parameter of an edit can be varied: from no change to the end of its range."""
 
     edit: type[Edit]
     change: Change
@@ -42,18 +42,18 @@ class Direction:
 
 
 def directions() -> dict[str, Direction]:
-    """Every direction that an edit declares, by name, in the order in which edits are chained."""
+    """Return every direction that an edit declares, by name, in the order in which edits are applied."""
     return {change.name: Direction(edit, change) for edit in all_edits().values() for change in edit.changes}
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What the search saw.
+    """The result of a search.
 
-    before: the model's answer to the photograph; level: the smallest change tried that turns it, None if none does;
-    held: the largest change below it that was tried and did not; after: the answer at `level`; picture: there;
-    tried: every level with the answer that it got, in the order of the change; impossible: why a level could not be
-    made, or None; control: what taking the object out and putting it back makes of the answer, where it turns it.
+    before: the prediction for the photograph; level: the smallest tried change that changes it, None if none does;
+    held: the largest smaller level that was tried and did not; after: the prediction at `level`; picture: there;
+    tried: every level with its prediction, in the order of the change; impossible: why a level was not possible, or
+    None; control: the prediction after removing the object and putting it back, if that changes it.
     """
 
     direction: Direction
@@ -68,29 +68,29 @@ class Found:
 
     @property
     def sentence(self) -> str:
-        """The finding in words that claim no more than was seen."""
+        """Return the result as a sentence that claims only what was tried."""
         unit, tried = self.direction.range.unit, len(self.tried)
         if not tried:
-            return f"No level could be made: {self.impossible}."
+            return f"No level was possible: {self.impossible}."
         if self.level is None:
             said = (
-                f"The answer stayed “{self.before}” at each of {plural(tried, 'level')} tried, the furthest "
+                f"The prediction stayed “{self.before}” at each of {plural(tried, 'level')} tried, the last one "
                 f"{self.held:.3g} {unit}. "
-                "A level in between may still turn it."
+                "A level in between may still change it."
             )
         else:
             said = (
-                f"At {self.level:.3g} {unit} the answer turns from “{self.before}” to “{self.after}”; at "
-                f"{self.held:.3g} it still held. {plural(tried, 'level')} tried, from no change outwards. An answer "
-                "can turn and turn back between two of them, so a smaller change that was not tried may turn it too."
+                f"At {self.level:.3g} {unit} the prediction changes from “{self.before}” to “{self.after}”; at "
+                f"{self.held:.3g} it was unchanged. {plural(tried, 'level')} tried, from the smallest change upward. "
+                "The prediction may also change at smaller levels that were not tried."
             )
         if self.control is not None:
             said += (
-                f" But taking the object out and putting it back where it was already makes it “{self.control}”: "
-                "the turn is not this attribute's doing alone."
+                f" But removing the object and putting it back where it was already changes it to “{self.control}”, so "
+                "this attribute alone is not the cause."
             )
         if self.impossible is not None:
-            said += f" Some levels could not be made: {self.impossible}."
+            said += f" Some levels were not possible: {self.impossible}."
         return said
 
 
@@ -105,13 +105,13 @@ def find_smallest(
     steps: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
-    """The smallest change of one attribute, beside the other edits of `chain`, at which the model's answer turns.
+    """Return the smallest change of one attribute, in addition to `chain`, at which the model's prediction changes.
 
-    steps: None for the paste preview, else diffusion in so many steps.
+    steps: of diffusion, None for the paste preview.
     """
     others = tuple(edit for edit in chain if edit.name != direction.edit.name)
     if steps is None and any(map(needs_network, others)):
-        raise UserError("a background that the network makes cannot be pasted", allowed="search with diffusion")
+        raise UserError("the background needs a network and cannot be pasted", allowed="a search with diffusion")
     [before] = studio.answers(model, [framed(photograph)])
     neutral = frame(photograph.scene).pixel_rate if direction.change.neutral is None else direction.change.neutral
     asked: list[tuple[int, str, np.ndarray]] = []
@@ -130,7 +130,7 @@ def find_smallest(
     control = None if name is None or needs_network(CONTROLS[name].chain[0]) else ask(CONTROLS[name].chain[0])
 
     def turned(level: float) -> bool | None:
-        """Whether the answer turns there; None where it cannot be made."""
+        """Return whether the prediction changes there; None if the level is not possible."""
         try:
             search.seen[level] = ask(direction.at(level))
         except UserError as error:
@@ -155,7 +155,7 @@ def find_smallest(
 
 
 class _Search:
-    """held: the furthest level below `level` that did not turn the answer; seen: what each level was answered with."""
+    """held: the largest level below `level` without a change of the prediction; seen: the prediction at each level."""
 
     def __init__(self, neutral: float) -> None:
         self.held = neutral
@@ -164,11 +164,11 @@ class _Search:
         self.impossible: str | None = None
 
     def run(self, levels: Sequence[float], turned: Callable[[float], bool | None]) -> None:
-        """Outwards to the first level that turns the answer, then between it and the one before."""
+        """Try increasing levels until the prediction changes, then bisect between that level and the one before."""
         for candidate in levels:
             answer = turned(candidate)
             if answer is None and not self.seen:
-                # The first step is too far already: half of it, or a quarter, may be possible.
+                # The first step is already too large: half of it, or a quarter, may be possible.
                 for share in (0.5, 0.25):
                     nearer = self._between(candidate, share)
                     if (answer := turned(nearer)) is not None:
@@ -194,7 +194,7 @@ class _Search:
 
 
 def scan_levels(direction: Direction, neutral: float) -> tuple[float, ...]:
-    """The levels of the scan, from the first that changes something to the end of the range."""
+    """Return the levels of the scan, from the first that changes something to the end of the range."""
     declared = direction.range
     if declared.spacing == "log":
         return declared.levels(neutral, direction.change.extreme, SCANNED + 1)[1:]

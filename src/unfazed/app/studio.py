@@ -1,4 +1,4 @@
-"""What all visitors share: opened models and renderers, held in small numbers and used by one visitor at a time."""
+"""Models and renderers that all visitors share: a few are kept loaded, and one visitor at a time uses them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 RENDERERS_HELD = 2
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-"""Called with the passes done and the passes in all."""
+"""Called with the number of passes done and in total."""
 
 
 class Studio:
-    """models: the names that may be opened, the first the one to begin with; segmenter: `grabcut` or `onnx:FILE`."""
+    """models: the names that can be opened, first the initial one; segmenter: `grabcut` or `onnx:FILE`."""
 
     def __init__(self, models: Sequence[str], segmenter: str = "grabcut", device: str | None = None) -> None:
         if not models:
@@ -38,26 +38,26 @@ class Studio:
         self.models, self.segmenter, self.device = tuple(dict.fromkeys(models)), segmenter, device
         self._opened: dict[str, Classifier] = {}
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
-        # Heat maps hook into a model and a renderer counts its passes: neither can serve two visitors at once. A
-        # thread of their own, because torch keeps working memory for every thread that it was ever called from.
+        # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
+        # at once. One thread each, because torch keeps memory for every thread that ever called it.
         self._looking, self._rendering = ThreadPoolExecutor(1, "looking"), ThreadPoolExecutor(1, "rendering")
 
     def model(self, name: str) -> Classifier:
-        """The model of that name, opened once; only those that the page was started with can be asked for."""
+        """Return the model of that name, loaded once; only models that the page was started with are allowed."""
         if name not in self.models:
             raise unknown("model of this page", name, self.models, run=f"unfazed app -m {name}")
         return _alone(self._looking, self._open, name)
 
     def answers(self, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
-        """The model's answers to pictures (H, W, 3) uint8."""
+        """Return the model's predictions for pictures (H, W, 3) uint8."""
         return _alone(self._looking, answer_all, self.model(name), images)
 
     def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
-        """The pictures under the heat maps of these classes, one a picture."""
+        """Return the pictures with the heat maps of these classes, one per picture."""
         return _alone(self._looking, warm_pictures, self.model(name), images, targets)
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
-        """The photograph under the request, with the record that replays it; progress follows a diffusion's passes."""
+        """Return the edited photograph with its record; progress is called after each diffusion pass."""
         if request.renderer == "paste":
             return edit_photograph(request, photograph.scene, Path(photograph.path))
         return _alone(self._rendering, self._render, request, photograph, progress)
@@ -75,7 +75,7 @@ class Studio:
             return edit_photograph(request, photograph.scene, Path(photograph.path), renderer)
 
     def _renderer(self, request: Request) -> Renderer:
-        """The renderer that a replay of this request would open, so that both make the same bytes."""
+        """Return the renderer that a replay of this request would open, so that both make the same bytes."""
         plan = request_plan(request)
         key = canonical([request.to_json()["options"], plan.guide, request.size])
         if key not in self._renderers:
@@ -87,19 +87,19 @@ class Studio:
 
 
 def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
-    """What `work` gives, done in that thread; it sees the caller's context, by which gradio finds its progress bar."""
+    """Run `work` in that thread, with the caller's context, which gradio needs for its progress bar."""
     return thread.submit(contextvars.copy_context().run, work, *given).result()
 
 
 def expected_passes(request: Request) -> int:
-    """About how many passes of the network the request takes: the latest start of its edits, in steps."""
+    """Return the approximate number of network passes of the request, from the largest `start` of its edits."""
     starts = [float(getattr(edit, "start", 0.0) or 0.0) for edit in request.chain]
     return max(1, round(max(starts, default=0.0) * (request.steps or 100)))
 
 
 @contextlib.contextmanager
 def passes_counted(renderer: Any, expected: int, progress: Progress | None) -> Iterator[None]:
-    """A block in which `progress` is called after every pass of the renderer's network."""
+    """Call `progress` after every pass of the renderer's network inside the block."""
     if progress is None:
         yield
         return
