@@ -57,7 +57,7 @@ def test_a_grown_benchmark_is_the_one_built_at_once(tmp_path):
 )
 def test_changed_settings_are_still_refused(tmp_path, changed):
     build("sample", tmp_path / "b", settings())
-    with pytest.raises(UserError, match="holds another benchmark"):
+    with pytest.raises(UserError, match="contains another benchmark"):
         build("sample", tmp_path / "b", settings(**changed))
 
 
