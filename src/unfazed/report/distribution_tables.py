@@ -20,7 +20,7 @@ from unfazed.analyses.distribution.tables import (
 from unfazed.files import write_bytes
 from unfazed.predictions.facts import ORIGINAL
 
-from .palette import COLOURS, QUIET
+from .palette import COLORS, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,7 +74,7 @@ def score_histograms(table: pl.DataFrame, sets: Sequence[str]) -> Figure:
                 axes.set_visible(False)
                 continue
             axes.stairs(part["original_share"].to_list(), edges, fill=True, color="#dddddd", label=ORIGINAL)
-            axes.stairs(part["share"].to_list(), edges, color=COLOURS[0], linewidth=1.5, label="edited")
+            axes.stairs(part["share"].to_list(), edges, color=COLORS[0], linewidth=1.5, label="edited")
             axes.set_title(f"{name}: {_TITLES[score]}", fontsize=9, loc="left")
             axes.set_yticks([])
             axes.tick_params(labelsize=8, color=QUIET)
