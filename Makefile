@@ -63,7 +63,7 @@ bench: $(VENV)/ready-dev
 
 lock: | $(UV)
 	$(COMPILE) -o requirements.txt
-	$(COMPILE) --extra models --extra app --extra ray --extra dev -o requirements-dev.txt
+	$(COMPILE) --extra models --extra app --extra masks --extra dev -o requirements-dev.txt
 	$(COMPILE) --extra docs --constraint requirements-dev.txt -o requirements-docs.txt
 
 clean:
