@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 from unfazed.analyses.sensitivity.alignment import by_correctness, by_edit, summary
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.alignment import MEASURES, alignment
-from unfazed.measures.channels import channel_localisation
+from unfazed.measures.channels import channel_localization
 
 DATA = Path(__file__).parent.parent / "data"
 PUBLISHED = json.loads((DATA / "rival10_measures.json").read_text())["saliency"]
@@ -52,7 +52,7 @@ def test_average_precision_of_many_channels_is_the_one_of_scikit_learn(pairs):
     scores, positive = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
     if positive.any():
         maps = np.stack([scores, -scores]).reshape(2, 1, -1).astype(float)
-        _, measured = channel_localisation(maps, positive.reshape(1, -1))
+        _, measured = channel_localization(maps, positive.reshape(1, -1))
         expected = [average_precision_score(positive, one) for one in (scores, -scores)]
         assert measured == pytest.approx(expected, abs=1e-12)
 

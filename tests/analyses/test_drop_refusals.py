@@ -10,7 +10,9 @@ from unfazed.errors import UserError
 
 def test_duplicated_rows_are_refused():
     predictions = frame({"original": [1, 1, 0], "size-0.1": [1, 0, 0]})
-    with pytest.raises(UserError, match=r"1 pictures of m occur more than once, as image-0002, edit original, run 0"):
+    with pytest.raises(
+        UserError, match=r"1 pictures of m occur more than once, such as image-0002, edit original, run 0"
+    ):
         dropped_accuracy(pl.concat([predictions, predictions.filter(sample_id="image-0002/original/0")]))
 
 

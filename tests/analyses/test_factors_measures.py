@@ -104,7 +104,7 @@ def test_real_labels_both_ways(annotations):
     for right, n in (("real", len(empty)), ("real-standard", (~empty).sum())):
         row = factor_errors(annotations, everything_real, right, resamples=0).filter(pl.col("factor") == "average")
         assert (row["n"][0], row["accuracy"][0]) == (n, pytest.approx((~empty).sum() / n))
-    with pytest.raises(UserError, match="no notion of right"):
+    with pytest.raises(UserError, match="no definition of correct"):
         judge(annotations, everything_real, "top5")
 
 
@@ -244,7 +244,7 @@ def test_groups_and_strengths_are_read_and_checked(tmp_path):
     assert read_groups(path).sort("grouping", "model").rows() == [
         ("a", "architecture", "cnn"), ("b", "architecture", "vit"), ("a", "training", "plain")
     ]  # fmt: skip
-    for text, reason in (("model\na\n", "groups no models"), ("model,x\na,1\na,2\n", "'a' twice")):
+    for text, reason in (("model\na\n", "contains no groups of models"), ("model,x\na,1\na,2\n", "'a' twice")):
         path.write_text(text)
         with pytest.raises(UserError, match=reason):
             read_groups(path)
@@ -288,7 +288,7 @@ def test_every_table_of_a_study(tmp_path, world, annotations):
     real = make_table(Study(tmp_path, "multi", right="real", folder=world, resamples=0))
     assert real["model"].unique(maintain_order=True).to_list()[-1] == "human"
     for name, reason in (("model-types", "--groups"), ("spill-over", "--strengths"), ("compare", "--models A,B"),
-                         ("editing", "no predictions on edited pictures"), ("ratios", "no factor table")):  # fmt: skip
+                         ("editing", "no predictions for edited pictures"), ("ratios", "no factor table")):  # fmt: skip
         with pytest.raises(UserError, match=reason):
             make_table(Study(tmp_path, "multi", folder=world), name)
     with pytest.raises(UserError, match="did you mean 'm0'"):

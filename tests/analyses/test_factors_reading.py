@@ -145,7 +145,7 @@ def test_predictions_that_cannot_be_meant_are_refused(text, tmp_path, annotation
 def test_folders_without_usable_predictions_are_refused(tmp_path, annotations, answers):
     with pytest.raises(UserError, match="no file or folder"):
         list(read_answers(tmp_path / "nowhere", annotations))
-    with pytest.raises(UserError, match="holds no predictions"):
+    with pytest.raises(UserError, match="contains no predictions"):
         list(read_answers(tmp_path, annotations))
     answers.write_csv(tmp_path / "m.csv")
     answers.with_columns(model=pl.lit("m")).write_parquet(tmp_path / "other.parquet")

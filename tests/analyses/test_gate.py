@@ -84,7 +84,7 @@ def test_the_same_weights_with_the_same_answers_pass_without_a_margin(tmp_path):
     old, new = (folder(tmp_path / name, {"m": answers(30, 3)}) for name in ("old", "new"))
     checks = check_predictions(new, Rules(baseline=old))
     assert verdict(checks) == "pass"
-    assert checks["reason"].unique().to_list() == ["the same weights give the same answers"]
+    assert checks["reason"].unique().to_list() == ["the same weights give the same predictions"]
     other = folder(tmp_path / "other", {"m": answers(30, 3)}, {"m": {"weights_sha256": "another"}})
     assert verdict(check_predictions(other, Rules(baseline=old))) == "cannot tell"
 
@@ -121,7 +121,7 @@ def test_rules_from_toml_and_from_the_command_line(tmp_path):
         ("[max-drops]\na = 1\n", "did you mean 'max-drop'"),
         ("[baseline]\npth = 'x'\n", "did you mean 'path'"),
         ("[max-drop]\na = 'much'\n", "the limit of a is 'much'"),
-        ("max-drop = 3\n", "3 is no table of limits"),
+        ("max-drop = 3\n", "3 is not a table of limits"),
         ("not toml", "is not TOML"),
         ("", "there is nothing to check"),
     ],

@@ -88,7 +88,7 @@ def test_a_missing_edit_is_never_a_pass(tmp_path):
     found = check(new, baseline=old, margin=5, common=True)
     (row,) = found.checks.filter(edit="position").rows(named=True)
     assert row["verdict"] == found.verdict == "not measured"
-    assert "the baseline has answers to it" in row["reason"]
+    assert "the baseline has predictions for it" in row["reason"]
 
 
 def test_an_edit_that_one_model_lacks_is_not_measured(tmp_path):

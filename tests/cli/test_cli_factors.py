@@ -73,7 +73,7 @@ def test_metaclasses_figures_and_other_tables(factors, tmp_path):
     [
         (["--which", "best"], "no factor selection 'best'"),
         (["--partition", "test"], "no partition 'test'"),
-        (["--right", "top5"], "no notion of right 'top5'"),
+        (["--right", "top5"], "no definition of correct 'top5'"),
         (["--by", "class"], "no grouping 'class'"),
         (["--table", "adjusted"], "--which multi"),
         (["--partition", "train"], "none of the 397 file names"),

@@ -196,14 +196,14 @@ def compared(
 
 
 def read_model(predictions: Predictions, model: str) -> Outcomes:
-    """One model's outcomes; an unknown name raises with the nearest."""
+    """Return one model's outcomes; the error for an unknown name suggests the most similar one."""
     return _outcomes(model, _rows(predictions, model))
 
 
 def read_pair(
     predictions: Predictions, first: str, other: Predictions, second: str, common: bool = False
 ) -> tuple[Outcomes, Outcomes]:
-    """Two models' outcomes; refused where they come from different benchmarks, unless only common pictures count."""
+    """Return two models' outcomes; different benchmarks are refused unless only common pictures are used."""
     pair = [_rows(predictions, first), _rows(other, second)]
     if common:
         pair = shared_pictures(pair)
@@ -249,7 +249,7 @@ def _refuse_other_pictures(one: pl.DataFrame, two: pl.DataFrame, names: tuple[st
 
 
 def _aligned(one: Outcomes, two: Outcomes) -> tuple[tuple[str, ...], Outcomes, Outcomes]:
-    """Both models' outcomes on the photographs they share."""
+    """Return both models' outcomes on the photographs they share."""
     images = tuple(sorted(set(one.images) & set(two.images)))
     if not images:
         raise UserError(
@@ -271,7 +271,7 @@ def _answers(a: Outcomes, b: Outcomes, edit: str) -> np.ndarray:
 
 def _lattice(a: Outcomes, b: Outcomes, edits: list[str]) -> int:
     runs = [found.runs_of(edit) for found in (a, b) for edit in (*edits, ORIGINAL)]
-    # An average over k edits with gaps is no multiple of anything; a fine lattice makes the test draw flips instead.
+    # With gaps, an average over k edits is on no common lattice; a fine lattice makes the test sample flips instead.
     gaps = any((found.runs_of(edit) == 0).any() for found in (a, b) for edit in edits) and len(edits) > 1
     return 10**6 if gaps else lattice_of(*runs) * len(edits)
 

@@ -1,4 +1,4 @@
-"""Curves of a sweep: accuracy against the attribute's value, where it is half way down, and what flips each picture."""
+"""Curves of a sweep: accuracy against the attribute's value, its halfway level, and what flips each prediction."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Sweep:
 
     @property
     def is_log(self) -> bool:
-        """Whether the fit is along log(level): all above zero and the largest at least four times the smallest."""
+        """Return whether the fit is along log(level): all positive, the largest at least four times the smallest."""
         return self.levels[0] > 0 and self.levels[-1] >= 4 * self.levels[0]
 
     def axis(self) -> np.ndarray:
         return np.log(self.levels) if self.is_log else np.array(self.levels)
 
     def on_scale(self, value: float) -> float:
-        """A value of the axis on the attribute's own scale."""
+        """Return a value of the axis on the attribute's own scale."""
         return float(np.exp(value) if self.is_log else value)
 
 
 def sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
-    """The sweeps among the edits: three or more levels of one attribute; a sweep through zero gives two."""
+    """Return the sweeps among the edits: three or more levels of one attribute; a sweep through zero gives two."""
     levels: dict[str, dict[float, str]] = {}
     for edit, (attribute, level) in single_levels(edits, facts).items():
         levels.setdefault(attribute, {})[level] = edit
@@ -66,9 +66,9 @@ def sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
 
 
 def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]]:
-    """Edit -> (attribute, level) where one attribute has a number; by the manifest, else by the edit's name.
+    """Return edit -> (attribute, level) of edits with one numeric attribute, from the manifest or the edit's name.
 
-    The attribute keeps what else the name says (`lighting-object`), so that unlike edits do not share a curve.
+    The attribute keeps the rest of the name (`lighting-object`), so that different edits do not share a curve.
     """
     known: Mapping[str, Any] = {}
     if facts.manifest is not None and {"attribute", "level"} <= set(facts.manifest.columns):
@@ -95,9 +95,9 @@ def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]
 
 
 def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, level: float = 0.95) -> pl.DataFrame:
-    """A row a model, attribute and level: n, accuracy in [0, 1] with its interval, mean probability of the true class.
+    """Return one row per model, attribute and level: n, accuracy in [0, 1] with interval, mean true-class probability.
 
-    Empty where the predictions hold no sweep. true_probability is null where the predictions lack it.
+    Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
     facts = read_facts(predictions) if facts is None else facts
     rows: list[dict[str, Any]] = []
@@ -132,9 +132,9 @@ def curve_fits(
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """One row per model and sweep: the fitted curve and the level at which accuracy is half way down.
+    """Return one row per model and sweep: the fitted curve and its halfway level.
 
-    Half way means half way between the floor and the ceiling of the fitted curve, not an accuracy of one half.
+    Halfway means midway between the floor and the ceiling of the fitted curve, not an accuracy of one half.
     halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; they are null where
     they lie outside the levels of the sweep, where accuracy is flat, or where its ceiling was not seen
     (`tells_halfway`). chance: fixes the floor; None fits it. Sweeps of fewer than five levels (four with a fixed
@@ -153,10 +153,10 @@ def curve_fits(
 
 
 def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
-    """A row a model, sweep and photograph that the original is answered right: the mildest level that flips it.
+    """Return one row per model, sweep and correctly classified photograph: the mildest level that flips the prediction.
 
     Mildest is the end of the sweep at which accuracy over all photographs is higher. level: null where no level flips
-    it; returns: whether a harsher level is answered right again. With several runs, more than half of them must be
+    it; returns: whether the prediction is right again at a harder level. With several runs, more than half must be
     wrong.
     """
     facts = read_facts(predictions) if facts is None else facts
@@ -190,7 +190,7 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
 
 
 def _fewest(chance: float | None) -> int:
-    """One level more than the curve has parameters."""
+    """Return one more than the number of the curve's parameters."""
     return 5 if chance is None else 4
 
 
@@ -222,9 +222,9 @@ def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Sett
 
 
 def resampled_counts(found: Outcomes, sweep: Sweep, settings: Settings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(1 + resamples, levels) right answers and answers, and (1 + resamples,) accuracy on the originals.
+    """Return (1 + resamples, levels) correct and all predictions, and (1 + resamples,) accuracy on the originals.
 
-    The first row is of the photographs as they are, the others are resampled.
+    The first row is of the photographs themselves, the others are resampled.
     """
     share = np.stack([*(found.of(edit) for edit in sweep.edits), found.of(ORIGINAL)], axis=1)
     there = ~np.isnan(share)
@@ -235,7 +235,7 @@ def resampled_counts(found: Outcomes, sweep: Sweep, settings: Settings) -> tuple
 
 
 def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, float]]]:
-    """Each model's outcomes, and its mean probability of the true class by edit where the predictions have it."""
+    """Yield each model's outcomes, and its mean probability of the true class by edit, if available."""
     extra = ("true_probability",) if "true_probability" in columns_of(predictions) else ()
     images: tuple[str, ...] | None = None
     for name, rows in each_model(predictions, (*COLUMNS, *extra)):

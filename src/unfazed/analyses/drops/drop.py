@@ -1,7 +1,7 @@
 """Dropped accuracy: top-1 on the originals minus top-1 on the edited pictures of the same photographs.
 
 import unfazed
-unfazed.dropped_accuracy("PREDICTIONS")          # a polars frame, a row a model and edit
+unfazed.dropped_accuracy("PREDICTIONS")          # a polars data frame, one row per model and edit
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def dropped_accuracy(
     seed: int = 0,
     interval: str = "auto",
 ) -> pl.DataFrame:
-    """The drop of every model under every edit, a row each, with intervals and paired tests.
+    """Return the drop of every model for every edit, one row each, with intervals and paired tests.
 
     predictions: a folder of predictions, or a frame with the columns model, source_id, edit, run, correct.
     by: also split by `class`, `superclass` or any column of the predictions or the manifest (groups.py).
@@ -42,7 +42,7 @@ def dropped_accuracy(
     accuracy and original_accuracy lie in [0, 1], with Wilson's interval for accuracy; drop, low, high and net_* are
     points (hundredths), positive where accuracy falls; net_drop is the accuracy on the edit's control minus that on
     the edit; p_value is McNemar's exact test for one run and the sign-flip test over photographs for several, p_holm
-    is corrected over the rows of this table; white_box marks a model that the edit was made against; edits says how
+    is corrected over the rows of this table; white_box marks a model that the edit attacks; edits is how
     many edits an average is over.
 
     >>> answers = {"original": [1, 1, 1, 0], "size-0.05": [1, 0, 0, 0]}

@@ -46,7 +46,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> pl.DataFrame:
-    """The rows as one frame, corrected over all of them; `extra`: further columns' types, put after `edit`."""
+    """Return the rows as one frame with corrected p-values; `extra`: types of further columns, put after `edit`."""
     names = list(SCHEMA)
     order = [*names[:2], *(extra or {}), *names[2:]]
     types = {**SCHEMA, **(extra or {})}
@@ -58,7 +58,7 @@ def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> p
 
 
 def corrected(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with p_holm, its p_value corrected over all of its rows; null where there is no test."""
+    """Return the table with p_holm, the p_value corrected over all rows; null without a test."""
     adjusted = holm(table["p_value"].fill_null(math.nan).to_numpy())
     return table.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
 
@@ -66,7 +66,7 @@ def corrected(table: pl.DataFrame) -> pl.DataFrame:
 def model_rows(
     found: Outcomes, facts: Facts, settings: Settings, edits: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """One model's rows of the table: the photographs, each edit, and the average over edits."""
+    """Return one model's rows of the table: the photographs, each edit, and the average over edits."""
     base = need_original(found)
     edited = [edit for edit in facts.sorted(found.edits) if edit not in (ORIGINAL, SOURCE)]
     if edits is not None:
@@ -78,10 +78,10 @@ def model_rows(
 
 
 def need_original(found: Outcomes) -> np.ndarray:
-    """The share answered right on each original; refused where the model was shown none."""
+    """Return the share of correct predictions on each original; refused if there are none."""
     if ORIGINAL not in found.edits:
         raise UserError(
-            f"the predictions of {found.model} have no edit '{ORIGINAL}', so nothing can be dropped from",
+            f"the predictions of {found.model} have no edit '{ORIGINAL}', so there is no drop",
             allowed=f"edits: {', '.join(found.edits)} and {ORIGINAL}",
             run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS",
         )
@@ -89,7 +89,7 @@ def need_original(found: Outcomes) -> np.ndarray:
 
 
 def photograph_row(found: Outcomes, edit: str, level: float = 0.95) -> dict[str, Any]:
-    """The row of `original` or `source`: an accuracy, no drop."""
+    """Return the row of `original` or `source`: an accuracy, no drop."""
     share, runs = found.of(edit), found.runs_of(edit)
     accuracy = accuracy_entries(share, int(runs.max()), level)
     return {
@@ -105,23 +105,23 @@ def photograph_row(found: Outcomes, edit: str, level: float = 0.95) -> dict[str,
 
 
 def accuracy_entries(share: np.ndarray, runs: int, level: float = 0.95) -> dict[str, float]:
-    """Mean and Wilson interval of shares in [0, 1] of `runs` answers, one a photograph, NaN left out."""
+    """Return mean and Wilson interval of shares in [0, 1] of `runs` predictions, one per photograph, without NaN."""
     share = share[~np.isnan(share)]
     n = len(share)
     if n == 0:
         return {}
     mean = float(share.mean())
     spread = float(share.var(ddof=1)) if n > 1 else 0.0
-    # Averaging runs makes a photograph worth more than one answer: scale n by the variance that one answer would have.
+    # The average of several runs is more precise than one prediction: scale n by the variance of one prediction.
     worth = min(max(1.0, mean * (1 - mean) / spread), runs) if spread > 0 else 1.0
     low, high = wilson_interval(np.array(mean * n * worth), np.array(n * worth), level)
     return {"accuracy": mean, "accuracy_low": float(low), "accuracy_high": float(high)}
 
 
 def with_average(differences: np.ndarray, averaged: list[int]) -> np.ndarray:
-    """The columns and one more: each photograph's part in the mean of the averaged columns' means, NaN if it has none.
+    """Return the columns and one more: each photograph's part in the mean of the averaged columns' means, or NaN.
 
-    With nothing missing that is the mean over columns; a column with gaps counts no less for having them.
+    Without gaps that is the mean over columns; a column with gaps has the same weight as the others.
     """
     chosen = differences[:, averaged]
     there = ~np.isnan(chosen)
@@ -132,7 +132,7 @@ def with_average(differences: np.ndarray, averaged: list[int]) -> np.ndarray:
 
 
 def lattice_of(*runs: np.ndarray) -> int:
-    """The least common multiple of the numbers of runs: shares of them are multiples of its inverse."""
+    """Return the least common multiple of the numbers of runs: their shares are multiples of its inverse."""
     return math.lcm(*(int(one) for one in np.unique(np.concatenate(runs)) if one > 0))
 
 
@@ -144,7 +144,7 @@ def _edit_rows(
     base_runs = found.runs_of(ORIGINAL)
     drops = base[:, None] - share
     controls = [facts.control(edit) or "" for edit in edited]
-    # Net drops are over photographs that have all three pictures, so that drop - net_drop is the control's own drop.
+    # Net drops use photographs that have all three pictures, so that drop - net_drop is the control's own drop.
     nets = np.where(np.isnan(drops), np.nan, np.stack([found.of(one) for one in controls], axis=1) - share)
     averaged = [edited.index(one) for one in averaged_edits(edited, facts) if not facts.is_white_box(found.model, one)]
 
@@ -209,7 +209,7 @@ def _net_entries(net: Estimates, at: int, control: str) -> dict[str, Any]:
 
 
 def _p_values(found: Outcomes, edited: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:
-    """(edits,) McNemar's exact p-value for one run, the sign-flip test's for several."""
+    """Return (edits,) p-values: of McNemar's exact test for one run, of the sign-flip test for several."""
     count = len(edited)
     p = mcnemar(np.rint(drop.sums.losses[:count]), np.rint(drop.sums.gains[:count]))
     for index in np.flatnonzero(drop.sums.answers[:count] > 1):

@@ -1,4 +1,4 @@
-"""A gate for a release: thresholds on drops and accuracies, a baseline not to fall behind, and the verdicts.
+"""A gate for a release: limits of drops and accuracies, a baseline that a model must not be worse than, and verdicts.
 
 A check passes or fails only where its whole interval lies on one side of the threshold; else it cannot tell. What the
 predictions do not hold is not measured, which is never a pass.
@@ -177,7 +177,7 @@ def _threshold_rows(model: str, table: pl.DataFrame, rules: Rules, known: set[st
     dropping = [edit for edit, row in by_edit.items() if row["drop"] is not None]
     measured = [edit for edit, row in by_edit.items() if row["accuracy_low"] is not None]
     rows = []
-    lacking = "these predictions hold no answers to it"
+    lacking = "these predictions do not contain it"
     for edit, points in _expanded(rules.max_drop, dropping, known):
         if edit not in dropping:
             rows.append(_not_measured(model, edit, "drop", points, lacking))
@@ -237,7 +237,7 @@ def _baseline_rows(
     lost = _edits_of(rules.baseline, other) - {row["edit"] for row in found} - {SOURCE}
     measure = "accuracy lost" if rules.measure == "accuracy" else "drop gained"
     for edit in facts.sorted(lost - ({ORIGINAL} if rules.measure == "drop" else set())):
-        reason = "the baseline has answers to it and these predictions have none to the same pictures"
+        reason = "the baseline has predictions for it, but these predictions have none for the same pictures"
         rows.append(_not_measured(model, edit, measure, rules.margin, reason))
     for row in found:
         if rules.measure == "accuracy":
@@ -247,12 +247,12 @@ def _baseline_rows(
         else:
             value, low, high = (row[name] for name in ("drop_difference", "low", "high"))
         result = judge(low, high, rules.margin)
-        # Nothing changed, and for a known cause: that is no question of chance.
+        # The weights and so the predictions are the same: no test is needed.
         unchanged = same_weights and value == 0 and row["p_value"] == 1.0
         entry = {"model": model, "edit": row["edit"], "n": row["n"]}
         out = _row(entry, measure, value, low, high, rules.margin, PASS if unchanged else result, "at most")
         if unchanged:
-            out["reason"] = "the same weights give the same answers"
+            out["reason"] = "the same weights give the same predictions"
         rows.append(out)
     return rows
 
@@ -263,7 +263,7 @@ def _edits_of(predictions: Predictions, model: str) -> set[str]:
 
 
 def _not_measured(model: str, edit: str, measure: str, limit: float, why: str) -> dict[str, Any]:
-    """The row of a check that the predictions cannot answer."""
+    """Return the row of a check that was not measured."""
     row = {"model": model, "edit": edit, "measure": measure, "n": 0, "threshold": limit}
     return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
 
@@ -279,7 +279,7 @@ def _row(
     must: str,
 ) -> dict[str, Any]:
     unit = "%" if measure == "accuracy" else "" if measure.startswith("level") else "points"
-    where = {PASS: "lies within", FAIL: "lies beyond", CANNOT_TELL: "straddles"}[verdict]
+    where = {PASS: "is within the limit,", FAIL: "is beyond the limit,", CANNOT_TELL: "contains the limit,"}[verdict]
     digits = 4 if measure.startswith("level") else 2
     shown = f"{value:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})".replace("  ", " ")
     reason = f"{shown} of n = {source['n']:,} {where} {must} {limit:g} {unit}".rstrip()
@@ -298,20 +298,20 @@ def _row(
 
 
 def _with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
-    """The row with the number of further photographs that would tell, where it cannot be told with these."""
+    """Return the row with the number of further photographs that would decide, if it is undecided."""
     if row["verdict"] != CANNOT_TELL:
         return row
     needed = photographs_to_tell(row["value"], row["low"], row["high"], row["n"], row["threshold"], level)
     if needed is None:
-        advice = "the value lies so near the limit that no feasible number of photographs would tell"
+        advice = "the value is so close to the limit that no feasible number of photographs would decide"
         return row | {"reason": f"{row['reason']}; {advice}"}
     more = max(needed - row["n"], 1)
-    advice = f"about {more:,} more photographs would tell with a chance of 80 %, if the value stays the same"
+    advice = f"about {more:,} more photographs would decide with a power of 80 %, if the value stays the same"
     return row | {"more": more, "reason": f"{row['reason']}; {advice}"}
 
 
 def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]) -> list[tuple[str, float]]:
-    """(edit, limit) with patterns spelled out; an edit's own limit wins over a pattern's; known: edits allowed."""
+    """Return (edit, limit) with patterns expanded; an edit's own limit overrides a pattern's; known: allowed edits."""
     found: dict[str, float] = {}
     for pattern, limit in limits.items():
         matching = fnmatch.filter(edits, pattern) if any(one in pattern for one in "*?[") else []
@@ -326,7 +326,7 @@ def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]
 
 
 def _pairs(models: list[str], baseline: list[str], chosen: bool) -> list[tuple[str, str]]:
-    """Which model is held against which of the baseline: by name, or the only one against the only one."""
+    """Return which model is compared with which of the baseline: by name, or the only one with the only one."""
     pairs = [(name, name) for name in models if name in baseline]
     if not pairs and len(models) == 1 and len(baseline) == 1:
         return [(models[0], baseline[0])]
@@ -340,7 +340,7 @@ def _pairs(models: list[str], baseline: list[str], chosen: bool) -> list[tuple[s
 
 
 def _printable(text: str) -> str:
-    """Text without the control characters that XML cannot hold."""
+    """Return text without the control characters that XML does not allow."""
     return "".join(one if one.isprintable() else " " for one in text)
 
 

@@ -1,4 +1,4 @@
-"""Grids: is a pair of changes worse than the two taken one by one?"""
+"""Grids: whether a pair of changes costs more than the sum of both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def interactions(
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """A row a model and pair of levels: how many points the pair drops beyond the sum of its two drops.
+    """Return one row per model and pair of levels: how many points the pair drops more than the sum of its parts.
 
     Of the columns: drop is the pair's, first_drop and second_drop those of its parts, against `reference`; interaction
     = drop - first_drop - second_drop in points with low and high over photographs, positive where the pair is worse
@@ -52,7 +52,7 @@ def interactions(
 
 
 def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
-    """(attribute, level) pairs -> the edit that has exactly these, for grids and for single changes."""
+    """Return (attribute, level) pairs -> the edit with exactly these, for grids and for single changes."""
     cells: dict[Cell, str] = {(): ORIGINAL}
     edits = sorted(edits)
     if facts.manifest is not None and {"attribute", "level"} <= set(facts.manifest.columns):
@@ -68,7 +68,7 @@ def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
 
 
 def _mildest(found: list[Outcomes], cells: dict[Cell, str]) -> dict[Cell, dict[str, str]]:
-    """For each pair of attributes (as a cell of names), the level of each at which the grid is answered best."""
+    """Return for each pair of attributes (as a cell of names) the level of each with the highest accuracy."""
     scores: dict[Cell, dict[str, dict[str, list[float]]]] = {}
     for cell, edit in cells.items():
         if len(cell) == 2:

@@ -35,12 +35,12 @@ def dropped_accuracy_by(
     facts: Facts,
     settings: Settings,
 ) -> pl.DataFrame:
-    """The drop table split by `by`: one more column of that name, and `shrunk_drop`; worst values first.
+    """Return the drop table split by `by`, with a column of that name and `shrunk_drop`; worst values first.
 
     `class` and `superclass` follow from the label. Any other column belongs to the edited picture: the drop is over
-    the pictures that have the value. Columns of many numbers are cut into quarters. shrunk_drop draws each value's
-    drop towards the edit's own by as much as chance explains, so that a class of three pictures does not lead the
-    list by luck. The rows `average` are over the edits that a photograph has.
+    the pictures that have the value. Columns of many numbers are cut into quarters. shrunk_drop shrinks each value's
+    drop toward the edit's own (empirical Bayes), so that a class of three pictures does not come first by chance. The
+    rows `average` are over the edits that a photograph has.
     """
     rows = []
     for name, frame in _valued(predictions, by, models, facts):
@@ -61,7 +61,7 @@ def dropped_accuracy_by(
 
 @functools.cache
 def imagenet_superclasses() -> tuple[str, ...]:
-    """The superclass of each of the 1,000 ImageNet classes; animals finely, things coarsely."""
+    """Return the superclass of each of the 1,000 ImageNet classes; animals in detail, things more coarsely."""
     with resources.files("unfazed.data").joinpath("imagenet_superclasses.csv").open(encoding="utf-8") as file:
         ranges = list(csv.DictReader(file))
     return tuple(one["superclass"] for one in ranges for _ in range(int(one["first"]), int(one["last"]) + 1))
@@ -70,7 +70,7 @@ def imagenet_superclasses() -> tuple[str, ...]:
 def _valued(
     predictions: Predictions, by: str, models: Sequence[str] | None, facts: Facts
 ) -> list[tuple[str, pl.DataFrame]]:
-    """Each model's rows with the value that they are split by as text."""
+    """Yield each model's rows with the value that they are split by, as text."""
     if by in ("class", "superclass"):
         names = _class_names(by, facts)
         return [
@@ -97,9 +97,9 @@ def _valued(
 
 
 def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -> pl.DataFrame:
-    """A row a photograph, edit and value: the shares right on the picture, its original and its control; differences.
+    """Return one row per photograph, edit and value: accuracy on the picture, its original and control; differences.
 
-    average: also a row a photograph and value for the mean over its edits.
+    average: also one row per photograph and value for the mean over its edits.
     """
     cells = pl.DataFrame(
         {
@@ -181,7 +181,7 @@ def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, setting
 
 
 def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
-    """A row an edit and value: the sums, mean and interval of that column of the entries, in points."""
+    """Return one row per edit and value: the sums, mean and interval of that column of the entries, in points."""
     value = pl.col(column)
     table = entries.group_by("edit", _VALUE, maintain_order=True).agg(
         n=pl.len().cast(pl.Int64),
@@ -225,23 +225,23 @@ def _p_value(sums: dict[str, Any], piece: pl.DataFrame) -> float:
 
 
 def _class_names(by: str, facts: Facts) -> Callable[[int], str]:
-    """Label -> the name of its class or superclass."""
+    """Return label -> the name of its class or superclass."""
     if by == "class":
         names = facts.classes
         return lambda label: names[label] if 0 <= label < len(names) else str(label)
     superclasses = imagenet_superclasses()
     if facts.classes and facts.classes != imagenet().classes:
         raise UserError(
-            "superclasses are known for ImageNet's classes only, and these predictions have their own",
+            "superclasses are known only for ImageNet's classes, but these predictions have other classes",
             allowed="--by class, or a column of your own in the predictions",
         )
     return lambda label: superclasses[label] if 0 <= label < len(superclasses) else str(label)
 
 
 def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
-    """What turns the column's values into text: many different numbers into quarters, anything else as it stands."""
+    """Return a function from the column's values to text: many numbers become quarters, other values stay."""
     if values.dtype.is_nested():
-        raise UserError(f"the column '{values.name}' holds lists", allowed="a column of numbers or text")
+        raise UserError(f"the column '{values.name}' contains lists", allowed="a column of numbers or text")
     if not values.dtype.is_numeric() or values.n_unique() <= _FEW:
         return lambda column: column.cast(pl.String)
     known = values.drop_nulls().drop_nans() if values.dtype.is_float() else values.drop_nulls()

@@ -1,4 +1,4 @@
-"""Dropped accuracy of groups of models: attention against convolution, robust training against plain."""
+"""Dropped accuracy of groups of models, such as transformers and convolutional networks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def dropped_accuracy_of_groups(
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """The drop table of mean models: a row a group and edit, `model` naming the group and `models` counting it.
+    """Return the drop table of groups: one row per group and edit; `model` is the group, `models` its size.
 
-    groups: a CSV with the column `model` and one column a way to group (architecture, training, …), or a frame; None:
-    all models only. A group's answer to a picture is the mean over its models, and intervals are over photographs, so
-    they say how sure this group's mean is, not what other models would do. A model that one of its edits was made
-    against is left out of every group, and a picture that one of the group's models was not shown out of that group.
+    groups: a CSV with the column `model` and one column per grouping (architecture, training, …), or a frame; None:
+    all models only. A group's accuracy on a picture is the mean over its models, and intervals are over photographs:
+    they describe the mean of these models, not of other models. A model that an edit attacks is left out of every
+    group, and a picture that one of the group's models has not classified is left out of that group.
     """
     facts = read_facts(predictions) if facts is None else facts
     table = _read(groups)
@@ -53,7 +53,7 @@ def dropped_accuracy_of_groups(
         if name not in known:
             raise unknown("model", name, known)
     if not sums:
-        raise UserError("every model here is white-box, so there is nothing to average")
+        raise UserError("every model here is white-box, so there is no average", allowed="at least one other model")
     settings = Settings(resamples, level, seed)
     rows_out: list[dict[str, Any]] = []
     for group, total in sums.items():
@@ -64,9 +64,9 @@ def dropped_accuracy_of_groups(
 
 @dataclass
 class _Sum:
-    """The sum of several models' answers, on the pictures that all of them were shown.
+    """The sum of several models' predictions, on the pictures that all of them classified.
 
-    runs: the sums of their runs; parts: the least common multiples, the same where all have as many.
+    runs: the sums of their runs; parts: their least common multiples.
     """
 
     count: int = 0
@@ -114,7 +114,7 @@ def _cut(
 
 
 def _read(groups: str | Path | pl.DataFrame | None) -> dict[str, list[str]]:
-    """Model -> the groups it belongs to, as `column: value`."""
+    """Return model -> the groups it belongs to, as `column: value`."""
     if groups is None:
         return {}
     if not isinstance(groups, pl.DataFrame):
@@ -124,7 +124,7 @@ def _read(groups: str | Path | pl.DataFrame | None) -> dict[str, list[str]]:
             raise UserError(f"the groups {groups} are not a readable CSV: {error}") from None
     bare = [name.strip() for name in groups.columns]
     if len(set(bare)) < len(bare):
-        raise UserError(f"the groups have the columns {', '.join(bare)}", allowed="each of them once")
+        raise UserError(f"the groups have the columns {', '.join(bare)}", allowed="each column once")
     cells = pl.col(pl.String).str.strip_chars().replace("", None)
     groups = groups.rename(dict(zip(groups.columns, bare, strict=True))).with_columns(cells)
     groups = groups.filter(~pl.all_horizontal(pl.all().is_null()))
@@ -138,7 +138,7 @@ def _read(groups: str | Path | pl.DataFrame | None) -> dict[str, list[str]]:
         raise UserError(f"{groups['model'].null_count()} rows of the groups name no model", allowed="a model in each")
     twice = groups.filter(groups["model"].is_duplicated())["model"].unique().to_list()
     if twice:
-        raise UserError(f"the groups name {', '.join(map(str, twice))} more than once", allowed="one row a model")
+        raise UserError(f"the groups name {', '.join(map(str, twice))} more than once", allowed="one row per model")
     return {
         row["model"]: [f"{name}: {row[name]}" for name in columns if row[name]] for row in groups.iter_rows(named=True)
     }

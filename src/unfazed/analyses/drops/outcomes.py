@@ -1,4 +1,4 @@
-"""One model's answers as a matrix: photographs down, edits across, the share of runs answered right in each cell."""
+"""One model's predictions as a matrix of photographs by edits, with the share of correct runs in each cell."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unfazed.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """One model's answers.
+    """One model's predictions.
 
-    images: source ids, sorted; edits: names; share: (images, edits) float64 in [0, 1], the share of runs answered
-    right, NaN where there is none; runs: (images, edits) int64, how many there were; parts: (images, edits) int64,
-    shares are multiples of its inverse; None: the runs.
+    images: source ids, sorted; edits: names; share: (images, edits) float64 in [0, 1], the share of correct runs, NaN
+    if there is none; runs: (images, edits) int64, the number of runs; parts: (images, edits) int64, shares are
+    multiples of its inverse; None: the runs.
     """
 
     model: str
@@ -27,7 +27,7 @@ class Outcomes:
     parts: np.ndarray | None = None
 
     def of(self, edit: str) -> np.ndarray:
-        """(images,) share of runs answered right, all NaN for an edit that the model was not shown."""
+        """Return (images,) the share of correct runs, all NaN for an edit without predictions."""
         return self.share[:, self.edits.index(edit)] if edit in self.edits else np.full(len(self.images), np.nan)
 
     def runs_of(self, edit: str) -> np.ndarray:
@@ -38,10 +38,10 @@ class Outcomes:
 
 
 def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = None) -> Outcomes:
-    """The model's rows (source_id, edit, run, correct) as Outcomes; the rows' order does not matter.
+    """Return the model's rows (source_id, edit, run, correct) as Outcomes; the rows' order does not matter.
 
     images: ids to use if they cover the rows (so that models share one list), else the rows' own. Refused: the same
-    picture twice, and rows without an answer.
+    picture twice, and rows without a prediction.
     """
     _refuse_gaps(model, rows)
     edits = tuple(sorted(rows["edit"].unique().to_list()))
@@ -80,7 +80,7 @@ def _refuse_duplicates(model: str, rows: pl.DataFrame, cells: np.ndarray) -> Non
         row = rows.row(int(first[counts.argmax()]), named=True)
         raise UserError(
             f"{int((counts > 1).sum())} pictures of {model} occur more than once, "
-            f"as {row['source_id']}, edit {row['edit']}, run {row['run']}",
-            allowed="one row a picture",
+            f"such as {row['source_id']}, edit {row['edit']}, run {row['run']}",
+            allowed="one row per picture",
             run="unfazed evaluate … into a new folder",
         )

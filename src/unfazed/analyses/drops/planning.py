@@ -1,4 +1,4 @@
-"""How many photographs an answer needs: from a pilot's predictions or a guess, a table of questions and answers."""
+"""How many photographs a benchmark needs, from a pilot's predictions or from assumptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .outcomes import Outcomes, outcomes
 
 PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
 DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they show", "photographs that pass the gate"
-# Beyond this a simulation takes minutes and the closed form is exact to a tenth of a point.
+# Above this a simulation takes minutes, and the closed form is exact to a tenth of a point.
 _MOST_SIMULATED = 50_000
 
 
@@ -53,9 +53,9 @@ def plan_photographs(
     that number. tests: how many tests share the error rate 1 - level.
     """
     if not 0.5 <= power < 1:
-        raise UserError(f"the power is {power:g}", allowed="0.5 to below 1, as 0.8")
+        raise UserError(f"the power is {power:g}", allowed="0.5 to below 1, such as 0.8")
     if not 0.5 <= level < 1:
-        raise UserError(f"the level is {level:g}", allowed="0.5 to below 1, as 0.95")
+        raise UserError(f"the level is {level:g}", allowed="0.5 to below 1, such as 0.95")
     if tests < 1:
         raise UserError(f"the number of tests is {tests}", allowed="1 or more")
     alpha = (1 - level) / tests
@@ -90,10 +90,10 @@ def pilot_designs(
     edits: Sequence[str] | None = None,
     runs: int | None = None,
 ) -> tuple[dict[tuple[str, str], Design], dict[tuple[str, str], int]]:
-    """The design that a pilot's predictions suggest for each model and edit, and the pilot's number of photographs.
+    """Return the design from a pilot's predictions for each model and edit, and the pilot's number of photographs.
 
-    runs: runs of the planned experiment, the pilot's if None. A pilot of one run cannot show how alike the answers to
-    several runs are; then they are taken to be the same, and further runs gain nothing.
+    runs: runs of the planned experiment, the pilot's if None. A pilot of one run cannot show how correlated several
+    runs are; they are then assumed to be identical, so that further runs gain nothing.
     """
     found: dict[tuple[str, str], Design] = {}
     counts: dict[tuple[str, str], int] = {}
@@ -110,12 +110,12 @@ def pilot_designs(
                 found[model, edit] = design if runs is None else replace(design, runs=runs)
                 counts[model, edit] = count
     if not found:
-        raise UserError("the pilot has no edited picture beside its original", run="unfazed evaluate BENCH -m MODEL")
+        raise UserError("the pilot has no edited picture with its original", run="unfazed evaluate BENCH -m MODEL")
     return found, counts
 
 
 def _pilot(answers: Outcomes, edit: str) -> tuple[Design, int]:
-    """The design of one edit; shares are pulled half an answer away from 0 and 1, since a pilot is small."""
+    """Return the design of one edit; shares are moved half a prediction away from 0 and 1, since a pilot is small."""
     base, share, runs = answers.of(ORIGINAL), answers.of(edit), answers.runs_of(edit)
     both = ~np.isnan(base) & ~np.isnan(share)
     base, share, runs = base[both], share[both], runs[both]
@@ -133,7 +133,7 @@ def _pilot(answers: Outcomes, edit: str) -> tuple[Design, int]:
 
 
 def _correlation(base: np.ndarray, share: np.ndarray, runs: int) -> float:
-    """How alike the answers to the runs of one photograph are, from the spread of their shares within each group.
+    """Return the correlation between the runs of one photograph, from the variance of their shares.
 
     Var(share) = p (1 - p) (rho + (1 - rho) / runs), with p the mean share among photographs right (or wrong) before.
     """

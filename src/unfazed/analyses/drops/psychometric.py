@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import chdtri, expit, logit
 
-# A weak prior for each end of the curve: as if this many further answers had been seen at either end, half of them
-# right. It keeps an end that the data hardly show away from 0 and 1 and is negligible where the data show it.
+# A weak prior for each end of the curve: as if this many further predictions had been made at either end, half of them
+# correct. It keeps an end without much data away from 0 and 1, and is negligible if there is enough data.
 _PRIOR = 0.5
 
 
@@ -21,7 +21,7 @@ _PRIOR = 0.5
 class Fit:
     """Fitted curves, arrays of shape (fits,).
 
-    halfway: the x at which accuracy is half way between floor and ceiling; slope: per unit of x, negative where
+    halfway: the x at which accuracy is midway between floor and ceiling; slope: per unit of x, negative if
     accuracy falls; deviance: twice the log-likelihood short of a perfect fit.
     """
 
@@ -32,12 +32,12 @@ class Fit:
     deviance: np.ndarray
 
     def accuracy(self, x: np.ndarray) -> np.ndarray:
-        """(fits, len(x)) values of the curves."""
+        """Return (fits, len(x)) values of the curves."""
         share = expit(self.slope[:, None] * (np.asarray(x) - self.halfway[:, None]))
         return self.floor[:, None] + (self.ceiling - self.floor)[:, None] * share
 
     def crossing(self, accuracy: float | np.ndarray) -> np.ndarray:
-        """(fits,) the x at which each curve has this accuracy.
+        """Return (fits,) the x at which each curve has this accuracy.
 
         Infinite on the easy side where the ceiling is not above it, and on the hard side where the floor is not below.
         """
@@ -54,7 +54,7 @@ def fit_logistic(
     within: tuple[float, float] = (-np.inf, np.inf),
     iterations: int = 120,
 ) -> Fit:
-    """Maximum-likelihood curves for many data sets at once, by damped Fisher scoring.
+    """Return maximum-likelihood curves for many data sets at once, by damped Fisher scoring.
 
     x: (levels,), at least four of them (three with a fixed floor); right, n: (fits, levels) counts of right answers
     and of answers, which may be fractional; chance: fixes the floor, None fits it; within: where halfway may lie.
@@ -93,11 +93,11 @@ def fit_logistic(
 def tells_halfway(
     x: np.ndarray, right: np.ndarray, n: np.ndarray, chance: float | None = None, level: float = 0.95
 ) -> bool:
-    """Whether one data set shows where its curve is half way: accuracy changes, and the ceiling is seen.
+    """Return whether one data set determines the halfway level: accuracy changes, and the ceiling is reached.
 
     x, right, n: (levels,). Two likelihood-ratio tests at `level`. First against one accuracy for all levels, which is
-    chi-square with levels - 1 degrees of freedom. Then against a curve that is half way at the easiest level or
-    beyond it: where that fits as well, any ceiling does.
+    chi-square with levels - 1 degrees of freedom. Then against a curve whose halfway level is the easiest level or
+    beyond it: if that fits as well, any ceiling does.
     """
     x, right, n = (np.asarray(one, dtype=float) for one in (x, right, n))
     fit = fit_logistic(x, right, n, chance)
@@ -112,7 +112,7 @@ def tells_halfway(
 def isotonic_crossing(
     x: np.ndarray, share: np.ndarray, n: np.ndarray, accuracy: float | np.ndarray, rising: bool
 ) -> np.ndarray:
-    """(fits,) the x at which the isotonic regression of each data set crosses `accuracy`, without a parametric curve.
+    """Return (fits,) the x at which the isotonic regression of each data set crosses `accuracy`.
 
     x: (levels,); share, n: (fits, levels) accuracies and their weights; accuracy: one for all fits or (fits,); rising:
     whether accuracy rises with x. Between
@@ -150,11 +150,11 @@ class _Problem:
     chance: float | None
 
     def of(self, fits: np.ndarray) -> _Problem:
-        """The same for some of the fits."""
+        """Return the data of some of the fits."""
         return replace(self, right=self.right[fits], n=self.n[fits])
 
     def ends(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(fits,) floor and ceiling."""
+        """Return (fits,) floor and ceiling."""
         if self.chance is not None:
             return np.full(len(theta), self.chance), self.chance + (1 - self.chance) * expit(theta[:, 2])
         ceiling = expit(theta[:, 2])
@@ -165,14 +165,14 @@ class _Problem:
         return _between(floor[:, None] + (ceiling - floor)[:, None] * self._share(theta))
 
     def loss(self, theta: np.ndarray) -> np.ndarray:
-        """(fits,) deviance plus the prior's share of it."""
+        """Return (fits,) the deviance plus the contribution of the prior."""
         loss = _deviance(self.curve(theta), self.right, self.n)
         for p in self._prior(theta):
             loss -= _PRIOR * (np.log(p) + np.log1p(-p))
         return loss
 
     def scores(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient (fits, 4) and Fisher information (fits, 4, 4) of minus half the loss."""
+        """Return gradient (fits, 4) and Fisher information (fits, 4, 4) of minus half the loss."""
         floor, ceiling = self.ends(theta)
         share, height = self._share(theta), (ceiling - floor)[:, None]
         p = self.curve(theta)
@@ -214,7 +214,7 @@ def _initial(z: np.ndarray, share: np.ndarray, sign: float, chance: float | None
 def _maximized(
     problem: _Problem, theta: np.ndarray, low: np.ndarray, high: np.ndarray, iterations: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """theta and the loss at the maximum; a fit that has settled is not computed any further."""
+    """Return theta and the loss at the maximum; a fit that has converged is not computed any further."""
     theta, value = theta.copy(), problem.loss(theta)
     damping = np.full(len(theta), 1e-2)
     active = np.arange(len(theta))

@@ -1,4 +1,4 @@
-"""What the ImageNet-E paper reports (CVPR 2023), to be shown beside a model's own figures on the official set."""
+"""Results of the ImageNet-E paper (CVPR 2023), shown next to a model's own results on the official dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAMBDA_20, _SIZE = "background-complex", "size-0.05"
 
 @dataclass(frozen=True)
 class Reported:
-    """A model of the paper: its name there, a pattern of the model strings that mean it, and figures by edit.
+    """A model of the paper: its name there, a pattern of matching model strings, and results by edit.
 
     figures: `original` in percent, everything else a drop in points.
     """
@@ -51,9 +51,9 @@ MEAN_OF_MODELS = Reported("mean of the paper's models", "", {_LAMBDA_20: 9.23, _
 
 
 def reported(model: str) -> Reported | None:
-    """The paper's entry for a model string such as `timm:resnet50.tv_in1k`, or None.
+    """Return the paper's entry for a model string such as `timm:resnet50.tv_in1k`, or None.
 
-    The architecture decides; weights of another training have the same entry, so the figures are beside, not equal.
+    Only the architecture is compared; other weights of it have the same entry, so the results may differ.
 
     >>> reported("timm:resnet50.tv_in1k").name, reported("timm:resnet101") is None
     ('ResNet-50', True)
@@ -65,7 +65,7 @@ def reported(model: str) -> Reported | None:
 
 
 def with_published(table: pl.DataFrame) -> pl.DataFrame:
-    """The drop table with `published` (points; percent for `original`) and `published_model`, null where none."""
+    """Return the drop table with `published` (points; percent for `original`) and `published_model`, null if none."""
     from .model_groups import EVERY
 
     entries = [MEAN_OF_MODELS if model == EVERY else reported(model) for model in table["model"]]

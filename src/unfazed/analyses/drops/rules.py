@@ -1,4 +1,4 @@
-"""What a gate must hold a model to: limits of drop and accuracy by edit, and a baseline not to fall behind."""
+"""The rules of a gate: limits of drop and accuracy by edit, and a baseline that a model must not be worse than."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What must hold.
+    """The requirements of a gate.
 
     max_drop: edit (or a pattern such as `size-*`, or `average`) -> points; min_accuracy: edit or pattern -> percent;
     min_threshold: attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept;
@@ -57,7 +57,7 @@ class Rules:
 
 
 def read_rules(config: str | Path | None, **given: Any) -> Rules:
-    """Rules from a TOML file and from what was given beside it, which wins where both speak.
+    """Return the rules from a TOML file and from arguments, which override the file.
 
     The file: tables [max-drop] and [min-accuracy] (edit = number), [min-threshold] (size = "0.04@80"), a table
     [baseline] (path, margin, measure), and `level`, `models` at the top.
@@ -90,7 +90,7 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
 
 
 def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> dict[str, float]:
-    """Limits from `EDIT=NUMBER` texts; a number alone is for the edit `bare`, where that is allowed.
+    """Return the limits from `EDIT=NUMBER` texts; a number alone is for the edit `bare`, if that is allowed.
 
     >>> parse_limits(["size-0.05=20", "average=12.5"], "--max-drop")
     {'size-0.05': 20.0, 'average': 12.5}
@@ -110,7 +110,7 @@ def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> 
 
 
 def parse_threshold(text: str) -> tuple[float, float]:
-    """(level, percent) of `ATTRIBUTE=LEVEL@PERCENT`.
+    """Return (level, percent) of `ATTRIBUTE=LEVEL@PERCENT`.
 
     >>> parse_threshold("size=0.04@80")
     (0.04, 80.0)
@@ -130,7 +130,7 @@ def parse_threshold(text: str) -> tuple[float, float]:
 
 def _numbers(table: Any) -> dict[str, float]:
     if not isinstance(table, dict):
-        raise UserError(f"{table!r} is no table of limits", allowed='"size-0.05" = 20')
+        raise UserError(f"{table!r} is not a table of limits", allowed='"size-0.05" = 20')
     for name, value in table.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UserError(f"the limit of {name} is {value!r}", allowed="a number")

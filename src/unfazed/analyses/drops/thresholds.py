@@ -1,4 +1,4 @@
-"""How small can it get? The hardest level of an attribute at which a model still keeps a wanted accuracy.
+"""Thresholds: the hardest level of an attribute at which a model still has a required accuracy.
 
 thresholds("PREDICTIONS", accuracy=(80,), drop=(10,))       # one row per model, sweep and target
 """
@@ -35,7 +35,7 @@ def thresholds(
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """One row per model, sweep and target: the hardest level that still meets the target, with its interval.
+    """Return one row per model, sweep and target: the hardest level that still meets the target, with its interval.
 
     accuracy: percent that must be kept; drop: points that may be lost against the originals. Without either: 80 % and
     10 points. threshold, low, high: isotonic regression, linear between levels, over photographs resampled as a whole;
@@ -61,7 +61,7 @@ def thresholds(
 
 
 def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settings: Settings) -> dict[str, Any]:
-    """One model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
+    """Return one model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
     right, n, original = resampled_counts(found, sweep, settings)
     axis = sweep.axis()
     target: float | np.ndarray = value / 100 if kind == "accuracy" else original - value / 100
@@ -91,7 +91,7 @@ def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settin
 def threshold_bounds(
     found: Outcomes, sweep: Sweep, accuracy: float, settings: Settings
 ) -> tuple[float, float, float, bool]:
-    """The isotonic threshold of `accuracy` percent, its interval, and whether accuracy rises with the attribute.
+    """Return the isotonic threshold of `accuracy` percent, its interval, and whether accuracy rises with the attribute.
 
     On the attribute's own scale; infinite (or 0 on a log scale) where the target is met at every level or at none, so
     that a gate can compare them.
@@ -118,7 +118,7 @@ def _entries(crossing: np.ndarray, sweep: Sweep, level: float, names: tuple[str,
 
 
 def _interval(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Percentiles that are among the values, since some of them may be infinite."""
+    """Return percentiles without interpolation, since some values may be infinite."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
     return float(low), float(high)
 

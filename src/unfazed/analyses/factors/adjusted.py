@@ -1,9 +1,9 @@
-"""Error ratios with every other factor held still, so that background is not blamed for what pose did.
+"""Error ratios adjusted for all other factors, so that the effect of one factor is not attributed to another.
 
-Factors come together: an image with an unusual background often has an unusual pose as well. A logistic regression of
-"the answer is wrong" on all sixteen factors at once separates them; its fitted probabilities, averaged over the images
-with one factor switched on for all of them and the others left as annotated (marginal standardisation), give a ratio
-on the same scale as the plain error ratio.
+Factors are correlated: an image with an unusual background often has an unusual pose as well. A logistic regression of
+"the prediction is wrong" on all sixteen factors at once separates them; its fitted probabilities, averaged over the
+images with one factor set for all of them and the others as annotated (marginal standardization), give a ratio on the
+same scale as the plain error ratio.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations
 from .answers import Answers
 from .verdicts import judge
 
-# A trace of shrinkage keeps the fit finite where a rare factor's images are all right or all wrong.
+# A slight regularization keeps the fit finite if a rare factor's images are all right or all wrong.
 _RIDGE = 1e-4
 _STEPS = 100
 
@@ -27,7 +27,7 @@ _STEPS = 100
 def adjusted_error_ratios(
     annotations: Annotations, answers: Answers, right: str = "class", *, level: float = 0.95
 ) -> pl.DataFrame:
-    """Rows (model, factor, n, error_ratio, adjusted_error_ratio, low, high, risk_ratio, risk_low, risk_high, p_value).
+    """Return model, factor, n, error_ratio, adjusted_error_ratio, low, high, risk_ratio, risk_low, risk_high, p_value.
 
     `adjusted_error_ratio` is the mean fitted error with the factor on over the average error; `risk_ratio` is the same
     mean over that with the factor off. Intervals are Wald's on the log scale (delta method); `p_value` is the Wald test
@@ -35,7 +35,8 @@ def adjusted_error_ratios(
     """
     if annotations.which != "multi":
         raise UserError(
-            "adjusting needs every factor of an image; 'top' names only one", run="unfazed factors … --which multi"
+            "the adjusted table needs every factor of an image; 'top' has only one",
+            run="unfazed factors … --which multi",
         )
     correct, counted = judge(annotations, answers, right)
     patterns, kind = annotations.kinds.factors, annotations.kinds.of_image
@@ -50,8 +51,8 @@ def adjusted_error_ratios(
         coefficients, covariance = fit_logistic(design, wrong, images)
         z = stats.norm.ppf(0.5 + level / 2)
         for column, factor in enumerate(varied, start=1):
-            on, on_slope = _standardised(design, images, coefficients, column, 1.0)
-            off, off_slope = _standardised(design, images, coefficients, column, 0.0)
+            on, on_slope = _standardized(design, images, coefficients, column, 1.0)
+            off, off_slope = _standardized(design, images, coefficients, column, 0.0)
             above = _log_interval(np.log(on / average), on_slope / on, covariance, z)
             against = _log_interval(np.log(on / off), on_slope / on - off_slope / off, covariance, z)
             wald = coefficients[column] / np.sqrt(covariance[column, column])
@@ -71,7 +72,7 @@ def adjusted_error_ratios(
 
 
 def fit_logistic(design: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(coefficients (k,), covariance (k, k)) of a binomial logistic regression.
+    """Return (coefficients (k,), covariance (k, k)) of a binomial logistic regression.
 
     `design` is (rows, k) with the intercept first; `successes` and `trials` are (rows,).
     """
@@ -87,10 +88,10 @@ def fit_logistic(design: np.ndarray, successes: np.ndarray, trials: np.ndarray) 
     return coefficients, np.linalg.inv(information + np.diag([0.0] + [_RIDGE] * (design.shape[1] - 1)))
 
 
-def _standardised(
+def _standardized(
     design: np.ndarray, images: np.ndarray, coefficients: np.ndarray, column: int, value: float
 ) -> tuple[float, np.ndarray]:
-    """(mean fitted chance with one column set to `value` everywhere, its gradient in the coefficients (k,))."""
+    """Return the mean fitted probability with one column set to `value`, and its gradient in the coefficients (k,)."""
     changed = design.copy()
     changed[:, column] = value
     chance = expit(changed @ coefficients)

@@ -1,8 +1,8 @@
-"""Models' answers joined to the annotations by file name, one model at a time.
+"""Models' predictions joined to the annotations by file name, one model at a time.
 
-A folder may mix CSVs as the published toolkit takes them (file_name, predicted_class, predicted_probability; the
-file's stem names the model) and this package's own Parquet (model, file_name, edit, predicted, probability). Of files
-that hold edited pictures too, only the `original` rows count here.
+A folder may contain CSV files of the published toolkit (file_name, predicted_class, predicted_probability; the file's
+stem is the model) and this package's own Parquet files (model, file_name, edit, predicted, probability). Of files that
+contain edited pictures too, only the `original` rows are used here.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")
 _UNEDITED = ("original", "")
 _ENOUGH = 20  # images from which a shift of the classes can be told
-_READ_AT_ONCE = 200_000_000  # bytes of a file that are read in one go
+_READ_AT_ONCE = 200_000_000  # the largest file, in bytes, that is read as a whole
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """One model's answers over N annotated images.
+    """One model's predictions for N annotated images.
 
-    `predicted` is (N,) int16, -1 where the model was not asked; `probability` (N,) float64, NaN where unknown;
-    `given` is how many rows the model's file held, whether annotated or not.
+    `predicted` is (N,) int16, -1 if there is no prediction; `probability` (N,) float64, NaN if unknown;
+    `given` is the number of rows in the model's file, whether annotated or not.
     """
 
     model: str
@@ -39,17 +39,17 @@ class Answers:
 
     @property
     def seen(self) -> np.ndarray:
-        """(N,) bool: the images that the model answered."""
+        """Return (N,) bool: the images that the model classified."""
         return self.predicted >= 0
 
     @property
     def coverage(self) -> float:
-        """The share of the annotated images that the model answered, in (0, 1]."""
+        """Return the share of the annotated images that the model classified, in (0, 1]."""
         return float(self.seen.mean())
 
 
 def read_answers(path: str | Path, annotations: Annotations) -> Iterator[Answers]:
-    """The answers of every model under `path` (a folder or one file), in the order of the file names, one at a time."""
+    """Yield the predictions of every model in `path` (a folder or one file), in the order of the file names."""
     seen: dict[str, Path] = {}
     join = _Join(annotations)
     for file in prediction_files(path):
@@ -59,16 +59,16 @@ def read_answers(path: str | Path, annotations: Annotations) -> Iterator[Answers
             seen[model] = file
             yield join(model, table, file)
     if not seen:
-        raise UserError(f"no file of {path} holds a prediction on an unedited picture")
+        raise UserError(f"no file of {path} contains a prediction for an unedited picture")
 
 
 def human_answers(annotations: Annotations) -> Answers:
-    """The original labels as if a model had given them: what ReaL says of the people who labelled ImageNet."""
+    """Return the original labels as predictions, to compare ImageNet's annotators with the ReaL labels."""
     return Answers("human", annotations.labels, np.ones(len(annotations)), len(annotations))
 
 
 def coverage(annotations: Annotations, answers: Answers) -> pl.DataFrame:
-    """A row: how many answers were given, how many of them are on annotated images, and the share of those covered."""
+    """Return one row: the number of predictions, how many are for annotated images, and the share of those covered."""
     matched = int(answers.seen.sum())
     return pl.DataFrame(
         {
@@ -82,7 +82,7 @@ def coverage(annotations: Annotations, answers: Answers) -> pl.DataFrame:
 
 
 def prediction_files(path: str | Path) -> list[Path]:
-    """The CSV and Parquet files of a folder, sorted by name, or the one file given."""
+    """Return the CSV and Parquet files of a folder, sorted by name, or the one file given."""
     path = Path(path)
     if path.is_file():
         return [path]
@@ -92,12 +92,12 @@ def prediction_files(path: str | Path) -> list[Path]:
         )
     files = [f for f in path.iterdir() if f.suffix.lower() in (".csv", ".parquet") and not f.name.startswith(".")]
     if not files:
-        raise UserError(f"{path} holds no predictions", allowed="*.csv (file_name, predicted_class, …) or *.parquet")
+        raise UserError(f"{path} contains no predictions", allowed="*.csv (file_name, predicted_class, …) or *.parquet")
     return sorted(files)
 
 
 def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
-    """(model, table of file_name, predicted, probability) for each model of one file."""
+    """Yield (model, table of file_name, predicted, probability) for each model of one file."""
     try:
         lazy = pl.scan_csv(file) if file.suffix.lower() == ".csv" else pl.scan_parquet(file)
         columns = {name.strip(): name for name in lazy.collect_schema().names()}
@@ -125,7 +125,7 @@ def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _split_by_model(file: Path, wanted: pl.LazyFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    """One table a model; a file of very many models is read in slices so that only unfinished models are held."""
+    """Yield one table per model; a very large file is read in slices, so that only unfinished models are in memory."""
     if file.stat().st_size < _READ_AT_ONCE:
         for (model,), table in wanted.collect().partition_by("model", as_dict=True, maintain_order=True).items():
             yield str(model), table.drop("model")
@@ -141,7 +141,7 @@ def _split_by_model(file: Path, wanted: pl.LazyFrame) -> Iterator[tuple[str, pl.
 
 
 class _Join:
-    """Places answers at their image's row; remembers the last file's names, since many models share one order."""
+    """Assigns predictions to the rows of their images; caches the last file's names, which many models share."""
 
     def __init__(self, annotations: Annotations) -> None:
         self.annotations = annotations
@@ -163,7 +163,7 @@ class _Join:
         return Answers(model, predicted, probability, table.height)
 
     def _places(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of the annotations, lines of the file) of the images that are in both."""
+        """Return (rows of the annotations, lines of the file) of the images that are in both."""
         keys = pl.DataFrame({"key": image_keys(names), "line": np.arange(len(names), dtype=np.int32)})
         joined = keys.join(self.rows, on="key", how="inner")
         if joined.is_empty():
@@ -177,8 +177,8 @@ class _Join:
         twice = joined.filter(joined["row"].is_duplicated())
         if not twice.is_empty():
             raise UserError(
-                f"{file}: '{model}' answers {twice['key'].n_unique()} images more than once, such as {twice['key'][0]}",
-                allowed="one row an image",
+                f"{file}: '{model}' has {twice['key'].n_unique()} images more than once, such as {twice['key'][0]}",
+                allowed="one row per image",
             )
         return joined["row"].to_numpy(), joined["line"].to_numpy()
 
@@ -198,7 +198,7 @@ def _refuse_shifted(model: str, predicted: np.ndarray, labels: np.ndarray, file:
 
 
 def _classes(column: pl.Series, file: Path) -> np.ndarray:
-    """(rows,) int16 in 0…999."""
+    """Return (rows,) int16 in 0…999."""
     try:
         values = column.cast(pl.Float64)
     except pl.exceptions.PolarsError:
@@ -212,12 +212,14 @@ def _classes(column: pl.Series, file: Path) -> np.ndarray:
 
 
 def _probabilities(column: pl.Series, file: Path) -> np.ndarray:
-    """(rows,) float64 in [0, 1], NaN where unknown."""
+    """Return (rows,) float64 in [0, 1], NaN if unknown."""
     try:
         array = column.cast(pl.Float64).to_numpy()
     except pl.exceptions.PolarsError:
         raise UserError(f"{file} has predicted probabilities that are not numbers") from None
     known = array[~np.isnan(array)]
     if known.size and not (known.min() >= 0 and known.max() <= 1 + 1e-6):
-        raise UserError(f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the answer")
+        raise UserError(
+            f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the predicted class"
+        )
     return array

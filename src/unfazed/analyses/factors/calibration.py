@@ -17,7 +17,7 @@ from .verdicts import judge
 def factor_calibration(
     annotations: Annotations, answers: Answers, right: str = "class", by: str | None = None
 ) -> pl.DataFrame:
-    """Rows (model, [metaclass,] factor, n, calibration_error), a row a factor, then `worst_factor` and `average`."""
+    """Return model, [metaclass,] factor, n, calibration_error: one row per factor, then `worst_factor`, `average`."""
     if by not in (None, *BY):
         raise unknown("grouping", str(by), BY)
     correct, counted = judge(annotations, answers, right)

@@ -1,4 +1,4 @@
-"""Two models on the same images, factor by factor: which differences are more than chance?"""
+"""The paired comparison of two models on the same images, for each factor."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def compare_models(
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Rows per factor and for `average`, over the images that both models answered:
+    """Return one row per factor and for `average`, over the images that both models classified:
 
     n, accuracy_a, accuracy_b, difference (a - b), its p_value by McNemar's exact test and p_holm over the rows;
     error_ratio_a, error_ratio_b, ratio_difference with bootstrap bounds low and high, and ratio_p_holm from the
-    bootstrap's standard error. The first question is who makes fewer mistakes, the second whose mistakes lean more on
-    the factor than that model's average.
+    bootstrap's standard error. The first test compares the error rates, the second how much more often each model
+    fails with the factor than on average.
     """
     right_a, counted_a = judge(annotations, a, right)
     right_b, counted_b = judge(annotations, b, right)
@@ -70,9 +70,9 @@ def compare_models(
 def _ratio_difference(
     row: np.ndarray, total: np.ndarray, resamples: int, level: float, rng: np.random.Generator
 ) -> tuple[float, float, float, float, float]:
-    """(ratio of a, of b, low and high of their difference, its p-value) from (4,) counts with the factor and of all.
+    """Return (ratio of a, of b, low and high of their difference, its p-value) from (4,) counts with the factor, all.
 
-    Resampling images is a multinomial draw over eight cells: (with or without the factor) x the four pairs of answers.
+    Resampling images is a multinomial draw over eight cells: (with or without the factor) x the four pairs of results.
     """
     eight = np.concatenate([row, total - row])
     ratio_a, ratio_b = _ratios(eight[None])
@@ -88,7 +88,7 @@ def _ratio_difference(
 
 
 def _ratios(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The error ratios of a and b from (draws, 8) counts."""
+    """Return the error ratios of a and b from (draws, 8) counts."""
     every, n = eight.sum(axis=1), eight[:, :4].sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = [

@@ -1,4 +1,4 @@
-"""Spearman correlation of each factor with every factor and metaclass: what tends to come together."""
+"""Spearman correlation of each factor with every factor and metaclass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unfazed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotat
 
 
 def factor_correlation(annotations: Annotations) -> pl.DataFrame:
-    """Rows (factor, other, correlation, p_value) over 16 factors x (16 factors + 17 metaclasses).
+    """Return rows (factor, other, correlation, p_value) for 16 factors x (16 factors + 17 metaclasses).
 
     Columns of zeros and ones have only two ranks, so Spearman's coefficient is Pearson's on them. Null where a column
     is constant; the p-value is two-sided, from Student's t with N - 2 degrees of freedom.

@@ -1,4 +1,4 @@
-"""Do edits and annotations agree? A model's drop under an edited attribute against its error ratio on the factor."""
+"""The agreement of edits and annotations: a model's drop for an edited attribute against its error ratio."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations, image_k
 
 from .answers import prediction_files
 
-# edited attribute (how an edit's name begins) -> annotated factor that comes nearest to it
+# edited attribute (the beginning of an edit's name) -> the most similar annotated factor
 COUNTERPARTS: dict[str, str] = {"background": "background", "size": "smaller", "position": "pose", "direction": "pose"}
-# an edit that enlarges the object says nothing about images whose object is smaller than usual
+# An edit that enlarges the object is not comparable with images whose object is smaller than usual.
 _NOT_MEANT = ("size-full",)
 
 
 def read_edited(path: str | Path) -> pl.DataFrame:
-    """Rows (model, file_name, edit, correct) of every Parquet under `path` with predictions on edited pictures."""
+    """Return rows (model, file_name, edit, correct) of every Parquet file in `path` with edited pictures."""
     tables = []
     for file in prediction_files(path):
         if file.suffix.lower() != ".parquet":
@@ -31,7 +31,7 @@ def read_edited(path: str | Path) -> pl.DataFrame:
             tables.append(lazy.select(texts, pl.col("correct").cast(pl.Boolean)).collect())
     if not tables:
         raise UserError(
-            f"{path} holds no predictions on edited pictures", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS"
+            f"{path} contains no predictions for edited pictures", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS"
         )
     return pl.concat(tables)
 
@@ -39,7 +39,7 @@ def read_edited(path: str | Path) -> pl.DataFrame:
 def drop_and_error_ratio(
     annotations: Annotations, edited: pl.DataFrame, counterparts: Mapping[str, str] = COUNTERPARTS
 ) -> pl.DataFrame:
-    """Rows (model, attribute, factor, n, n_factor, accuracy, drop, error_ratio) over images both edited and annotated.
+    """Return model, attribute, factor, n, n_factor, accuracy, drop, error_ratio over images both edited and annotated.
 
     `drop` is the loss of accuracy in points from `original` to the edits of the attribute, each image weighing the
     same; `error_ratio` is that of the unedited pictures of the same n images, n_factor of which have the factor.
@@ -50,7 +50,7 @@ def drop_and_error_ratio(
         raise UserError(f"none of the edited pictures comes from an annotated image ({annotations.partition})")
     original = known.filter(pl.col("edit") == "original").group_by("model", "key").agg(before=pl.col("correct").mean())
     if original.is_empty():
-        raise UserError("the predictions hold no `original` rows to measure a drop against")
+        raise UserError("the predictions contain no `original` rows, so there is no drop")
     tables = []
     for attribute, factor in counterparts.items():
         named = (pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-")
@@ -76,7 +76,7 @@ def drop_and_error_ratio(
 
 
 def agreement(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Rows (attribute, factor, models, correlation, p_value): Spearman's between drop and error ratio over models.
+    """Return attribute, factor, models, correlation, p_value: Spearman's between drop and error ratio over models.
 
     Null with fewer than three models, or where all models agree in one of the two.
     """

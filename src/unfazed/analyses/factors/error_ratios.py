@@ -26,12 +26,12 @@ def factor_errors(
     level: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Rows (model, [metaclass,] factor, n, accuracy, error_ratio, low, high, coverage), a row a factor and summary.
+    """Return model, [metaclass,] factor, n, accuracy, error_ratio, low, high, coverage: one row per factor and summary.
 
     Accuracy is that of the n images with the factor; the error ratio is (1 - accuracy) / (1 - average), and low and
     high bound it with the given level (null when `resamples` is 0). The summaries follow the 16 factors:
     `worst_factor`, `average` over all images and, without `by`, `worst_100_classes`. What has no images is null.
-    The worst factor and classes are chosen from the same answers, so their intervals say too little doubt.
+    The worst factor and classes are chosen from the same predictions, so their intervals are too narrow.
     """
     if by not in (None, *BY):
         raise unknown("grouping", str(by), BY)
@@ -68,7 +68,7 @@ def factor_errors(
 
 
 def factor_counts(annotations: Annotations, answers: Answers, right: str = "class") -> pl.DataFrame:
-    """Rows (model, factor, n, right): whole numbers behind the accuracies, `average` last."""
+    """Return rows (model, factor, n, right): the counts of the accuracies, `average` last."""
     correct, counted = judge(annotations, answers, right)
     n, total = annotations.count(counted)
     n_right, total_right = annotations.count(correct)
@@ -85,7 +85,7 @@ def factor_counts(annotations: Annotations, answers: Answers, right: str = "clas
 def worst_classes(
     labels: np.ndarray, correct: np.ndarray, counted: np.ndarray, k: int = WORST_CLASSES
 ) -> tuple[int, int]:
-    """(images, right answers) pooled over the k classes of lowest accuracy; of equal ones the lower number goes first.
+    """Return (images, correct predictions) over the k classes of lowest accuracy; of equal ones the lower index first.
 
     >>> worst_classes(np.array([0, 0, 1, 2]), np.array([1, 0, 0, 1], bool), np.ones(4, bool), k=2)
     (3, 1)
@@ -98,6 +98,6 @@ def worst_classes(
 
 
 def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """The quotient as float64, NaN where `below` is zero."""
+    """Return the quotient as float64, NaN if `below` is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(below == 0, np.nan, above / below)

@@ -1,8 +1,8 @@
-"""Bootstrap intervals of error ratios, drawn from cell counts instead of from images.
+"""Bootstrap intervals of error ratios, resampled from cell counts instead of from images.
 
 Drawing n images with replacement and counting those with a factor, wrong or right, gives a multinomial draw over the
-four cells (with or without the factor) x (wrong or right). An error ratio needs no more than these four counts, so a
-draw of four numbers has exactly the law of a draw of 46,110 images, at a ten-thousandth of the work.
+four cells (with or without the factor) x (wrong or right). An error ratio needs only these four counts, so a
+draw of four numbers has exactly the distribution of a draw of 46,110 images, with a ten-thousandth of the work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def ratio_intervals(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high), each (groups, factors): percentile bootstrap bounds of (wrong_f / n_f) / (wrong / total).
+    """Return (low, high), each (groups, factors): percentile bootstrap bounds of (wrong_f / n_f) / (wrong / total).
 
     `n` and `n_right` are (groups, factors) counts of images with the factor, `total` and `total_right` (groups,) counts
     of all images of the group. NaN where there is no such image, no error at all, or `resamples` is 0.
@@ -43,7 +43,7 @@ def ratio_intervals(
     ratio = (draws[..., 0] * everything) / _never_zero(
         (draws[..., 0] + draws[..., 1]) * (draws[..., 0] + draws[..., 2])
     )
-    # a rare factor may be missing from a draw; such draws say nothing about its ratio
+    # A rare factor may be missing from a draw, which is then left out for this factor.
     low[usable], high[usable] = percentiles(ratio, level)
     return low, high
 

@@ -1,4 +1,4 @@
-"""Do kinds of models differ in their error ratios? Alexander and Govern's test per factor over groups of models."""
+"""Differences of error ratios between groups of models: Alexander and Govern's test for each factor."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from unfazed.sources.imagenet_x.annotations import FACTORS
 
 
 def read_groups(path: str | Path) -> pl.DataFrame:
-    """Rows (model, grouping, group) from a CSV with a `model` column and one column a grouping (such as architecture).
+    """Return rows (model, grouping, group) from a CSV with the column `model` and one column per grouping.
 
     An empty cell leaves the model out of that grouping.
     """
     table = read_model_csv(path)
     if "model" not in table.columns or len(table.columns) < 2:
         raise UserError(
-            f"{path} groups no models", allowed="a column model and at least one more, such as architecture"
+            f"{path} contains no groups of models", allowed="a column model and at least one more, such as architecture"
         )
     if table["model"].is_duplicated().any():
         raise UserError(f"{path} names the model '{table.filter(table['model'].is_duplicated())['model'][0]}' twice")
@@ -31,7 +31,7 @@ def read_groups(path: str | Path) -> pl.DataFrame:
 
 
 def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-    """Rows (grouping, factor, group, models, error_ratio, statistic, p_value, p_holm).
+    """Return rows (grouping, factor, group, models, error_ratio, statistic, p_value, p_holm).
 
     `errors` is what `factor_errors` gives, over many models; `error_ratio` is the group's mean, and the test asks
     whether the groups' means differ without assuming equal variances. Groups of one model are shown but not tested;
@@ -57,7 +57,7 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
 
 
 def factor_order() -> pl.Expr:
-    """The place of the column `factor` in `FACTORS`, to sort by."""
+    """Return the position of the column `factor` in `FACTORS`, to sort by."""
     return pl.col("factor").replace_strict({name: place for place, name in enumerate(FACTORS)}, return_dtype=pl.Int32)
 
 
@@ -72,12 +72,12 @@ def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:
 
 
 def holm_series(column: pl.Series) -> pl.Series:
-    """Holm's correction of a column of p-values; nulls stay null and do not count."""
+    """Return Holm's correction of a column of p-values; nulls stay null and do not count."""
     return pl.Series(holm(column.to_numpy()), nan_to_null=True)
 
 
 def read_model_csv(path: str | Path) -> pl.DataFrame:
-    """A CSV about models as text columns, free of stray blanks."""
+    """Return a CSV about models as text columns, without surrounding blanks."""
     try:
         table = pl.read_csv(path, infer_schema=False)
     except (pl.exceptions.PolarsError, OSError) as error:

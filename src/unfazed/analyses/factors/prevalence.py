@@ -12,13 +12,13 @@ from .verdicts import judge
 
 
 def prevalence(annotations: Annotations) -> pl.DataFrame:
-    """Rows (factor, n, prevalence): n_f and n_f / Σ n_f, which sums to one over the factors."""
+    """Return rows (factor, n, prevalence): n_f and n_f / Σ n_f, which sums to one over the factors."""
     counts = annotations.factors.sum(axis=0)
     return pl.DataFrame({"factor": FACTORS, "n": counts, "prevalence": _shares(counts)}, nan_to_null=True)
 
 
 def metaclass_shift(annotations: Annotations) -> pl.DataFrame:
-    """Rows (metaclass, factor, n, prevalence, shift): (p_f within the metaclass - p_f) / p_f, 0 where p_f is 0."""
+    """Return rows (metaclass, factor, n, prevalence, shift): (p_f within the metaclass - p_f) / p_f, 0 if p_f is 0."""
     counts, _ = annotations.count(np.ones(len(annotations), bool), by_metaclass=True)
     shares = _shares(counts)
     return pl.DataFrame(
@@ -35,10 +35,10 @@ def metaclass_shift(annotations: Annotations) -> pl.DataFrame:
 def misclassification_shift(
     annotations: Annotations, answers: Answers, right: str = "class", by: str | None = None
 ) -> pl.DataFrame:
-    """Rows (model, [metaclass,] factor, n_wrong, shift): (p_f among the mistakes - p_f) / p_f.
+    """Return rows (model, [metaclass,] factor, n_wrong, shift): (p_f among the mistakes - p_f) / p_f.
 
-    A shift of 0.5 says that the factor is half as common again among the model's mistakes as among all images that it
-    answered; with `by="metaclass"` both are counted within the metaclass. 0 where there is nothing to compare.
+    A shift of 0.5 means that the factor is 1.5 times as common among the model's mistakes as among all images that it
+    classified; with `by="metaclass"` both are counted within the metaclass. 0 if there is nothing to compare.
     """
     correct, counted = judge(annotations, answers, right)
     everything, _ = annotations.count(counted, by == "metaclass")

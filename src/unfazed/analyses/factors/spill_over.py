@@ -1,4 +1,4 @@
-"""Does training with an augmentation mend, or harm, factors that it was not meant for?"""
+"""The effect of training with an augmentation on the error ratios of all factors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEGREE = 3
 
 
 def read_strengths(path: str | Path) -> pl.DataFrame:
-    """Rows (model, augmentation, strength) from a CSV with these three columns."""
+    """Return rows (model, augmentation, strength) from a CSV with these three columns."""
     table = read_model_csv(path)
     if not {"model", "augmentation", "strength"} <= set(table.columns):
         raise UserError(f"{path} has the columns {', '.join(table.columns)}", allowed="model, augmentation, strength")
@@ -31,12 +31,12 @@ def read_strengths(path: str | Path) -> pl.DataFrame:
 
 
 def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame) -> pl.DataFrame:
-    """Rows (augmentation, factor, models, best_strength, worst_strength, best, worst, statistic, p_value, p_holm).
+    """Return augmentation, factor, models, best_strength, worst_strength, best, worst, statistic, p_value, p_holm.
 
     The error ratio is fitted by a cubic in the strength; `best` and `worst` are the fit's lowest and highest values at
     strengths that were tried. Welch's t compares the models at these two strengths, the weaker strength first, so a
-    positive statistic says that more augmentation lowers the error ratio and a negative one that it raises it. Null
-    where a strength has one model only. Holm's correction runs over the factors of an augmentation.
+    positive statistic means that more augmentation lowers the error ratio, a negative one that it raises it. Null
+    if a strength has only one model. Holm's correction is over the factors of an augmentation.
     """
     ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
     joined = ratios.join(strengths, on="model", how="inner")

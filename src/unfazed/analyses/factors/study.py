@@ -1,4 +1,4 @@
-"""From a folder of predictions to any of the factor tables: what the command line and the report call."""
+"""The factor tables of a folder of predictions, for the command line and the report."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .spill_over import read_strengths, spill_over
 
 TableKey = tuple[str, str, str | None]  # which, right, by
 
-# decimals in tables for people
+# decimals in displayed tables
 DIGITS = {
     "accuracy": 4, "accuracy_a": 4, "accuracy_b": 4, "difference": 4, "calibration_error": 4, "prevalence": 4,
     "correlation": 3, "coverage": 3, "p_value": 4, "p_holm": 4, "ratio_p_holm": 4,
 }  # fmt: skip
-# shorter column names in tables for people
+# shorter column names in displayed tables
 HEADINGS = {
     "error_ratio": "ratio", "adjusted_error_ratio": "adjusted", "calibration_error": "ece", "p_value": "p",
     "p_holm": "p Holm", "error_ratio_a": "ratio a", "error_ratio_b": "ratio b", "ratio_difference": "ratio a-b",
@@ -41,7 +41,7 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class Study:
-    """What to look at and how; `groups`, `strengths`, `pair` and `edited` are for the tables that need them."""
+    """The input and settings of a factor study; `groups`, `strengths`, `pair` and `edited` are for some tables only."""
 
     predictions: Path
     which: str = "top"
@@ -63,7 +63,7 @@ class Study:
         return load_annotations(self.which, self.partition, self.folder, keep_prototypes=self.keep_prototypes)
 
     def answers(self) -> Iterator[Answers]:
-        """Every model's answers, one model in memory at a time."""
+        """Yield every model's predictions, one model in memory at a time."""
         return read_answers(self.predictions, self.annotations)
 
     def over_models(self, measure: Callable[..., pl.DataFrame], *arguments: object, **options: object) -> pl.DataFrame:
@@ -71,7 +71,7 @@ class Study:
 
 
 def errors(study: Study) -> pl.DataFrame:
-    """`factor_errors` of every model; with ReaL also of the original labels, under the name `human`."""
+    """Return `factor_errors` of every model; with ReaL also of the original labels, under the name `human`."""
     options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
     table = study.over_models(factor_errors, study.right, study.by, **options)
     if study.right.startswith("real") and "human" not in table["model"]:
@@ -106,9 +106,7 @@ def correlations(study: Study) -> pl.DataFrame:
 
 def model_types(study: Study) -> pl.DataFrame:
     if study.groups is None:
-        raise UserError(
-            "the table model-types needs to know the models' groups", run="unfazed factors … --groups FILE.csv"
-        )
+        raise UserError("the table model-types needs groups of models", run="unfazed factors … --groups FILE.csv")
     groups = read_groups(study.groups)
     return compare_model_types(study.over_models(factor_errors, study.right, resamples=0), groups)
 
@@ -135,7 +133,7 @@ def compared(study: Study) -> pl.DataFrame:
 
 
 def editing(study: Study) -> pl.DataFrame:
-    """A row a model and attribute, with the correlation over all models beside it."""
+    """Return one row per model and attribute, with the correlation over all models."""
     pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.predictions))
     return pairs.join(agreement(pairs), on=["attribute", "factor"], how="left")
 
@@ -156,7 +154,7 @@ TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
 
 
 def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
-    """The named table of the study as a polars frame."""
+    """Return the named table of the study as a polars data frame."""
     if table not in TABLES:
         raise unknown("factor table", table, TABLES)
     return TABLES[table](study)
@@ -165,10 +163,10 @@ def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
 def published_tables(
     predictions: str | Path, folder: Path | None = None
 ) -> dict[tuple[str, str, str | None], pl.DataFrame]:
-    """The twelve tables of the published toolkit, keyed by (which, right, by), from one reading of the predictions."""
+    """Return the twelve tables of the published toolkit by (which, right, by), reading the predictions once."""
     chosen = [load_annotations(which, folder=folder) for which in WHICH]
     tables: dict[TableKey, list[pl.DataFrame]] = {}
-    # both selections annotate the same images in the same order, so answers joined to one are joined to the other
+    # Both selections annotate the same images in the same order, so predictions are joined only once.
     assert chosen[0].keys.equals(chosen[1].keys)
     for answers in itertools.chain(read_answers(predictions, chosen[0]), [human_answers(chosen[0])]):
         for selection, right, by in itertools.product(chosen, ("class", "metaclass", "real"), (None, "metaclass")):
@@ -179,7 +177,7 @@ def published_tables(
 
 
 def two_models(text: str | None) -> tuple[str, str] | None:
-    """The pair that `A,B` names.
+    """Return the two models of `A,B`.
 
     >>> two_models("ResNet50,DINO")
     ('ResNet50', 'DINO')
@@ -193,7 +191,7 @@ def two_models(text: str | None) -> tuple[str, str] | None:
 
 
 def remarks(study: Study, table: pl.DataFrame) -> list[str]:
-    """What a reader of the table has to know besides: partial coverage, and how ReaL was counted."""
+    """Return remarks for the reader of the table: partial coverage, and how ReaL was counted."""
     said = []
     if "coverage" in table.columns:
         partial = table.filter(pl.col("coverage") < 1).unique("model", maintain_order=True)

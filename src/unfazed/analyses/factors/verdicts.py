@@ -1,4 +1,4 @@
-"""Four notions of a right answer: the label's class, its metaclass, and the ReaL labels in two ways."""
+"""Four definitions of a correct prediction: the label's class, its metaclass, and the ReaL labels in two ways."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Verdict = Callable[[Annotations, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def same_class(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Right where the answer is the original label."""
+    """Correct if the prediction is the original label."""
     return predicted == annotations.labels, np.ones(len(predicted), bool)
 
 
 def same_metaclass(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Right where answer and label share one of the 17 metaclasses; two classes of `other` share it."""
+    """Correct if prediction and label have the same of 17 metaclasses, one of which is `other`."""
     return annotations.metaclass_of_class[predicted] == annotations.metaclasses, np.ones(len(predicted), bool)
 
 
 def in_real_labels(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Right where the answer is a ReaL label; an image without any counts as wrong, as in the published tables."""
+    """Correct if the prediction is a ReaL label; an image without any counts as wrong, as in the published tables."""
     return (_real(annotations) == predicted[:, None]).any(axis=1), np.ones(len(predicted), bool)
 
 
 def in_real_labels_standard(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Right where the answer is a ReaL label; an image without any is left out, as ReaL's own protocol says."""
+    """Correct if the prediction is a ReaL label; an image without any is left out, as in ReaL's own protocol."""
     real = _real(annotations)
     return (real == predicted[:, None]).any(axis=1), real[:, 0] >= 0
 
@@ -45,9 +45,9 @@ RIGHT: dict[str, Verdict] = {
 
 
 def judge(annotations: Annotations, answers: Answers, right: str = "class") -> tuple[np.ndarray, np.ndarray]:
-    """(right, counted), each (N,) bool: `right` implies `counted`, and `counted` that the model answered the image."""
+    """Return (right, counted), each (N,) bool: `right` implies `counted`, which implies that there is a prediction."""
     if right not in RIGHT:
-        raise unknown("notion of right", right, RIGHT)
+        raise unknown("definition of correct", right, RIGHT)
     correct, counted = RIGHT[right](annotations, answers.predicted)
     counted = counted & answers.seen
     return correct & counted, counted

@@ -1,4 +1,4 @@
-"""Saliency against the object: how the measures of alignment change with the answer and with the edit."""
+"""Alignment of saliency with the object: how it differs by correctness and by edit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from unfazed.measures.alignment import MEASURES
 
 
 def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
-    """Alignment of right answers beside wrong ones: a row a model, method, edit and measure.
+    """Compare the alignment of correct and wrong predictions: one row per model, method, edit and measure.
 
     rows: model, method, edit, source_id, correct and the measures. Columns out: n_right, n_wrong, right, wrong,
-    difference (right less wrong) with its 95 % interval low, high; null where a side has no picture.
+    difference (right minus wrong) with its 95 % interval low, high; null if a side has no picture.
     """
     records = []
     for key, group in rows.group_by("model", "method", "edit", maintain_order=True):
@@ -25,7 +25,7 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
         is_right = group["correct"].to_numpy()
         values = _measures(group)
         right, wrong = values[is_right], values[~is_right]
-        # Right and wrong are different pictures, but may be edits of one photograph: these are drawn together.
+        # Right and wrong are different pictures, but may be edits of one photograph, which is resampled as a whole.
         resampled = [bootstrap_means(weights[:, side], values[side]) for side in (is_right, ~is_right)]
         bounds = interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
         means = _column_means(right), _column_means(wrong)
@@ -38,9 +38,9 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
 
 
 def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
-    """Alignment on an edit beside the same photographs unedited: a row a model, method, edit and measure.
+    """Compare the alignment on an edit and on the same photographs unedited: one row per model, method, edit, measure.
 
-    Columns out: n pairs, original, edited, change (edited less original, paired) with its 95 % interval low, high.
+    Columns out: n pairs, original, edited, change (edited minus original, paired) with its 95 % interval low, high.
     """
     per_source = rows.group_by("model", "method", "edit", "source_id", maintain_order=True).agg(
         pl.col(name).mean() for name in MEASURES
@@ -65,7 +65,7 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
 
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
-    """The mean of every measure: a row a model, method and edit, with n and the accuracy over the same pictures."""
+    """Return the mean of every measure: one row per model, method and edit, with n and accuracy on these pictures."""
     return rows.group_by("model", "method", "edit", maintain_order=True).agg(
         pl.len().alias("n"),
         pl.col("correct").cast(float).mean().alias("accuracy"),

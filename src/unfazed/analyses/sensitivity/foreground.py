@@ -1,8 +1,8 @@
-"""RIVAL10's measures over noise results: relative foreground sensitivity (RFS), its instance-wise form, drops a region.
+"""RIVAL10's measures of noise results: relative foreground sensitivity (RFS), its instance-wise form, drops by region.
 
-Rows in: one a model, picture, norm, level, region and seed, as `unfazed sensitivity` writes them, with columns
+Input: one row per model, picture, norm, level, region and seed, as `unfazed sensitivity` writes them, with columns
 model, source_id, label, norm (clean | linf | l2 | grey), level, region, seed, correct, true_probability.
-Tables out; what is undefined (0/0) is null. Moayeri et al., CVPR 2022, section 4.
+Output: tables; undefined values (0/0) are null. Moayeri et al., CVPR 2022, section 4.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TINY = 1e-9
 
 
 def relative_foreground_sensitivity(foreground: np.ndarray | float, background: np.ndarray | float) -> np.ndarray:
-    """RFS = (a_bg - a_fg) / (2 min(ā, 1 - ā)), ā their mean: in [-1, 1], nan where it is 0/0.
+    """Return RFS = (a_bg - a_fg) / (2 min(ā, 1 - ā)), ā their mean: in [-1, 1], nan if it is 0/0.
 
     foreground, background: accuracy (or true-class probability) under noise there, in [0, 1], any equal shapes.
 
@@ -35,7 +35,7 @@ def relative_foreground_sensitivity(foreground: np.ndarray | float, background: 
 
 
 def instance_sensitivity(rows: pl.DataFrame) -> pl.DataFrame:
-    """iRFS of every picture: model, source_id, label, norm, level, and, meaned over seeds, both probabilities."""
+    """Return iRFS of every picture: model, source_id, label, norm, level, and both probabilities, mean over seeds."""
     table = _pairs(rows).select(
         "model", "source_id", "label", "norm", "level", "foreground_probability", "background_probability"
     )
@@ -46,7 +46,7 @@ def instance_sensitivity(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def sensitivity(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
-    """A row a model, norm and level (null: RFS of the accuracies meaned over all levels), with 95 % intervals.
+    """Return one row per model, norm and level (null: RFS of the mean accuracies over all levels), with 95 % intervals.
 
     Columns: model, norm, level, n, accuracy_foreground, accuracy_background, rfs, rfs_low, rfs_high, irfs,
     irfs_low, irfs_high, undefined (the share of bootstrap draws whose RFS is 0/0).
@@ -56,10 +56,10 @@ def sensitivity(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.Data
 
 
 def sensitivity_by_group(rows: pl.DataFrame, groups: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
-    """As `sensitivity`, a row a group of models: RFS of the group's mean accuracies, as published.
+    """Return the table of `sensitivity` for groups of models: RFS of the group's mean accuracies, as published.
 
-    groups: a column `model` and one column a grouping (architecture, training, …). `mean_model_rfs` is the mean of
-    the models' own RFS, which differs because RFS is no linear function of the accuracies.
+    groups: a column `model` and one column per grouping (architecture, training, …). `mean_model_rfs` is the mean of
+    the models' own RFS, which differs because RFS is not linear in the accuracies.
     """
     cube = _cube(rows)
     if "model" not in groups.columns or len(groups.columns) < 2:
@@ -85,7 +85,7 @@ def sensitivity_by_group(rows: pl.DataFrame, groups: pl.DataFrame, draws: int = 
 
 
 def sensitivity_by_class(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
-    """As `sensitivity`, a row a model and class: label after model, n the pictures of that class."""
+    """Return the table of `sensitivity` by model and class: label after model, n the pictures of that class."""
     tables = []
     for label in sorted(set(rows["label"].drop_nulls().to_list())):
         table = sensitivity(rows.filter(pl.col("label") == label), draws, seed)
@@ -94,7 +94,7 @@ def sensitivity_by_class(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -
 
 
 def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
-    """What noise or grey on a region costs: a row a model, norm, level and region, paired with the clean picture.
+    """Return what noise or gray on a region costs: one row per model, norm, level and region, paired with the clean.
 
     Columns: model, norm, level (null for grey), region, n, clean_accuracy, accuracy, drop, low, high (of the drop, in
     points of accuracy in [0, 1]), probability_drop, probability_low, probability_high. n is the pictures that have
@@ -136,7 +136,7 @@ def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.Dat
 
 @dataclass(frozen=True)
 class _Cube:
-    """Accuracy and probability (models, pictures, levels, 2 = foreground and background) of the pictures all share."""
+    """Accuracy and probability (models, pictures, levels, 2 = foreground and background) of the common pictures."""
 
     models: list[str]
     ids: list[str]
@@ -147,7 +147,7 @@ class _Cube:
 
 
 def _cube(rows: pl.DataFrame) -> _Cube:
-    """The pictures that every model has at every level, in the order of their ids; levels end with each norm's mean."""
+    """Return the pictures that every model has at every level, sorted by id; levels end with each norm's mean."""
     pairs = _pairs(rows)
     levels = pairs.select("norm", "level").unique().sort("norm", "level").rows()
     models = pairs["model"].unique(maintain_order=True).to_list()
@@ -155,7 +155,7 @@ def _cube(rows: pl.DataFrame) -> _Cube:
     if whole.is_empty():
         raise UserError(
             f"no picture has foreground and background noise at all {len(levels)} levels for all {len(models)} models",
-            run="unfazed sensitivity again with the same -o: it completes what is missing",
+            run="the same `unfazed sensitivity` command again, which completes what is missing",
         )
     order = pl.DataFrame({"model": models, "model_order": range(len(models))})
     pairs = (
@@ -177,7 +177,7 @@ def _cube(rows: pl.DataFrame) -> _Cube:
 
 
 def _pairs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Foreground beside background, meaned over seeds: a row a model, picture, norm and level that has both."""
+    """Return foreground and background, mean over seeds: one row per model, picture, norm and level that has both."""
     columns = []
     for region in ("foreground", "background"):
         here = pl.col("region") == region
@@ -194,7 +194,7 @@ def _pairs(rows: pl.DataFrame) -> pl.DataFrame:
 def _table(cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, seed: int) -> pl.DataFrame:
     tables = []
     for grouping, name, indices in wanted:
-        # Accuracies are meaned over the group's models before RFS; (pictures, levels, 2)
+        # RFS is computed from the mean accuracies of the group's models; (pictures, levels, 2)
         correct = cube.correct[indices].mean(0)
         instance = relative_foreground_sensitivity(cube.probability[indices, ..., 0], cube.probability[indices, ..., 1])
         instance = _mean_of_defined(instance)
@@ -234,7 +234,7 @@ def _table(cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, se
 
 
 def _mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """The mean over the first axis of what is not nan; nan where nothing is."""
+    """Return the mean over the first axis without nan; nan if all are nan."""
     defined = np.isfinite(values)
     count = defined.sum(0)
     return np.divide(np.where(defined, values, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)

@@ -1,4 +1,4 @@
-"""Class-balanced means and their bootstrap: every class counts the same, however many pictures it has."""
+"""Class-balanced means and their bootstrap: every class has the same weight, whatever its number of pictures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .paired import percentiles, resample_weights
 
 
 def class_balanced_mean(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The mean over classes of each class's mean: (n, ...) values -> (...).
+    """Return the mean over classes of each class's mean: (n, ...) values -> (...).
 
-    values: nan = missing, left out of its class; labels: (n,) int. Nothing but missing values gives nan.
+    values: nan = missing, left out of its class; labels: (n,) int. If all values are missing, the mean is nan.
 
     >>> class_balanced_mean(np.array([1.0, 1.0, 1.0, 0.0]), np.array([7, 7, 7, 2])).item()
     0.5
@@ -27,10 +27,10 @@ def class_balanced_mean(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def bootstrap_balanced(
     values: np.ndarray, labels: np.ndarray, ids: Sequence[str], draws: int = 1000, seed: int = 0
 ) -> np.ndarray:
-    """Class-balanced means of `draws` resamples of the pictures: (n, ...) -> (draws, ...).
+    """Return class-balanced means of `draws` resamples of the pictures: (n, ...) -> (draws, ...).
 
-    A picture keeps the weight it has in the class-balanced mean, and the weights of a draw are normalised. Pictures
-    are drawn from the whole set: with one picture a class, a draw within classes would never vary.
+    A picture keeps its weight of the class-balanced mean, and the weights of a draw are normalized. Pictures
+    are drawn from all classes: with one picture per class, draws within classes would never vary.
     """
     filled, weights = _weighted(values, labels)
     counts = resample_weights(ids, draws, seed).astype(np.float64)
@@ -40,21 +40,21 @@ def bootstrap_balanced(
 
 
 def interval(draws: np.ndarray, pictures: int) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % percentile interval over the first axis, undefined draws left out; nan where there is none to be had.
+    """Return the 95 % percentile interval over the first axis without undefined draws; nan if there is none.
 
-    One picture has no interval: its resamples are all alike.
+    One picture has no interval, because its resamples are all the same.
     """
     if pictures < 2:
         nothing = np.full(draws.shape[1:], np.nan)
         return nothing, nothing
     with warnings.catch_warnings():
-        # A column that is undefined in every draw is a result, not an accident.
+        # A column that is undefined in every draw is a valid result.
         warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
         return percentiles(draws)
 
 
 def _weighted(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values (n, k) with 0 for nan, and weights (n, k): 1 / pictures of the class, of defined values."""
+    """Return values (n, k) with 0 for nan, and weights (n, k): 1 / number of defined values of the class."""
     flat = np.asarray(values, float).reshape(len(values), -1)
     present = np.isfinite(flat)
     _, classes = np.unique(labels, return_inverse=True)

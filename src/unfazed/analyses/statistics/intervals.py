@@ -1,4 +1,4 @@
-"""The interval of a mean difference: resampled where there is enough to resample, a paired score interval elsewhere."""
+"""The confidence interval of a mean difference: by bootstrap if there is enough data, otherwise by a score interval."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Settings:
         if self.interval not in INTERVALS:
             raise unknown("interval", self.interval, INTERVALS)
         if not 0.5 <= self.level < 1:
-            raise UserError(f"the level of the intervals is {self.level:g}", allowed="0.5 to below 1, as 0.95")
+            raise UserError(f"the level of the intervals is {self.level:g}", allowed="0.5 to below 1, such as 0.95")
 
     def weights(self, images: tuple[str, ...]) -> np.ndarray:
         return _weights(images, self.resamples, self.seed)
@@ -36,10 +36,10 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over photographs of differences in [-1, 1], arrays of one shape: all that means and score intervals need.
+    """Sums over photographs of differences in [-1, 1], arrays of one shape, for means and score intervals.
 
     n: photographs; losses, gains: sums of the positive and the negative parts; squares; flips: how many are not zero;
-    answers: the most answers that one difference averages.
+    answers: the largest number of predictions that one difference averages.
     """
 
     n: np.ndarray
@@ -56,7 +56,7 @@ class Sums:
 
 
 def sums(differences: np.ndarray, answers: np.ndarray) -> Sums:
-    """The sums of each column: differences (photographs, columns), NaN where there is none; answers (columns,)."""
+    """Return the sums of each column: differences (photographs, columns), NaN if missing; answers (columns,)."""
     there = ~np.isnan(differences)
     values = np.where(there, differences, 0.0)
     losses = np.maximum(values, 0).sum(axis=0)
@@ -73,9 +73,9 @@ def sums(differences: np.ndarray, answers: np.ndarray) -> Sums:
 def intervals(
     found: Sums, settings: Settings, resampled: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Low, high (in [-1, 1]) and the name of the method for each mean; NaN and "" where n is 0.
+    """Return low, high (in [-1, 1]) and the name of the method for each mean; NaN and "" if n is 0.
 
-    resampled: positions of means -> their (resamples, positions) resampled values; asked for only where it is used.
+    resampled: positions of means -> their (resamples, positions) resampled values; called only if it is used.
     """
     low, high = np.full(found.n.shape, np.nan), np.full(found.n.shape, np.nan)
     method = np.full(found.n.shape, "", dtype=object)
@@ -116,9 +116,9 @@ def estimates(
     reach: float = 1.0,
     unit: float = 1.0,
 ) -> Estimates:
-    """Each column's mean and interval: differences (photographs, columns) in [-reach, reach], NaN where there is none.
+    """Return each column's mean and interval: differences (photographs, columns) in [-reach, reach], NaN if missing.
 
-    answers: (columns,) the most answers that a difference averages; unit: what means and intervals are multiplied by.
+    answers: (columns,) the most predictions that a difference averages; unit: the factor on means and intervals.
     """
     scaled = differences / reach
     found = sums(scaled, answers)

@@ -1,6 +1,6 @@
-"""Intervals and tests for paired answers: what one picture's answer says about another's of the same photograph.
+"""Confidence intervals and tests for paired predictions of the same photographs.
 
-Everything here works on *differences*: one number a photograph in [-1, 1], the share of runs answered right before the
+Everything here works on *differences*: one number per photograph in [-1, 1], the share of correct runs before the
 change minus the share after it. With one run a difference is -1, 0 or 1. Photographs are independent of each other;
 edits and runs of one photograph are not, so a photograph is always kept or resampled as a whole.
 """
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import fft, special
 
-# Fewer photographs, or fewer of them whose answer changes, and resampling cannot see the tails: simulated coverage of
-# the percentile bootstrap falls below 93 % there, that of the score interval does not.
+# With fewer photographs, or fewer changed predictions, the bootstrap misses the tails: the simulated coverage of
+# the percentile bootstrap is below 93 % there, that of the score interval is not.
 SMALL_N, FEW_FLIPS = 100, 40
 
 _POISSON = special.pdtr(np.arange(16), 1.0)
@@ -25,9 +25,9 @@ _FINEST_LATTICE = 60
 def tango_interval(
     losses: np.ndarray, gains: np.ndarray, n: np.ndarray, level: float = 0.95, quantile: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The score interval (low, high) in [-1, 1] for (losses - gains) / n of paired answers (Tango 1998).
+    """Return the score interval (low, high) in [-1, 1] for (losses - gains) / n of paired predictions (Tango 1998).
 
-    losses: pairs right before and wrong after; gains: the other way round; n: all pairs. Arrays broadcast, counts may
+    losses: pairs right before and wrong after; gains: the opposite; n: all pairs. Arrays broadcast, counts may
     be fractional. `quantile` replaces the normal quantile of `level`. With no losses and no gains it is still wide.
 
     >>> low, high = tango_interval(0, 0, 20)
@@ -39,7 +39,7 @@ def tango_interval(
     estimate = (b - c) / n
 
     def distance(theta: np.ndarray) -> np.ndarray:
-        """Standard errors between the data and `theta`, the error taken at the best fit under `theta`."""
+        """Return the distance of the data from `theta` in standard errors, estimated under `theta`."""
         linear = -b - c + (2 * n - b + c) * theta
         root = np.sqrt(np.maximum(linear**2 + 8 * n * c * theta * (1 - theta), 0))
         variance = n * ((root - linear) / (2 * n) + theta * (1 - theta))
@@ -60,7 +60,7 @@ def tango_interval(
 def score_interval(
     n: np.ndarray, losses: np.ndarray, gains: np.ndarray, squares: np.ndarray, answers: int = 1, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tango's interval for the mean of differences, carried over to several runs, in [-1, 1].
+    """Return Tango's interval for the mean of differences, extended to several runs, in [-1, 1].
 
     Given sums over photographs: n of them, `losses` of the positive parts, `gains` of the negative parts, `squares`.
     `answers`: how many answers are averaged in one difference. One answer: Tango's interval as it stands. Several:
@@ -73,7 +73,7 @@ def score_interval(
     mean = (losses - gains) / n
     single = (losses + gains) / n - mean**2
     seen = (squares - n * mean**2) / np.maximum(n - 1, 1)
-    # Nothing flips: one answer a photograph is all that is known. All differ alike: as exact as the answers allow.
+    # No flips: only one prediction per photograph is certain. All differences equal: every prediction counts.
     flat = np.where(single > 1e-12, float(answers), 1.0)
     gain = np.divide(single, seen, out=flat, where=seen > 1e-12)
     scale = np.clip(gain, 1.0, answers)
@@ -82,7 +82,7 @@ def score_interval(
 
 
 def wilson_interval(right: np.ndarray, n: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's interval (low, high) in [0, 1] for a share right / n; counts may be fractional."""
+    """Return Wilson's interval (low, high) in [0, 1] for a share right / n; counts may be fractional."""
     right, n = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
     z = special.ndtri(0.5 + level / 2)
     center = (right + z**2 / 2) / (n + z**2)
@@ -91,10 +91,10 @@ def wilson_interval(right: np.ndarray, n: np.ndarray, level: float = 0.95) -> tu
 
 
 def resample_weights(ids: Sequence[str], resamples: int = 1000, seed: int = 0) -> np.ndarray:
-    """How often each photograph occurs in each resample: (resamples, ids) float32, Poisson with mean 1.
+    """Return how often each photograph occurs in each resample: (resamples, ids) float32, Poisson with mean 1.
 
-    A photograph's column follows from its id and the seed alone. So every model, edit and folder of predictions is
-    resampled alike, whatever else is in it and in whatever order, and differences between them are paired.
+    A photograph's column depends only on its id and the seed. So every model, edit and folder of predictions is
+    resampled in the same way, and differences between them are paired.
     """
     keys = np.array(
         [int.from_bytes(hashlib.blake2b(f"{seed}/{one}".encode(), digest_size=8).digest(), "little") for one in ids],
@@ -110,7 +110,7 @@ def resample_weights(ids: Sequence[str], resamples: int = 1000, seed: int = 0) -
 
 
 def bootstrap_means(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The mean of each column in each resample: (resamples, columns) float64; NaN values are left out of their column.
+    """Return the mean of each column in each resample: (resamples, columns) float64; NaN values are left out.
 
     weights: (resamples, photographs) of `resample_weights`; values: (photographs, columns).
     """
@@ -125,7 +125,7 @@ def bootstrap_means(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def percentiles(draws: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """The percentile interval (low, high) of each column of resampled values, columns of NaN as NaN."""
+    """Return the percentile interval (low, high) of each column of resampled values; NaN for columns of NaN."""
     tail = (1 - level) / 2
     low, high = (
         np.nanquantile(draws, [tail, 1 - tail], axis=0)
@@ -136,7 +136,7 @@ def percentiles(draws: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.
 
 
 def mcnemar(losses: np.ndarray, gains: np.ndarray) -> np.ndarray:
-    """The exact two-sided p-value that answers change from right to wrong as often as from wrong to right.
+    """Return McNemar's exact two-sided p-value: right-to-wrong is as frequent as wrong-to-right.
 
     >>> float(mcnemar(8, 1))
     0.0390625
@@ -148,11 +148,11 @@ def mcnemar(losses: np.ndarray, gains: np.ndarray) -> np.ndarray:
 
 
 def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, seed: int = 0) -> float:
-    """The two-sided p-value that the mean difference is zero, when each photograph's sign could as well be the other.
+    """Return the two-sided p-value of a zero mean difference, by random sign flips of the photographs' differences.
 
     differences: (photographs,), multiples of 1 / lattice (the least common multiple of the numbers of runs). All 2^n
-    flips are counted, through the characteristic function of their sum, so p-values reach down to 1e-12 and stand a
-    correction for thousands of tests; with one run this is McNemar's exact test. Only where the lattice is finer than
+    flips are counted, through the characteristic function of their sum, so p-values are exact down to 1e-12 and allow a
+    correction for thousands of tests; with one run this is McNemar's exact test. Only if the lattice is finer than
     1/60 are `draws` random flips used instead.
     """
     values = np.abs(differences[(differences != 0) & ~np.isnan(differences)])
@@ -167,7 +167,7 @@ def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, see
     frequencies = np.arange(size // 2 + 1)
     spectrum = np.ones(len(frequencies))
     for step, count in zip(steps, counts, strict=True):
-        # The remainder first: cos of a large angle loses digits.
+        # Reduce the angle first, because cos of a large angle loses precision.
         spectrum *= np.cos(2 * np.pi * ((frequencies * step) % size) / size) ** count
     chances = np.maximum(fft.irfft(spectrum, size), 0)
     total = round(observed * lattice)
@@ -178,7 +178,7 @@ def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, see
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Holm's adjusted p-values: reject those below alpha and all of them are right with chance 1 - alpha; NaN stays."""
+    """Return Holm's adjusted p-values, which control the family-wise error rate; NaN stays."""
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full_like(p, np.nan)
     known = np.flatnonzero(~np.isnan(p))
@@ -189,16 +189,16 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def shrink(means: np.ndarray, n: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Group means drawn towards their common mean by as much as chance explains their spread (empirical Bayes).
+    """Return group means shrunk toward their common mean (empirical Bayes).
 
     means, n, squares: (groups,) of each group: mean difference, number of photographs, sum of squared differences.
-    A class of three photographs that all flip is drawn far, one of fifty hardly.
+    A class of three photographs that all flip is shrunk strongly, a class of fifty hardly.
     """
     means, n, squares = (np.asarray(one, dtype=float) for one in (means, n, squares))
     total = n.sum()
     center = (n * means).sum() / total
     freedom = total - len(n)
-    # One pooled variance within groups: that of three equal differences alone would be zero.
+    # One pooled variance within groups, because that of three equal differences alone would be zero.
     within = (squares - n * means**2).sum() / freedom if freedom > 0 else squares.sum() / total - center**2
     spread = total - (n**2).sum() / total
     between = ((n * (means - center) ** 2).sum() - (len(n) - 1) * within) / spread if spread > 0 else 0.0
@@ -217,7 +217,7 @@ def _sampled_sign_flip(values: np.ndarray, observed: float, draws: int, seed: in
 
 
 def _mix(state: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser: 64 well-mixed bits of each 64-bit state."""
+    """Return SplitMix64's finalizer: 64 well-mixed bits of each 64-bit state."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))

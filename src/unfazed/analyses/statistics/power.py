@@ -1,8 +1,8 @@
-"""How many photographs show a drop: the power of the paired tests and of the gate, in closed form and by simulation.
+"""How many photographs detect a drop: the power of the paired tests and of the gate, in closed form and by simulation.
 
-A design says how often answers change. One original answer is right with the chance `accuracy`. After the edit a right
-answer turns wrong with a mean chance that differs from photograph to photograph (a beta distribution); the same holds
-for wrong answers that turn right. Runs of one photograph share its chance, so they are worth less than new photographs.
+A design says how often predictions change. A prediction on an original is correct with probability `accuracy`. After
+the edit a correct one becomes wrong with a probability that varies between photographs (a beta distribution); the same
+holds for wrong ones. Runs of one photograph share its probability, so they are worth less than new photographs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Design:
             raise UserError(f"there are {self.runs} runs", allowed="1 or more")
         if self.gains > 1 - self.accuracy + 1e-9:
             raise UserError(
-                f"{100 * self.gains:g} % of the answers turn from wrong to right, but only "
+                f"{100 * self.gains:g} % of the predictions turn from wrong to right, but only "
                 f"{100 * (1 - self.accuracy):g} % are wrong on the originals",
                 allowed=f"gains of at most {100 * (1 - self.accuracy):g} %",
             )
@@ -57,17 +57,17 @@ class Design:
 
     @property
     def losses(self) -> float:
-        """The share of answers that turn from right to wrong."""
+        """Return the share of predictions that turn from right to wrong."""
         return self.drop + self.gains
 
     @property
     def discordance(self) -> float:
-        """The share of answers that change, either way."""
+        """Return the share of predictions that change in either direction."""
         return self.losses + self.gains
 
     @property
     def second_moment(self) -> float:
-        """The mean square of one photograph's difference, averaged over its runs."""
+        """Return the mean square of one photograph's difference, averaged over its runs."""
         shared = self.correlation + (1 - self.correlation) / self.runs
 
         def square(part: float, whole: float) -> float:
@@ -78,12 +78,12 @@ class Design:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of one photograph's difference."""
+        """Return the standard deviation of one photograph's difference."""
         return math.sqrt(max(self.second_moment - self.drop**2, 0.0))
 
 
 def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
-    """The chance that the two-sided paired test finds the drop with n photographs, in closed form.
+    """Return the probability that the two-sided paired test detects the drop with n photographs, in closed form.
 
     Summed over how many photographs have a difference at all. One run: McNemar's exact test. Several runs: the
     sign-flip test, approximated by a normal deviate.
@@ -110,7 +110,7 @@ def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
 def simulated_detection_power(
     design: Design, n: int, alpha: float = 0.05, draws: int | None = None, seed: int = 0
 ) -> float:
-    """The share of simulated experiments with n photographs in which the paired test finds the drop.
+    """Return the share of simulated experiments with n photographs in which the paired test detects the drop.
 
     draws: experiments; None: 20,000 with one run, 1,000 with several.
     """
@@ -126,10 +126,10 @@ def simulated_detection_power(
 
 
 def pass_power(design: Design, n: int, at_most: float, level: float = 0.95) -> float:
-    """The chance that the interval of n photographs lies below the allowed drop `at_most`, in closed form."""
+    """Return the probability that the interval of n photographs is below the allowed drop `at_most`, in closed form."""
     deviation = design.deviation
     z = special.ndtri(0.5 + level / 2)
-    # The score interval takes its standard error at the limit itself, where more answers are lost.
+    # The score interval uses the standard error at the limit itself, where more predictions are lost.
     limit = max(deviation, math.sqrt(max(_at_limit(design, at_most).second_moment - at_most**2, 0.0)))
     room = math.sqrt(n) * (at_most - design.drop) - z * limit
     return float(special.ndtr(room / max(deviation, 1e-12)))
@@ -138,7 +138,7 @@ def pass_power(design: Design, n: int, at_most: float, level: float = 0.95) -> f
 def simulated_pass_power(
     design: Design, n: int, at_most: float, level: float = 0.95, draws: int = 2000, seed: int = 0
 ) -> float:
-    """The share of simulated experiments whose score interval of the drop lies below `at_most`."""
+    """Return the share of simulated experiments whose score interval of the drop is below `at_most`."""
     rng = np.random.default_rng(seed)
     sums = np.empty((draws, 3))
     for place in range(draws):
@@ -149,7 +149,7 @@ def simulated_pass_power(
 
 
 def simulated_differences(design: Design, n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) float64: for each photograph the answer on the original minus the mean answer over its runs."""
+    """Return (n,) float64: for each photograph the result on the original minus the mean result over its runs."""
     right = rng.random(n) < design.accuracy
     lost = design.losses / design.accuracy if design.accuracy > 0 else 0.0
     gained = design.gains / (1 - design.accuracy) if design.accuracy < 1 else 0.0
@@ -157,7 +157,7 @@ def simulated_differences(design: Design, n: int, rng: np.random.Generator) -> n
 
 
 def difference_distribution(design: Design) -> tuple[np.ndarray, np.ndarray]:
-    """The values that one photograph's difference can have, (2 runs + 1,) in [-1, 1], and their chances."""
+    """Return the possible values of one photograph's difference, (2 runs + 1,) in [-1, 1], and their probabilities."""
     lost = design.losses / design.accuracy if design.accuracy > 0 else 0.0
     gained = design.gains / (1 - design.accuracy) if design.accuracy < 1 else 0.0
     chances = np.zeros(2 * design.runs + 1)
@@ -167,7 +167,7 @@ def difference_distribution(design: Design) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest_drop(design: Design, n: int, power: float = 0.8, alpha: float = 0.05) -> float | None:
-    """The smallest drop that n photographs show with this power, gains as in the design; None if not even the largest.
+    """Return the smallest drop that n photographs detect with this power, gains as in the design, or None.
 
     >>> round(smallest_drop(Design(drop=0, gains=0.03), 500), 3)
     0.041
@@ -185,12 +185,12 @@ def smallest_drop(design: Design, n: int, power: float = 0.8, alpha: float = 0.0
 
 
 def photographs_to_detect(design: Design, power: float = 0.8, alpha: float = 0.05) -> int | None:
-    """The fewest photographs that show the design's drop with this power; None if the drop is zero."""
+    """Return the fewest photographs that detect the design's drop with this power; None if the drop is zero."""
     return _fewest(lambda n: detection_power(design, n, alpha), power)
 
 
 def photographs_to_pass(design: Design, at_most: float, power: float = 0.8, level: float = 0.95) -> int | None:
-    """The fewest photographs with which the gate passes with this chance; None if the drop is not below the limit."""
+    """Return the fewest photographs with which the gate passes with this power; None if the drop is above the limit."""
     if design.drop >= at_most:
         return None
     return _fewest(lambda n: pass_power(design, n, at_most, level), power)
@@ -199,10 +199,10 @@ def photographs_to_pass(design: Design, at_most: float, power: float = 0.8, leve
 def photographs_to_tell(
     value: float, low: float, high: float, n: int, at_most: float, level: float = 0.95, power: float = 0.8
 ) -> int | None:
-    """How many photographs in all would bring the interval to one side of the limit, if `value` stays as it is.
+    """Return how many photographs in all would bring the interval to one side of the limit, if `value` stays the same.
 
     value, low, high: an estimate from n photographs with its interval, in any unit; None where value is at the limit
-    (no number of photographs tells). Intervals shrink with the square root of n.
+    (no number of photographs decides). Intervals shrink with the square root of n.
 
     >>> photographs_to_tell(value=3, low=1, high=5, n=100, at_most=4)
     818
@@ -217,8 +217,8 @@ def photographs_to_tell(
 
 
 def _mcnemar_power(counts: np.ndarray, share: float, alpha: float) -> np.ndarray:
-    """The power of the exact test where `counts` answers change and each is a loss with the chance `share`."""
-    # The largest smaller side that still rejects: 2 P(X <= k) < alpha for X ~ Binomial(count, 1/2).
+    """Return the power of the exact test if `counts` predictions change and each is a loss with probability `share`."""
+    # The largest count of the smaller side that still rejects: 2 P(X <= k) < alpha for X ~ Binomial(count, 1/2).
     critical = stats.binom.ppf(alpha / 2, counts, 0.5)
     critical = np.where(2 * stats.binom.cdf(critical, counts, 0.5) < alpha, critical, critical - 1)
     reject = stats.binom.sf(counts - critical - 1, counts, share) + stats.binom.cdf(critical, counts, share)
@@ -228,7 +228,7 @@ def _mcnemar_power(counts: np.ndarray, share: float, alpha: float) -> np.ndarray
 def _sign_flip_power(
     counts: np.ndarray, values: np.ndarray, chances: np.ndarray, runs: int, alpha: float
 ) -> np.ndarray:
-    """The power of the sign-flip test with `counts` differences drawn from `values`, none of them zero.
+    """Return the power of the sign-flip test with `counts` differences drawn from `values`, none of them zero.
 
     The statistic is their sum over the root of their sum of squares; both vary together, so its spread is found by the
     delta method. With fewer than log2(2 / alpha) differences no arrangement of signs is rare enough.
@@ -248,7 +248,7 @@ def _sign_flip_power(
 
 
 def _changes(chance: float, design: Design, n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) how many of the runs change: beta-binomial with this mean chance and the design's correlation."""
+    """Return (n,) how many of the runs change: beta-binomial with this mean and the design's correlation."""
     if chance <= 0 or chance >= 1 or design.correlation <= 0:
         return rng.binomial(design.runs, min(max(chance, 0.0), 1.0), n)
     if design.correlation >= 1 or design.runs == 1:
@@ -258,7 +258,7 @@ def _changes(chance: float, design: Design, n: int, rng: np.random.Generator) ->
 
 
 def _change_chances(chance: float, design: Design) -> np.ndarray:
-    """(runs + 1,) the chance that so many of the runs change; what `_changes` draws from."""
+    """Return (runs + 1,) the probability of each number of changed runs, from which `_changes` draws."""
     numbers = np.arange(design.runs + 1)
     chance = min(max(chance, 0.0), 1.0)
     if chance in (0.0, 1.0) or design.correlation <= 0:
@@ -270,7 +270,7 @@ def _change_chances(chance: float, design: Design) -> np.ndarray:
 
 
 def _at_limit(design: Design, at_most: float) -> Design:
-    """The design that fits the same data best if its drop were `at_most` (Tango's constrained estimate)."""
+    """Return the design that fits the same data best with a drop of `at_most` (Tango's constrained estimate)."""
     linear = -design.discordance + (2 - design.drop) * at_most
     root = math.sqrt(max(linear**2 + 8 * design.gains * at_most * (1 - at_most), 0.0))
     gains = min(max((root - linear) / 4, 0.0, -at_most), 1.0)
@@ -281,7 +281,7 @@ def _at_limit(design: Design, at_most: float) -> Design:
 
 
 def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
-    """The smallest n from which the power stays reached, up to steps of the discrete test."""
+    """Return the smallest n from which the power stays reached, up to steps of the discrete test."""
     high = 2
     while power_of(high) < power:
         high *= 2
