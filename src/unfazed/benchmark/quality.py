@@ -61,7 +61,8 @@ class Witness:
     """Gathers `Evidence`; the removal of one scene's object is looked at once. classifier: asked where it is given."""
 
     def __init__(self, backgrounds: Backgrounds, classifier: Callable[[], Classifier] | None = None) -> None:
-        self.backgrounds, self._open, self._classifier = backgrounds, classifier, None
+        self.backgrounds, self._open = backgrounds, classifier
+        self._classifier: Classifier | None = None
         self._removals: dict[str, tuple[float | None, float | None]] = {}
 
     def of_source(self, scene: Scene, framed: Scene) -> Evidence:

@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "An answer is JSON.")
         try:
             length = int(self.headers.get("Content-Length") or 0)
-            given = json.loads(self.rfile.read(length)) if 0 < length <= MOST else None
+            given: Any = json.loads(self.rfile.read(length)) if 0 < length <= MOST else None
             number, answer, seconds = given["item"], given["answer"], float(given.get("seconds") or 0.0)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise Refusal(HTTPStatus.BAD_REQUEST, "An answer has an item and an answer.") from None
