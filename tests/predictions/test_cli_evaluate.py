@@ -20,7 +20,7 @@ def test_evaluate_prints_what_came_of_it(benchmark: Path, own_models: str, tmp_p
     assert first.exit_code == 0
     assert json.loads(first.stdout)["scored"] == [own_models + "good"]
     again = run(build_app(), arguments)
-    assert "100.0% of 24 originals (was there already)" in again.stdout
+    assert "100.0% of 24 originals (already evaluated)" in again.stdout
 
 
 def test_exit_codes_tell_some_failures_from_all(benchmark: Path, own_models: str, tmp_path: Path) -> None:
