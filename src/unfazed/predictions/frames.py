@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import polars as pl
+from typing_extensions import TypeIs
 
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
@@ -28,7 +29,7 @@ Predictions = str | Path | pl.DataFrame | pl.LazyFrame | ForeignFrame
 COLUMNS = ("model", "source_id", "edit", "run", "correct")
 
 
-def is_frame(predictions: Predictions) -> TypeGuard[pl.DataFrame | pl.LazyFrame | ForeignFrame]:
+def is_frame(predictions: Predictions) -> TypeIs[pl.DataFrame | pl.LazyFrame | ForeignFrame]:
     """Whether predictions are a frame, of polars or of another library, and not a folder or file."""
     return isinstance(predictions, pl.DataFrame | pl.LazyFrame) or hasattr(predictions, "__dataframe__")
 

@@ -251,7 +251,7 @@ def _two(value: float) -> str:
 def _title(frame: pl.DataFrame, by: str | None) -> str:
     models = frame["model"].n_unique()
     if "models" in frame.columns:
-        members = frame["models"].max()  # the group of all models is always there
+        members = max(frame["models"].to_list())  # the group of all models is always there
         return f"Dropped accuracy of {models} group{'s' * (models != 1)} of models, {members} models in all"
     return f"Dropped accuracy of {models} model{'s' * (models != 1)}" + (f" by {by}, worst first" if by else "")
 
