@@ -104,7 +104,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A receiver that hands the body out once, then goes on as before."""
+    """Return a receiver that gives the body once, then continues with the original one."""
     given = False
 
     async def once() -> Message:

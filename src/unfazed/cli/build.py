@@ -58,12 +58,8 @@ def build(
         typer.Option("--whole-objects", help="Leave out scenes whose object is cut off by the photograph's border."),
     ] = False,
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
-    sample: Annotated[
-        int | None, typer.Option(metavar="N", help="N scenes, drawn evenly over the classes by the seed.")
-    ] = None,
-    per_class: Annotated[
-        int | None, typer.Option(metavar="N", help="N scenes of each class, drawn by the seed.")
-    ] = None,
+    sample: Annotated[int | None, typer.Option(metavar="N", help="N random scenes, evenly over the classes.")] = None,
+    per_class: Annotated[int | None, typer.Option(metavar="N", help="N random scenes of each class.")] = None,
     classes: Annotated[
         str | None,
         typer.Option(help="Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."),

@@ -13,7 +13,7 @@ from unfazed.choices import TableFormat
 def distribution(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark's folder.")],
     model: Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; once for each model.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")],
     against: Annotated[
         list[str] | None,
         typer.Option(metavar="images:FOLDER", help="Also another folder of pictures; may be repeated."),

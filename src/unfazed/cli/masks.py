@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def masks(
     pictures: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of photographs, or one photograph.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder that gets NAME.png for each.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the masks (NAME.png).")],
     segmenter: Annotated[
         str,
         typer.Option(help="`auto`, `sam2`, `silueta`, `grabcut`, `onnx:FILE` or `transformers:CHECKPOINT`."),

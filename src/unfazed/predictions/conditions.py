@@ -34,7 +34,7 @@ def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, col
 
 
 def has_invalid(facts: Facts) -> bool:
-    """Whether the benchmark is at hand and has pictures that are there but invalid."""
+    """Return whether the benchmark is available and contains invalid pictures."""
     if facts.manifest is None or "validity" not in facts.manifest.columns:
         return False
     return not _invalid(facts).is_empty()
@@ -51,7 +51,9 @@ def human_accuracy(facts: Facts) -> pl.DataFrame | None:
 
 def _invalid(facts: Facts) -> pl.DataFrame:
     if facts.manifest is None:
-        raise UserError("the benchmark of these predictions is not at hand", run="unfazed analyze … --benchmark BENCH")
+        raise UserError(
+            "the benchmark of these predictions is not available", run="unfazed analyze … --benchmark BENCH"
+        )
     if "validity" not in facts.manifest.columns or facts.manifest["validity"].is_null().all():
         raise UserError(
             "the manifest of this benchmark has no validity", run="unfazed build … --quality report, into a new folder"

@@ -18,7 +18,7 @@ RESULT = "repair.json"
 VERDICTS = {
     "better": "The repair was worth it",
     "worse": "The repair was not worth it",
-    "cannot tell": "Whether the repair was worth it cannot be told from these photographs",
+    "cannot tell": "These photographs are too few to decide whether the repair was worth it",
 }
 HEADINGS = ("measure", "pictures", "n", "before", "control", "repaired", "difference", "95 % interval")
 

@@ -141,7 +141,7 @@ def verdict(checks: pl.DataFrame) -> Verdict:
 
 
 def junit_xml(checks: pl.DataFrame, name: str = "unfazed check") -> bytes:
-    """The checks as JUnit XML: a test case each; what cannot be told or was not measured is `skipped`."""
+    """Return the checks as JUnit XML, one test case each; an undecided or unmeasured check is `skipped`."""
     found = checks["verdict"].to_list()
     suite = ElementTree.Element(
         "testsuite",
