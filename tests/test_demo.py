@@ -49,5 +49,5 @@ def test_the_same_command_again_renders_and_evaluates_nothing(made: tuple[Path, 
 
 
 def test_scenes_beyond_the_sample_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="0 scenes"):
+    with pytest.raises(UserError, match="number of scenes is 0"):
         run_demo(tmp_path, scenes=0)

@@ -116,7 +116,7 @@ def test_a_model_that_fails_is_recorded_and_the_rest_go_on(benchmark: Path, own_
     assert "no counterpart for 1 of the benchmark's classes: grey" in reasons["too_few"]
     assert "has 5 classes" in reasons["too_few_outputs"]
     assert "returned a NoneType" in reasons["nothing"]
-    assert "first on photo-002/original/0" in reasons["broken_on_blue"]
+    assert "first for photo-002/original/0" in reasons["broken_on_blue"]
     recorded = [json.loads(path.read_text())["model"] for path in tmp_path.glob("*.failed.json")]
     assert sorted(recorded) == sorted(done.failed)
     assert list(cards(tmp_path)) == [own_models + "good"]

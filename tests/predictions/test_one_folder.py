@@ -126,7 +126,7 @@ def test_parts_that_do_not_fit_are_thrown_away_and_made_anew(benchmark: Path, tm
     first = sorted(parts.glob("*.parquet"))[0]
     pl.read_parquet(first).head(1).write_parquet(first)
     done = run_evaluation(benchmark, [model], tmp_path, EvaluateSettings(batch_size=4))
-    assert "hold 45 answers to 48 pictures" in done.failed["means"]
+    assert "contain 45 predictions for 48 pictures" in done.failed["means"]
     assert run_evaluation(benchmark, [model], tmp_path, EvaluateSettings(batch_size=4)).scored == ("means",)
     assert not list(tmp_path.glob("*.failed.json"))
 
