@@ -14,9 +14,8 @@ from sklearn.metrics import roc_auc_score
 from unfazed.errors import BadPicture
 from unfazed.measures.mask_confidence import mask_confidence
 from unfazed.sources import open_source
-from unfazed.sources.make_masks import with_agreement
 from unfazed.sources.sam2 import overlap
-from unfazed.sources.segment import open_segmenter
+from unfazed.sources.segment import open_segmenter, with_agreement
 
 
 def degraded(image: np.ndarray, seed: int) -> np.ndarray:

@@ -13,6 +13,7 @@ import pytest
 from report_world import make_benchmark, make_predictions
 
 from unfazed.errors import UserError
+from unfazed.files import read_json, write_json
 from unfazed.predictions.facts import Facts
 from unfazed.probes.flip_heat import explain_pairs
 from unfazed.report.findings import find
@@ -100,6 +101,29 @@ def test_assets_hold_every_figure_three_times_and_every_table(world: Path, page:
         assert {f"{figure}.png", f"{figure}.svg", f"{figure}.pdf"} <= names
     assert {"drops.csv", "averages.csv", "curves.csv", "fits.csv", "classes.csv", "flips.csv", "crops.csv"} <= names
     assert pl.read_csv(world / "assets" / "drops.csv").height == find(world / "predictions").drops.height
+
+
+def test_automatic_masks_are_reported_at_the_start_and_in_how_it_was_made(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 4, CLASSES)
+    predictions = make_predictions(tmp_path / "predictions", bench, ["good"], CLASSES)
+    card = read_json(bench / "benchmark.json")
+    pages = {}
+    for number in (3, 0):
+        masks = {
+            "automatic": number,
+            "of": 4,
+            "median_confidence": 0.71 if number else None,
+            "below_limit": number // 3,
+        }
+        write_json(bench / "benchmark.json", {**card, "masks": masks})
+        write_report(predictions, tmp_path / "report.html", resamples=50, heat_maps=0)
+        pages[number] = (tmp_path / "report.html").read_text(encoding="utf-8")
+    words = "3 of 4 masks were made automatically, with a median confidence of 0.71, 1 below 0.6; masks-worst.jpg"
+    first, rest = pages[3].split('id="drops"', 1)
+    assert words in first and words in rest
+    first, rest = pages[0].split('id="drops"', 1)
+    assert "made automatically" not in first + rest
+    assert "None of the 4 masks is recorded as automatic" in rest
 
 
 def test_the_same_predictions_give_the_same_bytes(world: Path, page: str) -> None:

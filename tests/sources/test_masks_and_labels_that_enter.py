@@ -159,7 +159,7 @@ def test_the_confidence_of_an_automatic_mask_is_in_its_notes(tmp_path, photograp
     (tmp_path / "masks/confidence.csv").write_text("picture,confidence,agreement,edge,size\ndog/1.jpg,0.6251,1,1,1\n")
     source = open_source(f"folder:{tmp_path}")
     notes = {scene.id: scene.notes for scene in source}
-    assert notes == {"dog--1": ("mask made by `unfazed masks` with confidence 0.63",), "dog--2": ()}
+    assert notes == {"dog--1": ("mask made by `unfazed masks` with confidence 0.6251",), "dog--2": ()}
     assert warning_summary(notes)[0].startswith(
         "1 of 2 masks were made automatically (`unfazed masks`, confidence 0.63 to 0.63, median 0.63)"
     )

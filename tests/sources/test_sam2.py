@@ -8,9 +8,9 @@ from onnx import TensorProto, helper
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.mask_confidence import edge_contrast, mask_confidence, plausible_size
 from unfazed.sources import open_source, sam2
-from unfazed.sources.make_masks import make_masks, with_agreement
+from unfazed.sources.make_masks import make_masks
 from unfazed.sources.sam2 import PromptedSegmenter, box_of, overlap
-from unfazed.sources.segment import default_segmenter, open_segmenter
+from unfazed.sources.segment import default_segmenter, open_segmenter, with_agreement
 
 real = pytest.mark.skipif(bool(sam2.missing_files()), reason="run `unfazed weights fetch masks` first")
 FLOAT = TensorProto.FLOAT

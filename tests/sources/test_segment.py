@@ -6,8 +6,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from unfazed.errors import BadPicture, UserError
+from unfazed.measures.mask_confidence import mask_confidence
 from unfazed.sources import open_source
-from unfazed.sources.segment import inside, parse_box, segment, segmented
+from unfazed.sources.sam2 import box_of
+from unfazed.sources.segment import grabcut, inside, parse_box, segment, segmented
 
 
 def overlap(mask, truth):
@@ -57,7 +59,10 @@ def test_a_made_mask_is_noted():
     scene = open_source("sample")["panda"]
     made = segmented("panda", scene.image, 388, "grabcut", (100, 50, 400, 350))
     assert made.label == 388
-    assert made.notes == ("mask made by grabcut from the box 100,50,400,350",)
+    (note,) = made.notes
+    assert note.startswith("mask made by grabcut from the box 100,50,400,350 with confidence ")
+    sure = mask_confidence(scene.image, made.mask, overlap(made.mask, grabcut(scene.image, box_of(made.mask))))
+    assert note.endswith(f"{sure.value:.4f}")
 
 
 def test_a_box_that_leaves_no_background_or_lies_outside_is_refused():

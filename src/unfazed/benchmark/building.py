@@ -28,12 +28,13 @@ from unfazed.sources.mask_checks import warning_summary
 
 from .card import settle_card
 from .commit_files import sweep
-from .layout import CACHE, LOCK
+from .layout import CACHE, LOCK, SOURCE_EDIT
+from .mask_facts import record_masks
 from .plan import Plan
 from .prepare import Preparation, Prepared
 from .quality import count_doubtful
 from .render import SourceBuilder, Summary, render_stream
-from .rows import FAILED, Row, counts, finished_sources, read_rows, write_manifest, write_rows
+from .rows import FAILED, OK, Row, counts, finished_sources, read_rows, write_manifest, write_rows
 from .settings import BuildSettings
 
 # A renderer gets this many batches per call: with fewer calls its batches are less often partly empty at the end.
@@ -155,6 +156,8 @@ def _build(
             report(Progress(number, len(plan.source), dict(totals), summary))
     everything = [row for one in plan.source.ids for row in read_rows(plan.root, one)]
     write_manifest(plan.root, everything)
+    notes = _notes(everything)
+    record_masks(plan.root, everything, notes)
     shutil.rmtree(plan.root / CACHE, ignore_errors=True)
     doubtful = count_doubtful(everything)
     return Built(
@@ -166,7 +169,7 @@ def _build(
         stages={name: float(value) for name, value in stages.items()},
         failures=_failures(everything),
         classes=plan.source.class_counts,
-        warnings=(*plan.source.remarks, *warning_summary(_notes(everything))),
+        warnings=(*plan.source.remarks, *warning_summary(notes)),
         invalid=doubtful["invalid"],
         left_out=doubtful["left out"],
     )
@@ -234,10 +237,11 @@ def _failures(rows: list[Row]) -> dict[str, str]:
 
 
 def _notes(rows: list[Row]) -> dict[str, list[str]]:
-    """Return the notes of each source's first row, which is about the photograph."""
+    """Return the notes about each photograph that was used, by source."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row.source_id, row.notes)
+        if row.edit == SOURCE_EDIT and row.status == OK:
+            found[row.source_id] = row.notes
     return found
 
 

@@ -88,6 +88,13 @@ def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None =
     write_json(root / CARD, card)
 
 
+def record_facts(root: Path, **facts: Any) -> None:
+    """Add facts that are known only when the build has finished, such as `masks`; they do not decide about resuming."""
+    before = read_json(root / CARD)
+    if canonical({**before, **facts}) != canonical(before):
+        write_json(root / CARD, {**before, **facts})
+
+
 def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequence[str]) -> bool:
     """Whether nothing differs but that there are more edits, runs and scenes; every picture's seed is its own."""
     fixed = [name for name in DECISIVE if name not in ("source", "recipe", "runs")]

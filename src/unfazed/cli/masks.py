@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from unfazed.sources.make_masks import Choice
+    from unfazed.sources.segment import Choice
 
 
 def masks(
@@ -61,8 +61,8 @@ def masks(
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
     from unfazed.measures.mask_confidence import LOOK_BELOW
-    from unfazed.report.mask_sheet import confidence_csv, mask_sheet
     from unfazed.sources.make_masks import make_masks
+    from unfazed.sources.mask_sheet import confidence_csv, mask_sheet
     from unfazed.sources.segment import default_segmenter, parse_box
 
     console = Console(stderr=True)

@@ -28,7 +28,7 @@ from .gallery import gallery_section
 from .gallery_heat import Explain, heat_maps_of_flips
 from .gallery_pictures import THUMBNAIL, Album, data_address
 from .markup import joined, render, tag
-from .provenance import made_section
+from .provenance import made_section, mask_sentence
 from .repair_section import RESULT, repair_section
 from .section import Section, paragraphs
 from .sections_drops import accuracy_section, classes_section, curves_section, drops_section, edits_table
@@ -138,9 +138,8 @@ def _verdict_section(findings: Findings, album: Album) -> Section:
         "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
     )
     sheet = edits_table(findings, _thumbnails(findings, album))
-    return Section(
-        "verdict", "Verdict", joined([paragraphs(*verdict(findings)), tag("p", small, class_="quiet"), sheet])
-    )
+    words = paragraphs(*verdict(findings), mask_sentence(findings.card))
+    return Section("verdict", "Verdict", joined([words, tag("p", small, class_="quiet"), sheet]))
 
 
 def _thumbnails(findings: Findings, album: Album) -> dict[str, list[tuple[str, str]]]:

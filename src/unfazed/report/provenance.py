@@ -9,6 +9,9 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from unfazed.benchmark.layout import WORST_MASKS
+from unfazed.measures.mask_confidence import LOOK_BELOW
+
 from .findings import Findings
 from .html_table import Cell, Line, sortable
 from .markup import joined, tag
@@ -63,6 +66,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
             if one
         ),
         "Network's weights": next((str(value) for key, value in network.items() if "sha256" in key and value), ""),
+        "Masks": _masks(card),
         "Object removal": str(_mapping(card.get("removal")).get("name") or ""),
         "Guide of adversarial edits": " ".join(str(value) for value in guide.values() if value),
         "Versions": _versions(card),
@@ -142,6 +146,29 @@ def _models(findings: Findings) -> Markup:
     table = sortable("models-table", "The models, from their cards.", headings, lines, frozenset())
     versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
     return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])
+
+
+def mask_sentence(card: Mapping[str, Any]) -> str | None:
+    """Return how many of the benchmark's masks are automatic and how sure they are; None if none is known to be."""
+    masks = _mapping(card.get("masks"))
+    if not masks.get("automatic"):
+        return None
+    return f"{_masks(card)}. Sizes and positions depend on the masks, so check them first."
+
+
+def _masks(card: Mapping[str, Any]) -> str:
+    masks = _mapping(card.get("masks"))
+    if not masks:
+        return ""
+    number, total = masks.get("automatic", 0), masks.get("of", 0)
+    if not number:
+        return f"None of the {plural(total, 'mask')} is recorded as automatic"
+    text = f"{number:,} of {plural(total, 'mask')} {'was' if number == 1 else 'were'} made automatically"
+    if masks.get("median_confidence") is None:
+        return f"{text}, with unknown confidence"
+    doubtful = f"{masks.get('below_limit', 0):,} below {LOOK_BELOW:g}"
+    sure = f"a median confidence of {masks['median_confidence']:.2f}, {doubtful}"
+    return f"{text}, with {sure}; {WORST_MASKS} in the benchmark's folder shows the worst"
 
 
 def _versions(card: Mapping[str, Any]) -> str:

@@ -13,8 +13,8 @@ from unfazed.errors import UserError
 from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
+from .automatic_masks import made_note
 from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
-from .mask_checks import MADE
 from .mask_names import left_out, object_name, stem, without_masks
 from .pictures import load_scene, read_picture, shrunk
 from .slugs import unique_slugs
@@ -74,7 +74,7 @@ def load_masked(entry: Entry) -> Scene:
     scene = load_scene(entry)
     if entry.detail is None:
         return scene
-    return replace(scene, notes=(*scene.notes, f"{MADE}`unfazed masks` with confidence {entry.detail:.2f}"))
+    return replace(scene, notes=(*scene.notes, made_note("`unfazed masks`", entry.detail)))
 
 
 def load_or_segment(entry: Entry, segmenter: str) -> Scene:

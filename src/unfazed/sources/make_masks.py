@@ -16,8 +16,7 @@ from unfazed.measures.mask_confidence import mask_confidence
 
 from .labeled import pictures_below
 from .pictures import read_picture
-from .sam2 import PromptedSegmenter, box_of, overlap
-from .segment import Box, Segmenter, grabcut, inside, open_segmenter
+from .segment import Box, Choice, inside, open_segmenter, with_agreement
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,6 @@ class Made:
     agreement: float | None = None
     edge: float | None = None
     size: float | None = None
-
-
-Choice = Callable[[np.ndarray, np.ndarray], int]
-"""(H, W, 3) uint8 picture and (N, H, W) candidate masks -> the place of the best."""
-
-Judged = tuple[np.ndarray, float]
 
 
 def make_masks(
@@ -83,26 +76,6 @@ def make_masks(
         write_bytes(path, mask_png(mask))
         found = mask_confidence(image, mask, agreement)
         yield Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
-
-
-def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
-    """The mask and how far a second segmenter agrees with it: (H, W) float32 in [0, 1], IoU in [0, 1].
-
-    The second one is the salient network beside a prompted one, and GrabCut in the mask's own box beside any other.
-    choose: picks one of several candidates, such as the one whose removal hurts the true class most.
-    """
-    if isinstance(segmenter, PromptedSegmenter):
-        found = segmenter.candidates(image, box)
-        place = choose(image, found.masks) if choose is not None else 0
-        return found.masks[place], overlap(found.masks[place], found.salient)
-    mask = segmenter(image, box)
-    around = box_of(mask)
-    if around is None:
-        return mask, 0.0
-    try:
-        return mask, overlap(mask, grabcut(image, around))
-    except BadPicture:
-        return mask, 0.0
 
 
 def mask_png(mask: np.ndarray) -> bytes:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from statistics import median
 
 import numpy as np
 
+from .automatic_masks import automatic, makers
+
 WARNING = "warning: "
-MADE = "mask made by "
 ALL, TINY = 0.995, 0.0005  # shares of the picture
 RIM = 0.6  # share of the picture's border that an object seldom covers
 MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
@@ -48,19 +49,18 @@ def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
 def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
     """One line per kind of warning among the notes of scenes (by id): how many scenes have it, and which.
 
-    Masks that a segmenter made while the benchmark was built are counted as well: sizes depend on them.
+    Masks that a segmenter made are counted as well, with their confidence: sizes depend on them.
     """
     kinds: dict[str, list[str]] = defaultdict(list)
     for scene_id, texts in notes.items():
         for text in texts:
             if text.startswith(WARNING):
                 kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
-    made = [text.removeprefix(MADE) for texts in notes.values() for text in texts if text.startswith(MADE)]
-    by = ", ".join(sorted({re.split(r" from | with ", text)[0] for text in made}))
-    sure = sorted(float(found[1]) for text in made if (found := re.search(r"confidence ([\d.]+)", text)))
-    range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {sure[len(sure) // 2]:.2f}" if sure else ""
-    automatic = f"{len(made)} of {len(notes)} masks were made automatically ({by}{range_of})"
-    return [automatic + ", and sizes depend on them: look at them first"] * bool(made) + [
+    made = automatic(notes)
+    sure = sorted(one for one in made.values() if one is not None)
+    range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {median(sure):.2f}" if sure else ""
+    counted = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(makers(notes))}{range_of})"
+    return [counted + ", and sizes depend on them: look at them first"] * bool(made) + [
         f"{kind} in {len(ids)} of {len(notes)} scenes: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
         for kind, ids in kinds.items()
     ]

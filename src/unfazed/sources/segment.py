@@ -10,16 +10,22 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import BadPicture, UserError, unknown
+from unfazed.measures.mask_confidence import mask_confidence
 from unfazed.scene import Scene
 
-from .mask_checks import MADE
-from .sam2 import FILES, PromptedSegmenter, file_of, has_runtime, missing_files, open_session
+from .automatic_masks import made_note
+from .sam2 import FILES, PromptedSegmenter, box_of, file_of, has_runtime, missing_files, open_session, overlap
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the photograph."""
 
 Segmenter = Callable[[np.ndarray, Box | None], np.ndarray]
 """(H, W, 3) uint8 and a box or None -> (H, W) float32 in [0, 1]."""
+
+Choice = Callable[[np.ndarray, np.ndarray], int]
+"""(H, W, 3) uint8 picture and (N, H, W) candidate masks -> the place of the best."""
+
+Judged = tuple[np.ndarray, float]
 
 WORKING_SIDE = 480
 
@@ -32,19 +38,46 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
     salient-object network such as U²-Net) or `transformers:CHECKPOINT` (SAM, SAM 2, BiRefNet).
     """
     mask = open_segmenter(segmenter)(image, None if box is None else inside(box, image.shape))
-    if not (mask > 0.5).any():
-        raise BadPicture(f"{segmenter} found no object in the picture", allowed="--box X,Y,W,H around it, or a mask")
-    return mask
+    return _with_object(mask, segmenter)
 
 
 def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
-    """A scene with a mask made by a segmenter, and a note about it."""
+    """A scene with a mask made by a segmenter, and a note about it with its confidence."""
     try:
-        mask = segment(image, box, segmenter)
+        place = None if box is None else inside(box, image.shape)
+        mask, agreement = with_agreement(open_segmenter(segmenter), image, place)
+        _with_object(mask, segmenter)
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
     prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
-    return Scene(scene_id, image, mask, label, notes=(f"{MADE}{segmenter} from {prompt}",))
+    sure = mask_confidence(image, mask, agreement).value
+    return Scene(scene_id, image, mask, label, notes=(made_note(f"{segmenter} from {prompt}", sure),))
+
+
+def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
+    """The mask and how far a second segmenter agrees with it: (H, W) float32 in [0, 1], IoU in [0, 1].
+
+    The second one is the salient network beside a prompted one, and GrabCut in the mask's own box beside any other.
+    choose: picks one of several candidates, such as the one whose removal hurts the true class most.
+    """
+    if isinstance(segmenter, PromptedSegmenter):
+        found = segmenter.candidates(image, box)
+        place = choose(image, found.masks) if choose is not None else 0
+        return found.masks[place], overlap(found.masks[place], found.salient)
+    mask = segmenter(image, box)
+    around = box_of(mask)
+    if around is None:
+        return mask, 0.0
+    try:
+        return mask, overlap(mask, grabcut(image, around))
+    except BadPicture:
+        return mask, 0.0
+
+
+def _with_object(mask: np.ndarray, segmenter: str) -> np.ndarray:
+    if not (mask > 0.5).any():
+        raise BadPicture(f"{segmenter} found no object in the picture", allowed="--box X,Y,W,H around it, or a mask")
+    return mask
 
 
 def parse_box(text: str) -> Box:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from unfazed.sources.make_masks import Made
-from unfazed.sources.pictures import read_mask, read_picture
+from .make_masks import Made
+from .pictures import read_mask, read_picture
 
 SIDE, COLUMNS, MOST = 200, 6, 30
 _TEXT = 16
