@@ -153,7 +153,8 @@ def mask_sentence(card: Mapping[str, Any]) -> str | None:
     masks = _mapping(card.get("masks"))
     if not masks.get("automatic"):
         return None
-    return f"{_masks(card)}. Sizes and positions depend on the masks, so check them first."
+    caution = "Sizes and positions depend on them, and a high confidence does not prove a mask right: look at them."
+    return f"{_masks(card)}. {caution}"
 
 
 def _masks(card: Mapping[str, Any]) -> str:
