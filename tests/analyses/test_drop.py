@@ -236,3 +236,9 @@ def test_models_with_different_edits_have_different_rows():
     two = frame({"original": [1, 1], "position": [0, 1]}, model="two")
     table = dropped_accuracy(pl.concat([one, two]))
     assert set(table.filter(kind="edit").select("model", "edit").rows()) == {("one", "size-0.1"), ("two", "position")}
+
+
+def test_a_model_that_is_never_right_has_no_relative_drop():
+    answers = {"original": [0] * 8, "size-0.05": [0] * 8, "position": [1] + [0] * 7}
+    table = dropped_accuracy(frame(answers))
+    assert table.filter(pl.col("edit") != "original")["relative_drop"].null_count() == 3

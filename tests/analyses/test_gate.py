@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame
+from prediction_worlds import benchmark, folder, frame
 
 from unfazed.analyses.drops.gate import check_predictions, judge, junit_xml, verdict
 from unfazed.analyses.drops.rules import Rules, parse_limits, read_rules
@@ -183,3 +183,13 @@ def test_junit_counts_failures_and_doubts():
     }
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
     assert cases == {"size-0.05: drop": ["failure"], "position<&> : drop": ["skipped"], "original: accuracy": []}
+
+
+def test_a_pattern_covers_edits_of_the_benchmark_that_were_not_measured(tmp_path):
+    edits = {name: {} for name in ("original", "size-0.1", "size-0.2")}
+    bench = benchmark(tmp_path / "bench", edits, 4)
+    answers = {"original": [1] * 4, "size-0.1": [1] * 4}
+    predictions = folder(tmp_path / "p", {"a": frame(answers)}, {"a": {"benchmark": {"path": str(bench)}}})
+    checks = check_predictions(predictions, Rules(max_drop={"size-*": 100.0}))
+    assert dict(checks.select("edit", "verdict").iter_rows()) == {"size-0.1": "pass", "size-0.2": "not measured"}
+    assert verdict(checks) == "not measured"

@@ -114,8 +114,9 @@ def test_bad_thresholds_are_refused():
         check_predictions(predictions, Rules(min_threshold={"sise": (0.04, 80.0)}))
     with pytest.raises(UserError, match="levels swept"):
         check_predictions(predictions, Rules(min_threshold={"size": (0.001, 80.0)}))
-    with pytest.raises(UserError, match="0 to 100"):
-        thresholds(predictions, accuracy=[120])
+    for accuracy in (120, 0.8):
+        with pytest.raises(UserError, match="80 means 80 %"):
+            thresholds(predictions, accuracy=[accuracy])
 
 
 def test_the_commands_print_and_gate_thresholds(tmp_path):

@@ -10,6 +10,7 @@ from unfazed.scene import Scene
 from unfazed.sources import open_source
 from unfazed.sources.labeled import name_remarks
 from unfazed.sources.mask_checks import mask_warnings, warning_summary
+from unfazed.sources.mask_names import without_masks
 from unfazed.sources.pictures import mask_of, read_mask
 
 
@@ -163,3 +164,20 @@ def test_the_confidence_of_an_automatic_mask_is_in_its_notes(tmp_path, photograp
     assert warning_summary(notes)[0].startswith(
         "1 of 2 masks were made automatically (`unfazed masks`, confidence 0.63 to 0.63, median 0.63)"
     )
+
+
+@pytest.mark.parametrize("folder", ["cat/masks", "cat/Masks", "Masks/cat"])
+def test_a_folder_of_masks_at_any_depth_holds_no_photographs(folder):
+    names = ["cat/1.jpg", "cat/2.jpg", f"{folder}/1.png", f"{folder}/2.png"]
+    assert without_masks(names) == (names[:2], names[2:])
+
+
+def test_a_mask_of_half_values_is_pointed_out():
+    mask = np.zeros((40, 40), np.float32)
+    mask[10:30, 10:30] = 128 / 255
+    (warning,) = mask_warnings(mask)
+    assert "half transparent" in warning
+    mask[12:28, 12:28] = 1
+    assert "half transparent" in mask_warnings(mask)[0]
+    mask[11:29, 11:29] = 1
+    assert mask_warnings(mask) == ()

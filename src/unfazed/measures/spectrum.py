@@ -11,7 +11,7 @@ def background_amplitude(image: np.ndarray, object_mask: np.ndarray) -> float:
     image: (H, W, 3) uint8; object_mask: (H, W) in [0, 1]. The background's mean color is taken away and the object is
     left out; divided by the root of the background's share, so that a large object does not count as a smooth picture.
 
-    >>> background_amplitude(np.full((8, 8, 3), 90, np.uint8), np.zeros((8, 8)))
+    >>> round(background_amplitude(np.full((8, 8, 3), 90, np.uint8), np.zeros((8, 8))), 6)
     0.0
     """
     behind = np.asarray(object_mask) <= 0

@@ -16,6 +16,7 @@ RIM = 0.6  # share of the picture's border that an object seldom covers
 MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
 GRAY = 0.25  # share of pixels that are neither object nor background, which only soft rims should be
 SHADES = 32  # how many different ones of them there must be
+HALF = 0.25  # share of the object's pixels that may be half transparent
 
 
 def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
@@ -30,6 +31,11 @@ def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
     found = []
     if float(soft.mean()) > GRAY and len(np.unique(np.rint(mask[soft] * 255))) >= SHADES:
         found.append(f"the mask looks like a photograph: {soft.mean():.0%} of its pixels are gray")
+    elif float(soft.sum()) > HALF * float((mask > 0.1).sum()):
+        found.append(
+            f"the mask is half transparent: {soft.sum() / (mask > 0.1).sum():.0%} of its object has values between 0.1 "
+            "and 0.9; 1 (or 255) = object"
+        )
     if rate > ALL:
         found.append(f"the mask is all white: the object covers {100 * rate:.1f} % of the picture")
     elif rate < TINY:

@@ -278,7 +278,7 @@ def _lattice(a: Outcomes, b: Outcomes, edits: list[str]) -> int:
 
 def _relative(drop: float, accuracy: float) -> float | None:
     """A drop in percent of the accuracy on the originals of the same photographs; None where that is zero."""
-    return POINTS * drop / (accuracy + drop) if accuracy + drop > 0 else None
+    return POINTS * drop / (accuracy + drop) if accuracy + drop > 1e-9 else None
 
 
 def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:

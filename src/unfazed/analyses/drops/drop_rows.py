@@ -53,7 +53,7 @@ def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> p
     frame = pl.DataFrame(rows, schema={name: types[name] for name in order}, infer_schema_length=None)
     # In percent of the accuracy on the originals: a model that has lost its accuracy there must not look robust.
     start = pl.col("original_accuracy")
-    relative = pl.when((start > 0) & pl.col("drop").is_not_null()).then(pl.col("drop") / start)
+    relative = pl.when((start > 1e-9) & pl.col("drop").is_not_null()).then(pl.col("drop") / start)
     return corrected(frame).with_columns(relative_drop=relative).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 

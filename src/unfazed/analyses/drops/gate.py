@@ -178,6 +178,7 @@ def _threshold_rows(model: str, table: pl.DataFrame, rules: Rules, known: set[st
     measured = [edit for edit, row in by_edit.items() if row["accuracy_low"] is not None]
     rows = []
     lacking = "these predictions do not contain it"
+    known = known - set(by_edit) - {ORIGINAL, SOURCE}
     for edit, points in _expanded(rules.max_drop, dropping, known):
         if edit not in dropping:
             rows.append(_not_measured(model, edit, "drop", points, lacking))
@@ -311,10 +312,14 @@ def _with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
 
 
 def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]) -> list[tuple[str, float]]:
-    """Return (edit, limit) with patterns expanded; an edit's own limit overrides a pattern's; known: allowed edits."""
+    """Return (edit, limit) with patterns expanded; an edit's own limit overrides a pattern's.
+
+    edits: the measured ones; known: edits of the benchmark that a limit may name although they were not measured.
+    """
     found: dict[str, float] = {}
     for pattern, limit in limits.items():
-        matching = fnmatch.filter(edits, pattern) if any(one in pattern for one in "*?[") else []
+        everything = [*edits, *sorted(known - set(edits))]
+        matching = fnmatch.filter(everything, pattern) if any(one in pattern for one in "*?[") else []
         for edit in matching:
             if edit not in limits:
                 found[edit] = limit

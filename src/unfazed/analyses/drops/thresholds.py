@@ -46,8 +46,9 @@ def thresholds(
     facts = read_facts(predictions) if facts is None else facts
     targets = [("accuracy", float(one)) for one in accuracy] + [("drop", float(one)) for one in drop]
     for kind, value in targets:
-        if not 0 <= value <= 100:
-            raise UserError(f"the target {kind} is {value:g}", allowed="0 to 100, in percent or points")
+        if not 0 <= value <= 100 or (kind == "accuracy" and 0 < value <= 1):
+            allowed = "percent: 80 means 80 %" if kind == "accuracy" else "0 to 100 points"
+            raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
     settings = Settings(resamples, level, seed)
     rows: list[dict[str, Any]] = []
     images: tuple[str, ...] | None = None
