@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -197,9 +198,14 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--recipe", default="imagenet-e")
     parser.add_argument("--built", type=Path, metavar="BENCH")
-    given = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        measure(parser.parse_args(), Path(folder))
+
+
+def measure(given: argparse.Namespace, folder: Path) -> None:
+    """Print how many planted faults and ordinary pictures are flagged; folder: for removed objects."""
     settings = BuildSettings(renderer=given.renderer, steps=given.steps, recipe=given.recipe)
-    plan = Plan(Path(), open_source(given.source).select(given.scenes, None), open_recipe(given.recipe), settings)
+    plan = Plan(folder, open_source(given.source).select(given.scenes, None), open_recipe(given.recipe), settings)
     started = time.perf_counter()
     good = None
     if given.built is not None:
