@@ -34,9 +34,9 @@ def measurement():
 
 
 @pytest.mark.parametrize("source", ["sample", f"oxford-pet:{PETS}?split=all"])
-def test_planted_faults_are_found_and_good_pictures_are_not_flagged(measurement, source):
+def test_planted_faults_are_found_and_good_pictures_are_not_flagged(measurement, source, tmp_path):
     recipe = open_recipe("original,background-random,size-0.05,position")
-    plan = Plan(Path(), open_source(source).select(4, None), recipe, BuildSettings(renderer="paste"))
+    plan = Plan(tmp_path, open_source(source).select(4, None), recipe, BuildSettings(renderer="paste"))
     found = measurement.flagged(plan, trials=12)
     assert found.pop("ordinary pictures")[0] == 0
     assert len(found) == 5
