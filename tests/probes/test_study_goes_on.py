@@ -28,3 +28,18 @@ def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
     assert read_probe(out, "noise", ["lite-0"])["source_id"].n_unique() == 2
     with pytest.raises(UserError, match="no layers"):
         run_study("sample", [spec], out, settings, limit=1)
+
+
+def test_a_model_with_nan_logits_is_a_failure_and_not_a_number(tmp_path):
+    bad = tmp_path / "nan.py"
+    bad.write_text(
+        "import torch\nfrom dataclasses import replace\nfrom unfazed.models import open_model\n\n\n"
+        "class Nan(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return torch.full((len(x), 1000), float('nan'))\n\n\n"
+        "def build():\n    return replace(open_model('lite:0'), module=Nan())\n"
+    )
+    settings = NoiseSettings(choose_levels("linf", "60"))
+    spec = f"python:{bad}:build"
+    study = run_study("sample", [spec, "lite:0"], tmp_path / "results", settings, limit=1)
+    assert study.slugs == ["lite-0"]
+    assert "NaN" in study.failures[spec]

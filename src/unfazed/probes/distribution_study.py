@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unfazed.errors import UserError
 from unfazed.predictions.inputs import ORIGINAL
@@ -13,11 +13,8 @@ from unfazed.predictions.inputs import ORIGINAL
 from .distribution import Sets, measure_features, measure_scores, sets_of
 from .inception import inception_file, open_inception
 from .lpips import lpips_file, open_lpips
+from .run import Outcome, Report, counter
 
-if TYPE_CHECKING:
-    from .run import Outcome
-
-Report = Callable[[str, int, int], None]
 ADAPTED = "+bn-adapt"
 CRITIC_NOTE = (
     "FID and KID of this benchmark's edits are left out: the embedded network was trained with Inception features "
@@ -73,7 +70,7 @@ def run_distribution(
     labels = Benchmark(benchmark).labels
     for name in models:
         model = open_model(name, device=device, labels=labels)
-        outcome = measure_scores(model, sets, folder, distance, _counter(report, name, len(sets.pictures)))
+        outcome = measure_scores(model, sets, folder, distance, counter(report, name, len(sets.pictures)))
         _note(study, name, outcome)
         study.slugs.append(model.slug)
         if adapt:
@@ -83,7 +80,7 @@ def run_distribution(
 
         count = sum(name in names for name, _ in sets.pictures.values())
         network = open_inception(weights, device or "cpu")
-        show = _counter(report, "Inception", count)
+        show = counter(report, "Inception", count)
         _note(study, "Inception", measure_features(network, sha256(weights), sets, names, folder, show))
     return study
 
@@ -123,16 +120,3 @@ def _adapt(
 def _note(study: DistributionStudy, what: str, outcome: Outcome) -> None:
     study.failures.update({f"{what}, {one}": reason for one, reason in outcome.failures.items()})
     study.notes.append(f"{outcome.path}: {outcome.measured} measured now, {outcome.resumed} before")
-
-
-def _counter(report: Report | None, what: str, total: int) -> Callable[[int], None] | None:
-    if report is None:
-        return None
-    done = 0
-
-    def show(more: int) -> None:
-        nonlocal done
-        done += more
-        report(what, done, total)
-
-    return show

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unfazed.errors import UserError
 from unfazed.models.label_mapping import LabelMapping, map_labels
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[dic
 
     Classes and probabilities are those of the pictures' label space.
     """
+    if not logits.isfinite().all():
+        raise UserError("the model returns NaN or infinite logits", allowed="finite logits")
     probabilities = mapping.apply(logits).double().softmax(1)
     best, predicted = probabilities.max(1)
     truth = probabilities[:, label]

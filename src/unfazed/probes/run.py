@@ -28,6 +28,7 @@ from unfazed.versions import versions
 if TYPE_CHECKING:
     import polars as pl
 
+Report = Callable[[str, int, int], None]
 _PART_SECONDS = 20.0
 _AHEAD = 4
 
@@ -104,6 +105,20 @@ def run_probe(
     with contextlib.suppress(OSError):
         parts.parent.rmdir()
     return Outcome(path, len(todo) - len(failures), resumed, failures)
+
+
+def counter(report: Report | None, what: str, total: int | None) -> Callable[[int], None] | None:
+    """A function that adds to a count and reports it as (what, done, total); None without a report."""
+    if report is None:
+        return None
+    done = 0
+
+    def show(more: int) -> None:
+        nonlocal done
+        done += more
+        report(what, done, total or 0)
+
+    return show
 
 
 def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None) -> pl.DataFrame:

@@ -6,7 +6,7 @@ study = run_study("sample", ["lite:0", "lite:1"], "results", NoiseSettings(), sa
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from .alignment import measure_alignment
 from .channel_examples import ChannelExample, channel_examples
 from .neural_features import study_channels
 from .noise_response import NoiseSettings, measure_noise
-from .run import Outcome, read_probe
+from .run import Outcome, Report, counter, read_probe
 from .spurious import Region, shared_regions
 from .suspects import suspects
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from unfazed.benchmark import Benchmark
     from unfazed.models import Classifier
     from unfazed.sources import Source
-
-Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +96,11 @@ def run_study(
     def probe(name: str) -> None:
         model = _open(name, device)
         if not is_benchmark:
-            show = _counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
+            show = counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
             _note(study, name, measure_noise(model, pictures, folder, settings, batch_size, show))  # type: ignore[arg-type]
             measured["noise"].append(model.slug)
         if study.saliency:
-            show = _counter(report, f"{name}: heat maps", None)
+            show = counter(report, f"{name}: heat maps", None)
             _note(study, name, measure_alignment(model, pictures, folder, saliency or "layercam", show))
             measured["saliency"].append(model.slug)
         if spurious:
@@ -165,19 +163,6 @@ def _note(study: Study, model: str, outcome: Outcome) -> None:
     study.notes.append(f"{outcome.path}: {outcome.measured} measured now, {outcome.resumed} before")
 
 
-def _counter(report: Report | None, what: str, total: int | None) -> Callable[[int], None] | None:
-    if report is None:
-        return None
-    done = 0
-
-    def show(more: int) -> None:
-        nonlocal done
-        done += more
-        report(what, done, total or 0)
-
-    return show
-
-
 def _regions(study: Study, model: Classifier, source: Source, method: str) -> Regions:
     """The regions beside the object that the model uses, in pictures that its noise and saliency rows make suspects."""
     noise, saliency = (read_probe(study.folder, kind, [model.slug]) for kind in ("noise", "saliency"))
@@ -188,7 +173,7 @@ def _regions(study: Study, model: Classifier, source: Source, method: str) -> Re
 
 def _channels(study: Study, model: Classifier, source: Source, layer: str | None, report: Report | None) -> Channels:
     """FOLDER/channels/<model>.parquet, and its best channels as CSV."""
-    found = study_channels(model, source, layer, _counter(report, f"{model.name}: channels", len(source)))
+    found = study_channels(model, source, layer, counter(report, f"{model.name}: channels", len(source)))
     best = best_channels(found.table)
     folder, buffer = study.folder / "channels", io.BytesIO()
     found.table.write_parquet(buffer)
