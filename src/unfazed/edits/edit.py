@@ -6,6 +6,7 @@ edit of another package is treated exactly like one of this package.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -35,7 +36,7 @@ class Change:
     others: tuple[tuple[str, Any], ...] = ()
 
 
-class Edit:
+class Edit(ABC):
     """The base of every edit: defaults for what an edit declares.
 
     name: as in recipes and commands; axis: the parameter that a sweep varies; axis_label: the label of that axis in
@@ -57,9 +58,9 @@ class Edit:
     def __post_init__(self) -> None:
         check(self)
 
+    @abstractmethod
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         """Return the composition after this edit; raises Impossible, with the reason, if that is not possible."""
-        raise NotImplementedError(f"the edit {self.name} has no `apply`")
 
     @property
     def random(self) -> bool:
