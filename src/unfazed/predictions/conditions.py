@@ -35,9 +35,12 @@ def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, col
 
 def has_invalid(facts: Facts) -> bool:
     """Return whether the benchmark is available and contains invalid pictures."""
-    if facts.manifest is None or "validity" not in facts.manifest.columns:
-        return False
-    return not _invalid(facts).is_empty()
+    return facts.manifest is not None and _measured(facts.manifest) and not _invalid(facts).is_empty()
+
+
+def _measured(manifest: pl.DataFrame) -> bool:
+    """Whether validity was measured for any picture; it is not for an imported dataset."""
+    return "validity" in manifest.columns and not manifest["validity"].is_null().all()
 
 
 def human_accuracy(facts: Facts) -> pl.DataFrame | None:
@@ -54,7 +57,7 @@ def _invalid(facts: Facts) -> pl.DataFrame:
         raise UserError(
             "the benchmark of these predictions is not available", run="unfazed analyze … --benchmark BENCH"
         )
-    if "validity" not in facts.manifest.columns or facts.manifest["validity"].is_null().all():
+    if not _measured(facts.manifest):
         raise UserError(
             "the manifest of this benchmark has no validity", run="unfazed build … --quality report, into a new folder"
         )
