@@ -7,6 +7,7 @@ from prediction_worlds import folder, frame, random_answers, row
 from scipy import stats
 
 from unfazed.analyses.drops.compare import compare, compare_all
+from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.errors import UserError
 
 
@@ -166,3 +167,35 @@ def test_the_verdict_never_contradicts_the_comparison(tmp_path):
         assert ("significantly less" in verdict(findings)[2]) == shown
         seen.add((shown, average["low"] <= 0 <= average["high"]))
     assert (False, False) in seen, "no world in which the interval alone would have said otherwise"
+
+
+def test_an_edit_that_attacks_one_of_the_models_is_not_judged():
+    """Before, the model that the pictures were made to fool was said to drop more, as if that were its own weakness."""
+    n = 100
+    same = {"original": [1] * n, "size-0.05": [1] * 90 + [0] * 10}
+    fooled = frame({**same, "background-adversarial": [0] * n}, "guide")
+    other = frame({**same, "background-adversarial": [1] * n}, "other")
+    both = pl.concat([fooled, other]).with_columns(
+        white_box=(pl.col("model") == "guide") & (pl.col("edit") == "background-adversarial")
+    )
+    for table in (compare(both, "guide", "other"), compare_all(both, measure="accuracy")):
+        attack = row(table, edit="background-adversarial")
+        assert attack["white_box"]
+        assert attack["p_value"] is None
+        assert attack["verdict"] == "not compared: white-box"
+
+
+def test_the_average_is_that_of_the_table_of_drops():
+    """Before, `compare` left the attacked edit out for both models and the table of drops only for the guide."""
+    n = 80
+    answers = {"original": 0.9, "size-0.05": 0.7, "background-adversarial": 0.4}
+    worlds = [frame(random_answers(seed, n, answers), name) for seed, name in enumerate(("guide", "a", "b"))]
+    rows = pl.concat(worlds).with_columns(
+        white_box=(pl.col("model") == "guide") & (pl.col("edit") == "background-adversarial")
+    )
+    drops = dropped_accuracy(rows).filter(edit="average")
+    for first, second in (("a", "b"), ("a", "guide")):
+        found = row(compare(rows, first, second), edit="average")
+        assert found["first_drop"] == pytest.approx(drops.filter(model=first)["drop"].item())
+        assert found["second_drop"] == pytest.approx(drops.filter(model=second)["drop"].item())
+    assert drops["edits"].to_list() == [1, 1, 1]

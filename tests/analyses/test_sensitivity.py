@@ -159,3 +159,9 @@ def test_one_picture_has_no_interval():
     alone = rows([(0.0, 1.0)], levels=(30.0,), pictures=1)
     row = sensitivity(alone, draws=20).row(0, named=True)
     assert (row["rfs"], row["rfs_low"], row["irfs_high"]) == (1.0, None, None)
+
+
+def test_equal_resamples_give_no_interval_instead_of_one_of_width_zero():
+    """Equal answers on both regions made every resample 0, and the table claimed RFS 0.000 (0.000 to 0.000)."""
+    row = sensitivity(rows([(0.5, 0.5)], levels=(30.0,)), draws=50).row(0, named=True)
+    assert (row["rfs"], row["rfs_low"], row["rfs_high"]) == (0.0, None, None)

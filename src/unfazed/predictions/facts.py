@@ -68,13 +68,15 @@ class Facts:
     benchmark: Mapping[str, Any] = field(default_factory=dict)
 
     def control(self, edit: str) -> str | None:
-        """Return the edit's control, from the benchmark or, if it is not available, from the edit of that name."""
+        """Return what the edit's net drop is measured against: its control, from the benchmark or, if that is not
+        available, from the edit of that name; the originals for an edit that renders nothing besides its change and
+        so declares no control; None if it is not known."""
         if edit in self.controls:
             return self.controls[edit]
-        if self.order or edit in CONTROLS:
-            return None
-        declared = edit_named_in(edit)
-        return None if declared is None else declared.control
+        declared = None if self.is_control(edit) or edit in _PHOTOGRAPHS else edit_named_in(edit)
+        if declared is None or declared.control is None:
+            return None if declared is None else ORIGINAL
+        return None if self.order else declared.control
 
     def is_control(self, edit: str) -> bool:
         """Return whether the edit is a control, built in or declared by the benchmark."""
@@ -139,13 +141,17 @@ def chosen_edits(patterns: Iterable[str], edits: Sequence[str]) -> list[str]:
 
 
 def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
-    """Return the edits of the average: the paper's ten if all are there, otherwise all but originals and controls."""
+    """Return the edits of the average: the paper's ten if all are there, otherwise all but originals and controls.
+
+    An edit that was made to attack one of the evaluated models is left out for all of them: averages over different
+    edits could not be compared.
+    """
     present = set(edits)
     direction = "direction-small" if "direction-small" in present else "direction"
     ten = [*_PAPER, direction]
-    if present.issuperset(ten):
-        return ten
-    return facts.sorted(one for one in present - {ORIGINAL, SOURCE} if not facts.is_control(one))
+    others = (one for one in present - {ORIGINAL, SOURCE} if not facts.is_control(one))
+    chosen = ten if present.issuperset(ten) else facts.sorted(others)
+    return [edit for edit in chosen if not any(facts.is_white_box(model, edit) for model in facts.white_box)]
 
 
 def read_facts(

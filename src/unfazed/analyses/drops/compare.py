@@ -54,7 +54,8 @@ def compare(
     model drops less; net_difference the same for net drops, which are against each edit's control. A relative drop is
     the drop in percent of the model's accuracy on the originals. measure: what p_value tests, by sign flips over
     photographs: the difference in accuracy, in drop or in net drop (in accuracy for `original`); p_holm is corrected
-    over the table; verdict says it in words at Holm's 5 %.
+    over the table; verdict says it in words at Holm's 5 %. An edit that was made to attack one of the two models is not
+    tested and has no verdict.
 
     Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.
     """
@@ -130,6 +131,7 @@ def compared(
             "accuracy_low": float(start.low[0]),
             "accuracy_high": float(start.high[0]),
             "p_value": p,
+            "white_box": False,
         }
     ]
     if not edits:
@@ -138,11 +140,8 @@ def compared(
     right_b = np.stack([b.of(edit) for edit in edits], axis=1)
     drops_a, drops_b = start_a[:, None] - right_a, start_b[:, None] - right_b
     paired = ~np.isnan(drops_a - drops_b)
-    averaged = [
-        edits.index(edit)
-        for edit in averaged_edits(edits, facts)
-        if not facts.is_white_box(one.model, edit) and not facts.is_white_box(two.model, edit)
-    ]
+    averaged = [edits.index(edit) for edit in averaged_edits(edits, facts)]
+    attacked = [facts.is_white_box(one.model, edit) or facts.is_white_box(two.model, edit) for edit in edits]
     each = np.concatenate([_answers(a, b, edit) for edit in edits])
     answers = np.append(each, max(each[averaged].sum(), 1))
     accuracy_gap = with_average(np.where(paired, right_a - right_b, np.nan), averaged)
@@ -168,6 +167,7 @@ def compared(
         )
         tested = [*(edits[place] for place in chosen), *(controls[place] for place in chosen if measure == "net")]
         has_net = bool(net.sums.n[index])
+        white_box = edit != AVERAGE and attacked[index]
         rows.append(
             {
                 "edit": edit,
@@ -188,8 +188,9 @@ def compared(
                 "net_low": float(net.low[index]) if has_net else None,
                 "net_high": float(net.high[index]) if has_net else None,
                 "p_value": sign_flip(gaps[measure][:, index], _lattice(a, b, tested))
-                if measure != "net" or has_net
+                if (measure != "net" or has_net) and not white_box
                 else None,
+                "white_box": white_box,
             }
         )
     return rows
@@ -286,6 +287,8 @@ def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:
 
 
 def _verdict(row: dict[str, Any], measure: Measure) -> str:
+    if row["white_box"]:
+        return "not compared: white-box"
     if row["p_holm"] is None and row["p_value"] is None:
         return "not measured: no control"
     of_accuracy = row["edit"] == ORIGINAL or measure == "accuracy"
@@ -322,4 +325,5 @@ SCHEMA: dict[str, Any] = {
     "net_low": pl.Float64,
     "net_high": pl.Float64,
     "p_value": pl.Float64,
+    "white_box": pl.Boolean,
 }

@@ -40,6 +40,8 @@ SCHEMA: dict[str, Any] = {
     "net_drop": pl.Float64,
     "net_low": pl.Float64,
     "net_high": pl.Float64,
+    "net_p_value": pl.Float64,
+    "net_p_holm": pl.Float64,
     "white_box": pl.Boolean,
     "edits": pl.Int64,
 }
@@ -58,9 +60,12 @@ def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> p
 
 
 def corrected(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with p_holm, the p_value corrected over all rows; null without a test."""
-    adjusted = holm(table["p_value"].fill_null(math.nan).to_numpy())
-    return table.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
+    """Return the table with p_holm, the p_value corrected over all rows, and net_p_holm likewise; null without a test."""
+    for name in ("p_value", "net_p_value"):
+        if name in table.columns:
+            adjusted = pl.Series(holm(table[name].fill_null(math.nan).to_numpy()), dtype=pl.Float64).fill_nan(None)
+            table = table.with_columns(adjusted.alias(name.replace("value", "holm")))
+    return table
 
 
 def model_rows(
@@ -146,13 +151,14 @@ def _edit_rows(
     controls = [facts.control(edit) or "" for edit in edited]
     # Net drops use photographs that have all three pictures, so that drop - net_drop is the control's own drop.
     nets = np.where(np.isnan(drops), np.nan, np.stack([found.of(one) for one in controls], axis=1) - share)
-    averaged = [edited.index(one) for one in averaged_edits(edited, facts) if not facts.is_white_box(found.model, one)]
+    averaged = [edited.index(one) for one in averaged_edits(edited, facts)]
 
     answers = np.maximum(runs.max(axis=0), base_runs.max())
     net_answers = np.maximum(answers, [found.runs_of(one).max() for one in controls])
     drop = estimates(with_average(drops, averaged), _with_sum(answers, averaged), found.images, settings, unit=POINTS)
     net = estimates(with_average(nets, averaged), _with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
-    p_values = _p_values(found, edited, drops, drop)
+    p_values = _p_values(found, edited, [ORIGINAL] * len(edited), drops, drop)
+    net_p_values = _p_values(found, edited, controls, nets, net)
     rows = []
     for index, edit in enumerate(edited):
         paired = ~np.isnan(drops[:, index])
@@ -168,7 +174,10 @@ def _edit_rows(
             "p_value": float(p_values[index]),
             "white_box": facts.is_white_box(found.model, edit),
         }
-        rows.append(row | _drop_entries(drop, index) | _net_entries(net, index, controls[index]))
+        net_entries = _net_entries(net, index, controls[index])
+        if net_entries:
+            net_entries["net_p_value"] = float(net_p_values[index])
+        rows.append(row | _drop_entries(drop, index) | net_entries)
     if averaged:
         there = np.where(np.isnan(drops), np.nan, share)[:, averaged]
         accuracy = float(np.nanmean(there, axis=0).mean())
@@ -208,12 +217,14 @@ def _net_entries(net: Estimates, at: int, control: str) -> dict[str, Any]:
     }
 
 
-def _p_values(found: Outcomes, edited: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:
-    """Return (edits,) p-values: of McNemar's exact test for one run, of the sign-flip test for several."""
+def _p_values(found: Outcomes, edited: list[str], against: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:
+    """Return (edits,) p-values: of McNemar's exact test for one run, of the sign-flip test for several; against: what
+    each edit's drop is measured against."""
     count = len(edited)
     p = mcnemar(np.rint(drop.sums.losses[:count]), np.rint(drop.sums.gains[:count]))
-    for index in np.flatnonzero(drop.sums.answers[:count] > 1):
-        p[index] = sign_flip(drops[:, index], lattice_of(found.parts_of(edited[index]), found.parts_of(ORIGINAL)))
+    for index in np.flatnonzero((drop.sums.answers[:count] > 1) & (drop.sums.n[:count] > 0)):
+        lattice = lattice_of(found.parts_of(edited[index]), found.parts_of(against[index]))
+        p[index] = sign_flip(drops[:, index], lattice)
     return p
 
 

@@ -128,7 +128,7 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
         )
         .sort("source_id", "edit", _VALUE)
     )
-    averaged = [one for one in averaged_edits(found.edits, facts) if not facts.is_white_box(found.model, one)]
+    averaged = averaged_edits(found.edits, facts)
     if not average or not averaged:
         return entries
     means = (

@@ -42,7 +42,8 @@ def bootstrap_balanced(
 def interval(draws: np.ndarray, pictures: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the 95 % percentile interval over the first axis without undefined draws; nan if there is none.
 
-    One picture has no interval, because its resamples are all the same.
+    One picture has no interval, because its resamples are all the same. Nor have pictures whose resamples all give
+    the same value: an interval of width zero would claim a certainty that a few equal answers do not give.
     """
     if pictures < 2:
         nothing = np.full(draws.shape[1:], np.nan)
@@ -50,7 +51,9 @@ def interval(draws: np.ndarray, pictures: int) -> tuple[np.ndarray, np.ndarray]:
     with warnings.catch_warnings():
         # A column that is undefined in every draw is a valid result.
         warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
-        return percentiles(draws)
+        low, high = percentiles(draws)
+        collapsed = np.nanmax(draws, axis=0) - np.nanmin(draws, axis=0) < 1e-12
+    return np.where(collapsed, np.nan, low), np.where(collapsed, np.nan, high)
 
 
 def _weighted(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
