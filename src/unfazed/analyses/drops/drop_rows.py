@@ -60,7 +60,7 @@ def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> p
 
 
 def corrected(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with p_holm, the p_value corrected over all rows, and net_p_holm likewise; null without a test."""
+    """Return the table with p_holm, the p_value corrected over all rows, and net_p_holm likewise; null: no test."""
     for name in ("p_value", "net_p_value"):
         if name in table.columns:
             adjusted = pl.Series(holm(table[name].fill_null(math.nan).to_numpy()), dtype=pl.Float64).fill_nan(None)
