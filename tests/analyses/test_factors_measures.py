@@ -283,6 +283,7 @@ def test_every_table_of_a_study(tmp_path, world, annotations):
     heights = {
         "errors": 6 * 19, "calibration": 6 * 18, "mistakes": 6 * 16, "adjusted": 6 * 16, "compare": 17, "coverage": 6,
         "prevalence": 16, "correlation": 16 * 33, "model-types": 32, "spill-over": 16,
+        "accuracy": 6 * 16, "strengths": 6 * 16, "distribution": 4 * 16,
     }  # fmt: skip
     assert {name: make_table(study, name).height for name in heights} == heights
     real = make_table(Study(tmp_path, "multi", right="real", folder=world, resamples=0))

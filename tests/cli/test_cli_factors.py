@@ -84,3 +84,15 @@ def test_mistakes_exit_with_two_and_say_what_is_allowed(factors, options, reason
     assert (code, out) == (2, "")
     assert reason in error
     assert error.startswith("error: ")
+
+
+def test_a_result_table_with_unknown_factors_is_refused_and_nothing_is_drawn(tmp_path, capsys, monkeypatch):
+    (tmp_path / "results.csv").write_text("model,pose,weather,average\na,0.5,0.4,0.6\n")
+    figure = tmp_path / "figure.png"
+    words = ["unfazed", "factors", str(tmp_path / "results.csv"), "--table", "accuracy", "--figure", str(figure)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    out, error = capsys.readouterr()
+    assert (stopped.value.code, out, figure.exists()) == (2, "", False)
+    assert "weather, which are not factors of ImageNet-X" in error

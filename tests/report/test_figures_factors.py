@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import io
+import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
 
-from unfazed.analyses.factors import FACTORS, compare_model_types, spill_over
+sys.path.insert(0, str(Path(__file__).parent.parent / "analyses"))
+
+from factor_worlds import write_annotations
+
+from unfazed.analyses.factors import FACTORS, Study, by_strength, compare_model_types, make_table, spill_over
 from unfazed.errors import UserError
+from unfazed.report.figures_annotations import active_factor_bars, correlation_map, distribution_bars, shift_map
 from unfazed.report.figures_factors import draw, factor_profile, figure_bytes, model_type_profile, spill_over_map
+from unfazed.report.figures_models import accuracy_scatter, strength_curves
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +80,53 @@ def test_the_heat_map_has_a_cell_an_augmentation_and_factor(tables):
     assert len(np.unique(drawn.reshape(-1, drawn.shape[-1]), axis=0)) > 20
 
 
+@pytest.fixture(scope="module")
+def annotations(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNFAZED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield write_annotations(tmp_path_factory.mktemp("annotations"))
+
+
+def test_the_annotations_are_drawn_by_partition_factor_and_metaclass(annotations):
+    def table(name, **options):
+        return make_table(Study(folder=annotations, **options), name)
+
+    bars = distribution_bars(table("distribution"))
+    assert [len(axes.patches) for axes in bars.axes] == [32, 32]
+    shares = table("distribution").filter((pl.col("partition") == "val") & (pl.col("which") == "multi"))["share"]
+    drawn = [patch.get_width() for patch in bars.axes[0].patches[16:]]
+    assert drawn == pytest.approx((100 * shares).to_list())
+    active = active_factor_bars(table("active-factors"))
+    assert sum(patch.get_height() for patch in active.axes[0].patches) == 397 + 100
+    cells = correlation_map(table("correlation", which="multi")).axes[0].images[0].get_array()
+    assert cells.shape == (16, 33)
+    assert np.isnan(np.diagonal(cells.filled(np.nan))).all()
+    shift = shift_map(table("prevalence", by="metaclass")).axes[0].images[0].get_array()
+    assert shift.shape == (17, 16)
+    with pytest.raises(UserError, match="--by metaclass"):
+        shift_map(table("prevalence"))
+
+
+def test_many_models_are_a_scatter_per_factor_and_strengths_a_curve(errors):
+    table = errors.with_columns(average=pl.lit(0.7), accuracy=1 - 0.3 * pl.col("error_ratio"))
+    figure = accuracy_scatter(table.with_columns(group=pl.when(pl.col("model") != "m0").then(pl.lit("a"))))
+    shown = [axes for axes in figure.axes if axes.collections]
+    assert [axes.get_title() for axes in shown][0] == "pose"
+    assert [len(one.get_offsets()) for one in shown[0].collections] == [1, 11]
+    strengths = {
+        "model": [f"m{i}" for i in range(12)],
+        "augmentation": "crop",
+        "strength": [float(i // 3) for i in range(12)],
+    }
+    falling = errors.with_columns(
+        error_ratio=pl.col("error_ratio")
+        - pl.when(pl.col("factor") == "color").then(pl.col("model").str.tail(-1).cast(pl.Int32) / 4).otherwise(0)
+    )
+    curves = strength_curves(by_strength(falling, pl.DataFrame(strengths)))
+    assert curves.axes[0].get_title() == "color"
+    assert len(curves.axes) == 6
+
+
 def test_what_cannot_be_drawn_is_refused(errors, tables, tmp_path):
     with pytest.raises(UserError, match="12 models is not readable"):
         factor_profile(errors)
@@ -79,7 +134,7 @@ def test_what_cannot_be_drawn_is_refused(errors, tables, tmp_path):
         factor_profile(tables["errors"].with_columns(metaclass=pl.lit("dog")))
     with pytest.raises(UserError, match=r"\.png, \.svg, \.pdf"):
         draw(tables["errors"], "errors", tmp_path / "a.gif")
-    with pytest.raises(UserError, match="no figure of the factor table 'prevalence'"):
-        draw(tables["errors"], "prevalence", tmp_path / "a.png")
+    with pytest.raises(UserError, match="no figure of the factor table 'coverage'"):
+        draw(tables["errors"], "coverage", tmp_path / "a.png")
     with pytest.raises(UserError, match="no error ratio to draw"):
         factor_profile(tables["errors"].with_columns(error_ratio=pl.lit(None, pl.Float64)))

@@ -11,7 +11,10 @@ from unfazed.choices import TableFormat
 
 
 def factors(
-    predictions: Annotated[Path, typer.Argument(help="A folder of CSV or Parquet predictions, or one such file.")],
+    predictions: Annotated[
+        Path | None,
+        typer.Argument(help="Predictions (CSV, Parquet) or published result tables: a folder or one file."),
+    ] = None,
     which: Annotated[str, typer.Option(help="`top`: the image's main factor; `multi`: all its factors.")] = "top",
     partition: Annotated[str, typer.Option(help="The ImageNet partition: `val` or `train`.")] = "val",
     right: Annotated[
@@ -21,20 +24,43 @@ def factors(
     table: Annotated[
         str,
         typer.Option(
-            help="`errors`, `calibration`, `mistakes`, `adjusted`, `compare`, `coverage`, `prevalence`, `correlation`, "
-            "`model-types`, `spill-over` or `editing`."
+            help="`errors`, `accuracy`, `calibration`, `mistakes`, `adjusted`, `compare`, `coverage`, `prevalence`, "
+            "`distribution`, `active-factors`, `correlation`, `model-types`, `spill-over`, `strengths` or `editing`."
         ),
     ] = "errors",
     format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
     figure: Annotated[
-        Path | None, typer.Option(help="Also draw it as .png, .svg or .pdf: `errors`, `model-types`, `spill-over`.")
+        Path | None,
+        typer.Option(
+            help="Also draw the table as .png, .svg or .pdf; not for `calibration`, `adjusted`, `compare`, `coverage` "
+            "and `editing`."
+        ),
     ] = None,
     models: Annotated[str | None, typer.Option(help="For `compare`: two models, `A,B`.")] = None,
     groups: Annotated[
-        Path | None, typer.Option(help="For `model-types`: a CSV with the column `model` and one column per grouping.")
+        str | None,
+        typer.Option(
+            metavar="CSV",
+            help="For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
+            "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
+        ),
     ] = None,
     strengths: Annotated[
-        Path | None, typer.Option(help="For `spill-over`: a CSV with the columns model, augmentation, strength.")
+        Path | None,
+        typer.Option(
+            help="For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
+            "[default: from the names of the published models]."
+        ),
+    ] = None,
+    models_per_strength: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].",
+        ),
+    ] = None,
+    sets: Annotated[
+        str | None, typer.Option(help="Only these sets of published result tables, such as `base,modelvshuman`.")
     ] = None,
     edited: Annotated[
         Path | None, typer.Option(help="For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
@@ -50,7 +76,9 @@ def factors(
 
     PREDICTIONS may contain CSV files (file_name, predicted_class, predicted_probability; one file per model) and
     Parquet files written by `unfazed evaluate`. Rows are joined by file name, so order, folders and missing images do
-    not matter; the share of the annotated images that a model covers is printed.
+    not matter; the share of the annotated images that a model covers is printed. It may instead be the published
+    result tables (the folder `results`, with accuracies_per_factor.csv of each set of models); they contain no
+    predictions, so only `errors`, `accuracy`, `model-types`, `spill-over` and `strengths` can be made from them.
 
     An error ratio of 2 for `smaller` means that the error rate on images whose object is smaller than usual is twice
     the average error rate.
@@ -70,6 +98,10 @@ def factors(
     `unfazed factors predictions/ --table adjusted --which multi`
 
     `unfazed factors predictions/ --table model-types --groups groups.csv`
+
+    `unfazed factors results/ --table model-types --groups published --figure types.pdf`
+
+    `unfazed factors --table distribution --figure distribution.pdf`
     """
     from unfazed.analyses.factors import DIGITS, HEADINGS, Study, make_table, remarks, two_models
     from unfazed.report.formats import format_table
@@ -77,6 +109,7 @@ def factors(
     study = Study(
         predictions, which, partition, right, by, annotations, keep_prototypes, resamples, seed=seed,
         groups=groups, strengths=strengths, pair=two_models(models), edited=edited,
+        sets=sets, models_per_strength=models_per_strength,
     )  # fmt: skip
     result = make_table(study, table)
     if figure is not None:

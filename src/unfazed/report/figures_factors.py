@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from unfazed.analyses.factors import FACTORS
 from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 
+from .heat_map import heat_map
 from .palette import COLORS, MARKERS, MOST
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
     """
     chosen = models or errors["model"].unique(maintain_order=True).to_list()
     if len(chosen) > MOST_MODELS:
-        raise UserError(f"a profile of {len(chosen)} models is not readable", allowed=f"at most {MOST_MODELS} models")
+        raise UserError(
+            f"a profile of {len(chosen)} models is not readable",
+            allowed=f"at most {MOST_MODELS} models",
+            run="unfazed factors … --table accuracy --figure FILE",
+        )
     if "metaclass" in errors.columns:
         raise UserError("the profile shows all images together", allowed="the table without --by metaclass")
     shown = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("model").is_in(chosen))
@@ -46,8 +51,9 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
         y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
         axes.hlines(y, low, high, color=COLORS[place], linewidth=1.6, alpha=0.55)
         axes.plot(ratio, y, MARKERS[place], color=COLORS[place], markersize=4.5, label=model, linestyle="none")
-    counts = dict(shown.group_by("factor").agg(pl.col("n").max()).iter_rows())
-    axes.set_yticks(range(len(order)), [f"{_words(f)}  ({counts[f]:,})" for f in order])
+    # Published result tables do not say how many images have a factor.
+    counts = {f: f"  ({n:,})" for f, n in shown.group_by("factor").agg(pl.col("n").max()).iter_rows() if n is not None}
+    axes.set_yticks(range(len(order)), [words(f) + counts.get(f, "") for f in order])
     axes.set_xlabel("error ratio: mistakes on images with the factor / on average (log scale)")
     _ratio_axis(axes)
     figure.legend(frameon=False, loc="outside upper right", ncols=min(4, len(chosen)))
@@ -55,7 +61,10 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
 
 
 def model_type_profile(compared: pl.DataFrame) -> Figure:
-    """Draw the mean error ratio of each group of models, one panel per grouping; pale if p ≥ 0.05."""
+    """Draw the mean error ratio of each group of models with the spread over its models; pale if p ≥ 0.05.
+
+    One panel per grouping.
+    """
     groupings = compared["grouping"].unique(maintain_order=True).to_list()
     order = _easiest_first(compared)
     figure, panels = _empty(2.6 + 3.8 * len(groupings), 1.2 + 0.3 * len(order), columns=len(groupings))
@@ -67,13 +76,19 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
             sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
             y = np.array([order.index(f) for f in rows["factor"]])
             ratio = rows["error_ratio"].to_numpy()
+            offset = (place - (part["group"].n_unique() - 1) / 2) * 0.12
+            axes.errorbar(
+                ratio, y + offset, xerr=rows["spread"].fill_null(0.0).to_numpy(), fmt="none", ecolor=color,
+                elinewidth=1, alpha=0.35,
+            )  # fmt: skip
+            y = y + offset
             axes.plot(ratio[sure], y[sure], marker, color=color, markersize=6, linestyle="none")
             axes.plot(ratio[~sure], y[~sure], marker, color=color, markersize=6, linestyle="none", alpha=0.25)
             models = rows["models"].to_list()[0]
             axes.plot([], [], marker, color=color, linestyle="none", label=f"{group} ({models})")
-        axes.set_yticks(range(len(order)), [_words(f) for f in order])
+        axes.set_yticks(range(len(order)), [words(f) for f in order])
         axes.set_title(grouping, loc="left", fontsize=10)
-        axes.set_xlabel("mean error ratio (log scale); pale: p ≥ 0.05")
+        axes.set_xlabel("mean error ratio ± standard deviation (log scale); pale: p ≥ 0.05")
         _ratio_axis(axes)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
@@ -91,28 +106,21 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
         cell = augmentations.index(augmentation), order.index(factor)
         values[cell] = np.nan if statistic is None else statistic
         sure[cell] = p is not None and p < 0.05
-    figure, axes = _empty(2.4 + 0.5 * len(order), 1.9 + 0.45 * len(augmentations))
-    limit = float(np.nanmax(np.abs(values))) if np.isfinite(values).any() else 1.0
-    picture = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
-    for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
-        pale = abs(values[row, column]) < 0.55 * limit
-        text = f"{values[row, column]:.1f}".replace("-", "−") + ("*" if sure[row, column] else "")
-        weight = "bold" if sure[row, column] else "normal"
-        color = "black" if pale else "white"
-        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color, fontweight=weight)
-    axes.set_xticks(range(len(order)), [_words(f) for f in order], rotation=40, ha="right")
-    axes.set_yticks(range(len(augmentations)), augmentations)
-    axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    figure.colorbar(picture, ax=axes, label="t (blue: helps,\nred: harms)", pad=0.02)
-    return figure
+    return heat_map(values, augmentations, [words(f) for f in order], "t (blue: helps,\nred: harms)", marked=sure)
 
 
-FIGURES: dict[str, Callable[[pl.DataFrame], Figure]] = {
-    "errors": factor_profile,
-    "model-types": model_type_profile,
-    "spill-over": spill_over_map,
+# factor table -> (the module of this room, the function that draws it)
+FIGURES: dict[str, tuple[str, str]] = {
+    "errors": ("figures_factors", "factor_profile"),
+    "accuracy": ("figures_models", "accuracy_scatter"),
+    "model-types": ("figures_factors", "model_type_profile"),
+    "spill-over": ("figures_factors", "spill_over_map"),
+    "strengths": ("figures_models", "strength_curves"),
+    "mistakes": ("figures_annotations", "shift_map"),
+    "prevalence": ("figures_annotations", "shift_map"),
+    "distribution": ("figures_annotations", "distribution_bars"),
+    "active-factors": ("figures_annotations", "active_factor_bars"),
+    "correlation": ("figures_annotations", "correlation_map"),
 }
 
 
@@ -123,7 +131,9 @@ def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
-    write_bytes(path, figure_bytes(FIGURES[name](table), suffix[1:]))
+    module, function = FIGURES[name]
+    make = getattr(import_module(f"unfazed.report.{module}"), function)
+    write_bytes(path, figure_bytes(make(table), suffix[1:]))
 
 
 def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
@@ -167,5 +177,6 @@ def _easiest_first(table: pl.DataFrame) -> list[str]:
     return means["factor"].to_list()
 
 
-def _words(factor: str) -> str:
+def words(factor: str) -> str:
+    """Return the factor's name for people."""
     return factor.replace("_", " ")

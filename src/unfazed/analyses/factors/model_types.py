@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,20 +31,38 @@ def read_groups(path: str | Path) -> pl.DataFrame:
     return long.filter(pl.col("group").is_not_null() & (pl.col("group") != ""))
 
 
-def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-    """Return rows (grouping, factor, group, models, error_ratio, statistic, p_value, p_holm).
+def published_groups(errors: pl.DataFrame, types: Mapping[str, str]) -> pl.DataFrame:
+    """Return rows ([set,] model, grouping, group) for the paper's comparison of model types.
 
-    `errors` is what `factor_errors` gives, over many models; `error_ratio` is the group's mean, and the test asks
-    whether the groups' means differ without assuming equal variances. Groups of one model are shown but not tested;
-    the p-value is null where fewer than two groups are left. Holm's correction runs over the factors of a grouping.
+    types: a model's type by its name. Of result tables the models of `imagenet_testbed` take part, and from
+    `modelvshuman` and `base` only the self-supervised ones, as published.
+    """
+    groups = pl.DataFrame({"model": list(types), "grouping": "type", "group": list(types.values())})
+    if "set" not in errors.columns:
+        return groups
+    placed = errors.select("set", "model").unique(maintain_order=True).join(groups, on="model")
+    added = pl.col("set").is_in(["modelvshuman", "base"]) & (pl.col("group") == "Self-supervised")
+    return placed.filter((pl.col("set") == "imagenet_testbed") | added)
+
+
+def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """Return rows (grouping, factor, group, models, error_ratio, spread, statistic, p_value, p_holm).
+
+    `errors` is what `factor_errors` gives, over many models; `error_ratio` is the group's mean, `spread` the sample
+    standard deviation over its models, and the test asks whether the groups' means differ without assuming equal
+    variances. Groups of one model are shown but not tested; the p-value is null where fewer than two groups are left.
+    Holm's correction runs over the factors of a grouping.
     """
     ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
-    joined = ratios.join(groups, on="model", how="inner")
+    joined = ratios.join(groups, on=shared_keys(ratios, groups), how="inner")
     if joined.is_empty():
         known = ", ".join(ratios["model"].unique().sort().head(5))
         raise UserError("the groups name none of the models that have predictions", allowed=f"models such as {known}")
     means = joined.group_by("grouping", "factor", "group").agg(
-        models=pl.len(), error_ratio=pl.col("error_ratio").mean(), values=pl.col("error_ratio")
+        models=pl.len(),
+        error_ratio=pl.col("error_ratio").mean(),
+        spread=pl.col("error_ratio").std(),
+        values=pl.col("error_ratio"),
     )
     tests = []
     for (grouping, factor), part in means.group_by(["grouping", "factor"]):
@@ -59,6 +78,11 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
 def factor_order() -> pl.Expr:
     """Return the position of the column `factor` in `FACTORS`, to sort by."""
     return pl.col("factor").replace_strict({name: place for place, name in enumerate(FACTORS)}, return_dtype=pl.Int32)
+
+
+def shared_keys(errors: pl.DataFrame, about_models: pl.DataFrame) -> list[str]:
+    """Return the columns that name a model in both tables: result tables may have one name in several sets."""
+    return [name for name in ("set", "model") if name in errors.columns and name in about_models.columns]
 
 
 def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:

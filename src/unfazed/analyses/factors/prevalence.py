@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -15,6 +17,26 @@ def prevalence(annotations: Annotations) -> pl.DataFrame:
     """Return rows (factor, n, prevalence): n_f and n_f / Σ n_f, which sums to one over the factors."""
     counts = annotations.factors.sum(axis=0)
     return pl.DataFrame({"factor": FACTORS, "n": counts, "prevalence": _shares(counts)}, nan_to_null=True)
+
+
+def factor_distribution(every: Sequence[Annotations]) -> pl.DataFrame:
+    """Return rows (partition, which, factor, n, images, share): the share of a partition's images with each factor."""
+    tables = []
+    for one in every:
+        counts = one.factors.sum(axis=0)
+        columns = {"partition": one.partition, "which": one.which, "factor": FACTORS, "n": counts, "images": len(one)}
+        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(one))}))
+    return pl.concat(tables)
+
+
+def active_factor_counts(every: Sequence[Annotations]) -> pl.DataFrame:
+    """Return rows (partition, factors, n, share): how many images have so many factors at once."""
+    tables = []
+    for one in every:
+        counts = np.bincount(one.factors.sum(axis=1))
+        columns = {"partition": one.partition, "factors": np.arange(len(counts)), "n": counts}
+        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(one))}))
+    return pl.concat(tables).filter(pl.col("n") > 0)
 
 
 def metaclass_shift(annotations: Annotations) -> pl.DataFrame:

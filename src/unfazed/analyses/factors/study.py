@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import polars as pl
 
 from unfazed.errors import UserError, unknown
-from unfazed.sources.imagenet_x.annotations import WHICH, Annotations, load_annotations
+from unfazed.sources.imagenet_x.annotations import FACTORS, WHICH, Annotations, load_annotations
+from unfazed.sources.imagenet_x.model_types import published_types
 
 from .adjusted import adjusted_error_ratios
 from .answers import Answers, coverage, human_answers, read_answers
@@ -20,16 +21,17 @@ from .comparison import compare_models
 from .correlation import factor_correlation
 from .editing import agreement, drop_and_error_ratio, read_edited
 from .error_ratios import factor_errors
-from .model_types import compare_model_types, read_groups
-from .prevalence import metaclass_shift, misclassification_shift, prevalence
-from .spill_over import read_strengths, spill_over
+from .model_types import compare_model_types, published_groups, read_groups, shared_keys
+from .prevalence import active_factor_counts, factor_distribution, metaclass_shift, misclassification_shift, prevalence
+from .results import Wanted, choose_sets, read_results, result_files
+from .spill_over import LEAST_MODELS, augmentation_groups, by_strength, read_strengths, spill_over, strengths_by_name
 
 TableKey = tuple[str, str, str | None]  # which, right, by
 
 # decimals in displayed tables
 DIGITS = {
     "accuracy": 4, "accuracy_a": 4, "accuracy_b": 4, "difference": 4, "calibration_error": 4, "prevalence": 4,
-    "correlation": 3, "coverage": 3, "p_value": 4, "p_holm": 4, "ratio_p_holm": 4,
+    "correlation": 3, "average": 4, "coverage": 3, "p_value": 4, "p_holm": 4, "ratio_p_holm": 4,
 }  # fmt: skip
 # shorter column names in displayed tables
 HEADINGS = {
@@ -41,9 +43,14 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class Study:
-    """The input and settings of a factor study; `groups`, `strengths`, `pair` and `edited` are for some tables only."""
+    """The input and settings of a factor study; those after `seed` are for some tables only.
 
-    predictions: Path
+    predictions: files of predictions or published result tables; None for tables of the annotations alone.
+    groups: a CSV, `published` (the paper's types of models) or `augmentations`. sets: of result tables, as `a,b`.
+    models_per_strength: the least number of models of a strength; None is 5 for published sweeps and 1 otherwise.
+    """
+
+    predictions: Path | None = None
     which: str = "top"
     partition: str = "val"
     right: str = "class"
@@ -53,18 +60,47 @@ class Study:
     resamples: int = 1000
     level: float = 0.95
     seed: int = 0
-    groups: Path | None = None
+    groups: Path | str | None = None
     strengths: Path | None = None
     pair: tuple[str, str] | None = None
     edited: Path | None = None
+    sets: str | None = None
+    models_per_strength: int | None = None
 
     @cached_property
     def annotations(self) -> Annotations:
         return load_annotations(self.which, self.partition, self.folder, keep_prototypes=self.keep_prototypes)
 
+    @cached_property
+    def results(self) -> dict[str, Path]:
+        """The published result tables by set; {} if there are predictions instead."""
+        wanted = Wanted(self.which, self.partition, self.right, self.by)
+        files = result_files(self.given, wanted)
+        if self.sets is not None and not files:
+            raise UserError("--sets chooses among published result tables", allowed=f"{self.given} has predictions")
+        return choose_sets(files, self.sets)
+
+    @property
+    def given(self) -> Path:
+        """The predictions or result tables, which most tables need."""
+        if self.predictions is None:
+            raise UserError("this table needs predictions or result tables", run="unfazed factors PREDICTIONS …")
+        return self.predictions
+
     def answers(self) -> Iterator[Answers]:
         """Yield every model's predictions, one model in memory at a time."""
-        return read_answers(self.predictions, self.annotations)
+        if self.results:
+            raise UserError(
+                f"{self.given} contains result tables, and this table needs the prediction for each image",
+                allowed=f"the tables {', '.join(OF_RESULTS)}",
+            )
+        return read_answers(self.given, self.annotations)
+
+    def errors(self, by: str | None = None, **options: object) -> pl.DataFrame:
+        """Return `factor_errors` of every model, or the same columns from result tables."""
+        if self.results:
+            return read_results(self.results, by)
+        return self.over_models(factor_errors, self.right, by, **options)
 
     def over_models(self, measure: Callable[..., pl.DataFrame], *arguments: object, **options: object) -> pl.DataFrame:
         return pl.concat([measure(self.annotations, one, *arguments, **options) for one in self.answers()])
@@ -73,8 +109,8 @@ class Study:
 def errors(study: Study) -> pl.DataFrame:
     """Return `factor_errors` of every model; with ReaL also of the original labels, under the name `human`."""
     options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
-    table = study.over_models(factor_errors, study.right, study.by, **options)
-    if study.right.startswith("real") and "human" not in table["model"]:
+    table = study.errors(study.by, **options)
+    if study.right.startswith("real") and not study.results and "human" not in table["model"]:
         human = human_answers(study.annotations)
         table.extend(factor_errors(study.annotations, human, study.right, study.by, **options))  # type: ignore[arg-type]
     return table
@@ -100,24 +136,79 @@ def prevalences(study: Study) -> pl.DataFrame:
     return metaclass_shift(study.annotations) if study.by == "metaclass" else prevalence(study.annotations)
 
 
+def distribution(study: Study) -> pl.DataFrame:
+    return factor_distribution(_all_annotations(study))
+
+
+def active_factors(study: Study) -> pl.DataFrame:
+    return active_factor_counts([one for one in _all_annotations(study) if one.which == "multi"])
+
+
+def _all_annotations(study: Study) -> list[Annotations]:
+    pairs = itertools.product(WHICH, ("train", "val"))
+    load = partial(load_annotations, folder=study.folder, keep_prototypes=study.keep_prototypes)
+    return [load(which, partition) for which, partition in pairs]
+
+
 def correlations(study: Study) -> pl.DataFrame:
     return factor_correlation(study.annotations)
 
 
-def model_types(study: Study) -> pl.DataFrame:
+def accuracies(study: Study) -> pl.DataFrame:
+    """Return the accuracy of every model on every factor beside its accuracy on all images."""
+    table = study.errors(resamples=0)
+    keys = [name for name in ("set", "model") if name in table.columns]
+    average = table.filter(pl.col("factor") == "average").select(*keys, pl.col("accuracy").alias("average"))
+    table = table.filter(pl.col("factor").is_in(FACTORS)).join(average, on=keys, maintain_order="left")
     if study.groups is None:
-        raise UserError("the table model-types needs groups of models", run="unfazed factors … --groups FILE.csv")
-    groups = read_groups(study.groups)
-    return compare_model_types(study.over_models(factor_errors, study.right, resamples=0), groups)
+        return table.select(*keys, "average", "factor", "accuracy", "error_ratio")
+    groups = _groups(study, table)
+    grouping = groups["grouping"][0] if len(groups) else ""
+    groups = groups.filter(pl.col("grouping") == grouping)
+    grouped = table.join(groups, on=shared_keys(table, groups), maintain_order="left")
+    if grouped.is_empty():
+        raise UserError("the groups name none of the models")
+    return grouped.select(*keys, "group", "average", "factor", "accuracy", "error_ratio")
+
+
+def model_types(study: Study) -> pl.DataFrame:
+    table = study.errors(resamples=0)
+    return compare_model_types(table, _groups(study, table))
+
+
+def _groups(study: Study, table: pl.DataFrame) -> pl.DataFrame:
+    if study.groups is None:
+        raise UserError(
+            "the table model-types needs groups of models",
+            run="unfazed factors … --groups FILE.csv, or --groups published for the paper's types",
+        )
+    if str(study.groups) == "published":
+        return published_groups(table, published_types(study.folder))
+    if str(study.groups) == "augmentations":
+        if not study.results:
+            raise UserError("--groups augmentations is for the published result tables", allowed="--groups FILE.csv")
+        return augmentation_groups(table, study.models_per_strength or LEAST_MODELS)
+    return read_groups(study.groups)
 
 
 def spill_overs(study: Study) -> pl.DataFrame:
-    if study.strengths is None:
+    return spill_over(*_swept(study))
+
+
+def strengths(study: Study) -> pl.DataFrame:
+    return by_strength(*_swept(study))
+
+
+def _swept(study: Study) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """Return the error ratios, the models' strengths and the least number of models of a strength."""
+    if study.strengths is not None:
+        return study.errors(resamples=0), read_strengths(study.strengths), study.models_per_strength or 1
+    if not study.results:
         raise UserError(
             "the table spill-over needs the models' augmentations", run="unfazed factors … --strengths FILE.csv"
         )
-    strengths = read_strengths(study.strengths)
-    return spill_over(study.over_models(factor_errors, study.right, resamples=0), strengths)
+    table = study.errors(resamples=0)
+    return table, strengths_by_name(table), study.models_per_strength or LEAST_MODELS
 
 
 def compared(study: Study) -> pl.DataFrame:
@@ -134,23 +225,29 @@ def compared(study: Study) -> pl.DataFrame:
 
 def editing(study: Study) -> pl.DataFrame:
     """Return one row per model and attribute, with the correlation over all models."""
-    pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.predictions))
+    pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.given))
     return pairs.join(agreement(pairs), on=["attribute", "factor"], how="left")
 
 
 TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
     "errors": errors,
+    "accuracy": accuracies,
     "calibration": calibration,
     "mistakes": mistakes,
     "adjusted": adjusted,
     "compare": compared,
     "coverage": covered,
     "prevalence": prevalences,
+    "distribution": distribution,
+    "active-factors": active_factors,
     "correlation": correlations,
     "model-types": model_types,
     "spill-over": spill_overs,
+    "strengths": strengths,
     "editing": editing,
 }
+# the tables that published result tables are enough for
+OF_RESULTS = ("errors", "accuracy", "model-types", "spill-over", "strengths")
 
 
 def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
