@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.drops.compare import compare
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
@@ -126,17 +127,8 @@ def _worst_classes(predictions: pl.DataFrame, settings: dict[str, Any]) -> pl.Da
             worst_model=pl.col("model").first(),
         )
         .sort("shrunk", "class", descending=[True, False], nulls_last=True)
-        .cast(_CLASSES)  # type: ignore[arg-type]
+        .cast(_CLASSES)
     )
 
 
-_CLASSES = {
-    "class": pl.String,
-    "n": pl.Int64,
-    "models": pl.Int64,
-    "shrunk": pl.Float64,
-    "drop": pl.Float64,
-    "least": pl.Float64,
-    "most": pl.Float64,
-    "worst_model": pl.String,
-}
+_CLASSES = schema("class n models shrunk drop least most worst_model")

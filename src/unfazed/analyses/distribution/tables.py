@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.measures.inception_distance import frechet_distance, kernel_distance
 from unfazed.predictions.facts import ORIGINAL
@@ -101,11 +102,10 @@ def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0
                 reach = max(float(np.abs(gap).max()), 1e-12)
                 ids = tuple(both["source_id"].to_list())
                 found = estimates(gap, np.array([1]), ids, settings, reach=reach)
-                row |= {"original": float(both["original"].to_numpy().mean()), "difference": float(found.mean[0])}
-                row |= {"low": float(found.low[0]), "high": float(found.high[0])}
+                row["original"] = float(both["original"].to_numpy().mean())
+                row |= found.entries(0, "difference", "low", "high")
             rows.append(row)
-    kinds = dict.fromkeys(("mean", "original", "difference", "low", "high"), pl.Float64)
-    return pl.DataFrame(rows, schema={"set": pl.String, "measure": pl.String, "n": pl.Int64, **kinds})
+    return pl.DataFrame(rows, schema=schema("set measure n mean original difference low high"))
 
 
 def distance_table(features: pl.DataFrame) -> pl.DataFrame:
@@ -121,21 +121,19 @@ def distance_table(features: pl.DataFrame) -> pl.DataFrame:
         note = f"FID is biased upwards with {few:,} pictures; compare KID" if few < _FEW_FOR_FID else None
         row = {"set": name, "n": len(found), "fid": frechet_distance(found, reference)}
         rows.append(row | {"kid": kid, "kid_deviation": deviation, "note": note})
-    kinds = dict.fromkeys(("fid", "kid", "kid_deviation"), pl.Float64)
-    return pl.DataFrame(rows, schema={"set": pl.String, "n": pl.Int64, **kinds, "note": pl.String})
+    return pl.DataFrame(rows, schema=schema("set n fid kid kid_deviation note"))
 
 
 def adaptation_table(
     answers: str | Path, pairs: Sequence[tuple[str, str]], *, level: float = 0.95, seed: int = 0
 ) -> pl.DataFrame:
     """One row per model and edit: accuracy before and after batch-norm adaptation, and the difference in points."""
-    from unfazed.analyses.drops.outcomes import outcomes
-    from unfazed.predictions.frames import each_model
+    from unfazed.analyses.drops.outcomes import each_outcomes
 
     settings = Settings(500, level, seed)
     rows = []
     for before, after in pairs:
-        found = {name: outcomes(name, frame) for name, frame in each_model(answers, models=[before, after])}
+        found = {each.model: each for each in each_outcomes(answers, [before, after])}
         one, two = found[before], found[after]
         for edit in one.edits:
             gap = two.of(edit) - one.of(edit)
@@ -143,8 +141,7 @@ def adaptation_table(
             change = estimates(gap[:, None], runs, one.images, settings, unit=100.0)
             shares = [float(np.nanmean(each.of(edit))) for each in (one, two)]
             row = {"model": before, "set": edit, "n": int(change.sums.n[0]), "accuracy": shares[0]}
-            row |= {"adapted_accuracy": shares[1], "difference": float(change.mean[0])}
-            rows.append(row | {"low": float(change.low[0]), "high": float(change.high[0])})
+            rows.append(row | {"adapted_accuracy": shares[1], **change.entries(0, "difference", "low", "high")})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.analyses.statistics.paired import sign_flip
 from unfazed.choices import check_choice
@@ -73,17 +74,13 @@ def compare_all(
     predictions: Predictions,
     models: Sequence[str] | None = None,
     *,
-    facts: Facts | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-    interval: str = "auto",
     common: bool = False,
     measure: Measure = "drop",
+    **settings: Any,
 ) -> pl.DataFrame:
     """The rows of `compare` for every pair of models, with columns `first` and `second`, and one Holm correction.
 
-    models: those to compare, all of the predictions if None.
+    models: those to compare, all of the predictions if None; settings: resamples, level, seed and interval.
     """
     names = model_names(predictions)
     for name in models or ():
@@ -92,15 +89,13 @@ def compare_all(
     chosen = names if models is None else list(dict.fromkeys(models))
     if len(chosen) < 2:
         raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
-    if facts is None:
-        facts = read_facts(predictions, models=chosen, common=common)
+    facts = read_facts(predictions, models=chosen, common=common)
     answers = common_predictions(predictions, chosen) if common else predictions
     found = {name: _outcomes(name, rows) for name, rows in each_model(answers, models=chosen)}
-    settings = Settings(resamples, level, seed, interval)
     rows = [
         {"first": one, "second": two, **row}
         for one, two in itertools.combinations(chosen, 2)
-        for row in compared(found[one], found[two], facts, settings, measure)
+        for row in compared(found[one], found[two], facts, Settings(**settings), measure)
     ]
     return _judged(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, measure)
 
@@ -127,9 +122,7 @@ def compared(
             "n": int(start.sums.n[0]),
             "first_accuracy": float(np.nanmean(np.where(np.isnan(start_b), np.nan, start_a))),
             "second_accuracy": float(np.nanmean(np.where(np.isnan(start_a), np.nan, start_b))),
-            "accuracy_difference": float(start.mean[0]),
-            "accuracy_low": float(start.low[0]),
-            "accuracy_high": float(start.high[0]),
+            **start.entries(0, "accuracy_difference", "accuracy_low", "accuracy_high"),
             "p_value": p,
             "white_box": False,
         }
@@ -174,19 +167,13 @@ def compared(
                 "n": int(drop.sums.n[index]),
                 "first_accuracy": first_accuracy,
                 "second_accuracy": second_accuracy,
-                "accuracy_difference": float(accuracy.mean[index]),
-                "accuracy_low": float(accuracy.low[index]),
-                "accuracy_high": float(accuracy.high[index]),
+                **accuracy.entries(index, "accuracy_difference", "accuracy_low", "accuracy_high"),
                 "first_drop": first_drop * POINTS,
                 "second_drop": second_drop * POINTS,
                 "first_relative_drop": _relative(first_drop, first_accuracy),
                 "second_relative_drop": _relative(second_drop, second_accuracy),
-                "drop_difference": float(drop.mean[index]),
-                "low": float(drop.low[index]),
-                "high": float(drop.high[index]),
-                "net_difference": float(net.mean[index]) if has_net else None,
-                "net_low": float(net.low[index]) if has_net else None,
-                "net_high": float(net.high[index]) if has_net else None,
+                **drop.entries(index, "drop_difference", "low", "high"),
+                **(net.entries(index, "net_difference", "net_low", "net_high") if has_net else {}),
                 "p_value": sign_flip(gaps[measure][:, index], _lattice(a, b, tested))
                 if (measure != "net" or has_net) and not white_box
                 else None,
@@ -306,24 +293,8 @@ def _more_accurate(row: dict[str, Any]) -> str:
     return f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
 
 
-SCHEMA: dict[str, Any] = {
-    "edit": pl.String,
-    "n": pl.Int64,
-    "first_accuracy": pl.Float64,
-    "second_accuracy": pl.Float64,
-    "accuracy_difference": pl.Float64,
-    "accuracy_low": pl.Float64,
-    "accuracy_high": pl.Float64,
-    "first_drop": pl.Float64,
-    "second_drop": pl.Float64,
-    "drop_difference": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "first_relative_drop": pl.Float64,
-    "second_relative_drop": pl.Float64,
-    "net_difference": pl.Float64,
-    "net_low": pl.Float64,
-    "net_high": pl.Float64,
-    "p_value": pl.Float64,
-    "white_box": pl.Boolean,
-}
+SCHEMA = schema(
+    "edit n first_accuracy second_accuracy accuracy_difference accuracy_low accuracy_high first_drop second_drop "
+    "drop_difference low high first_relative_drop second_relative_drop net_difference net_low net_high p_value "
+    "white_box"
+)

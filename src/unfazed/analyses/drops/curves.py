@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.errors import UserError
 from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
@@ -247,38 +248,6 @@ def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, floa
         yield found, means
 
 
-_CURVE = {
-    "model": pl.String,
-    "attribute": pl.String,
-    "side": pl.String,
-    "level": pl.Float64,
-    "edit": pl.String,
-    "n": pl.Int64,
-    "accuracy": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "true_probability": pl.Float64,
-}
-_FIT = {
-    "model": pl.String,
-    "attribute": pl.String,
-    "side": pl.String,
-    "levels": pl.Int64,
-    "n": pl.Int64,
-    "halfway": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "floor": pl.Float64,
-    "ceiling": pl.Float64,
-    "slope": pl.Float64,
-    "scale": pl.String,
-    "deviance": pl.Float64,
-}
-_FLIP = {
-    "model": pl.String,
-    "attribute": pl.String,
-    "side": pl.String,
-    "source_id": pl.String,
-    "level": pl.Float64,
-    "returns": pl.Boolean,
-}
+_CURVE = schema("model attribute side level edit n accuracy low high true_probability")
+_FIT = schema("model attribute side levels n halfway low high floor ceiling slope scale deviance")
+_FLIP = schema("model attribute side source_id level returns")

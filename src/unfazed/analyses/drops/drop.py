@@ -13,11 +13,11 @@ import polars as pl
 
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.predictions.facts import Facts, read_facts
-from unfazed.predictions.frames import Predictions, each_model
+from unfazed.predictions.frames import Predictions
 
 from .drop_rows import finish, model_rows
 from .groups import dropped_accuracy_by
-from .outcomes import outcomes
+from .outcomes import each_outcomes
 
 
 def dropped_accuracy(
@@ -58,9 +58,6 @@ def dropped_accuracy(
     if by is not None:
         return dropped_accuracy_by(predictions, by, models=models, edits=edits, facts=facts, settings=settings)
     rows: list[dict[str, Any]] = []
-    images: tuple[str, ...] | None = None
-    for name, answers in each_model(predictions, models=models):
-        found = outcomes(name, answers, images)
-        images = found.images
+    for found in each_outcomes(predictions, models):
         rows += model_rows(found, facts, settings, edits)
     return finish(rows)

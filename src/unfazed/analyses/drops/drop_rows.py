@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Estimates, Settings, estimates
 from unfazed.analyses.statistics.paired import holm, mcnemar, sign_flip, wilson_interval
 from unfazed.errors import UserError
@@ -18,33 +19,10 @@ from .outcomes import Outcomes
 
 POINTS = 100.0
 
-SCHEMA: dict[str, Any] = {
-    "model": pl.String,
-    "edit": pl.String,
-    "kind": pl.String,
-    "n": pl.Int64,
-    "runs": pl.Int64,
-    "accuracy": pl.Float64,
-    "accuracy_low": pl.Float64,
-    "accuracy_high": pl.Float64,
-    "original_accuracy": pl.Float64,
-    "drop": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "relative_drop": pl.Float64,
-    "interval": pl.String,
-    "p_value": pl.Float64,
-    "p_holm": pl.Float64,
-    "control": pl.String,
-    "net_n": pl.Int64,
-    "net_drop": pl.Float64,
-    "net_low": pl.Float64,
-    "net_high": pl.Float64,
-    "net_p_value": pl.Float64,
-    "net_p_holm": pl.Float64,
-    "white_box": pl.Boolean,
-    "edits": pl.Int64,
-}
+SCHEMA = schema(
+    "model edit kind n runs accuracy accuracy_low accuracy_high original_accuracy drop low high relative_drop interval "
+    "p_value p_holm control net_n net_drop net_low net_high net_p_value net_p_holm white_box edits"
+)
 
 
 def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> pl.DataFrame:
@@ -196,25 +174,13 @@ def _edit_rows(
 
 
 def _drop_entries(drop: Estimates, at: int) -> dict[str, Any]:
-    return {
-        "n": int(drop.sums.n[at]),
-        "drop": float(drop.mean[at]),
-        "low": float(drop.low[at]),
-        "high": float(drop.high[at]),
-        "interval": drop.method[at],
-    }
+    return {"n": int(drop.sums.n[at]), **drop.entries(at, "drop", "low", "high"), "interval": drop.method[at]}
 
 
 def _net_entries(net: Estimates, at: int, control: str) -> dict[str, Any]:
     if not net.sums.n[at]:
         return {}
-    return {
-        "control": control,
-        "net_n": int(net.sums.n[at]),
-        "net_drop": float(net.mean[at]),
-        "net_low": float(net.low[at]),
-        "net_high": float(net.high[at]),
-    }
+    return {"control": control, "net_n": int(net.sums.n[at]), **net.entries(at, "net_drop", "net_low", "net_high")}
 
 
 def _p_values(found: Outcomes, edited: list[str], against: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.analyses.statistics.power import photographs_to_tell
 from unfazed.errors import UserError, unknown
@@ -349,16 +350,4 @@ def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else " " for one in text)
 
 
-_SCHEMA = {
-    "model": pl.String,
-    "edit": pl.String,
-    "measure": pl.String,
-    "n": pl.Int64,
-    "value": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "threshold": pl.Float64,
-    "verdict": pl.String,
-    "more": pl.Int64,
-    "reason": pl.String,
-}
+_SCHEMA = schema("model edit measure n value low high threshold verdict more reason")

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.analyses.statistics.paired import sign_flip
 from unfazed.predictions.facts import ORIGINAL, Facts, read_facts
-from unfazed.predictions.frames import Predictions, each_model
+from unfazed.predictions.frames import Predictions
 
 from .curves import single_levels
 from .drop_rows import POINTS, corrected, lattice_of, need_original
-from .outcomes import Outcomes, outcomes
+from .outcomes import Outcomes, each_outcomes
 
 Cell = tuple[tuple[str, str], ...]
 
@@ -38,11 +39,7 @@ def interactions(
     """
     facts = read_facts(predictions) if facts is None else facts
     settings = Settings(resamples, level, seed)
-    found = []
-    images: tuple[str, ...] | None = None
-    for name, rows in each_model(predictions):
-        found.append(outcomes(name, rows, images))
-        images = found[-1].images
+    found = list(each_outcomes(predictions))
     cells = _cells({edit for one in found for edit in one.edits}, facts)
     mildest = _mildest(found, cells)
     table: list[dict[str, Any]] = []
@@ -126,9 +123,7 @@ def _rows(
                 "drop": float((start - both)[there].mean()) * POINTS,
                 "first_drop": float((start - one)[there].mean()) * POINTS,
                 "second_drop": float((start - two)[there].mean()) * POINTS,
-                "interaction": float(result.mean[0]),
-                "low": float(result.low[0]),
-                "high": float(result.high[0]),
+                **result.entries(0, "interaction", "low", "high"),
                 "p_value": sign_flip(beyond, lattice_of(*runs)),
             }
         )
@@ -139,18 +134,4 @@ def _names(cell: Cell) -> Cell:
     return tuple((attribute, "") for attribute, _ in cell)
 
 
-_SCHEMA = {
-    "model": pl.String,
-    "edit": pl.String,
-    "first": pl.String,
-    "second": pl.String,
-    "reference": pl.String,
-    "n": pl.Int64,
-    "drop": pl.Float64,
-    "first_drop": pl.Float64,
-    "second_drop": pl.Float64,
-    "interaction": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "p_value": pl.Float64,
-}
+_SCHEMA = schema("model edit first second reference n drop first_drop second_drop interaction low high p_value")

@@ -12,10 +12,10 @@ import polars as pl
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import Facts, read_facts
-from unfazed.predictions.frames import Predictions, each_model
+from unfazed.predictions.frames import Predictions
 
 from .drop_rows import finish, model_rows
-from .outcomes import Outcomes, outcomes
+from .outcomes import Outcomes, each_outcomes
 
 EVERY = "all models"
 
@@ -39,15 +39,12 @@ def dropped_accuracy_of_groups(
     facts = read_facts(predictions) if facts is None else facts
     table = _read(groups)
     sums: dict[str, _Sum] = {}
-    images: tuple[str, ...] | None = None
     known = []
-    for name, rows in each_model(predictions):
-        known.append(name)
-        found = outcomes(name, rows, images)
-        images = found.images
-        if any(facts.is_white_box(name, edit) for edit in found.edits):
+    for found in each_outcomes(predictions):
+        known.append(found.model)
+        if any(facts.is_white_box(found.model, edit) for edit in found.edits):
             continue
-        for group in [EVERY, *table.get(name, [])]:
+        for group in [EVERY, *table.get(found.model, [])]:
             sums.setdefault(group, _Sum()).add(found)
     for name in table:
         if name not in known:

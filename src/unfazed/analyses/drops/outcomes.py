@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from unfazed.errors import UserError
+from unfazed.predictions.frames import Predictions, each_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,15 @@ class Outcomes:
 
     def parts_of(self, edit: str) -> np.ndarray:
         return self.runs_of(edit) if self.parts is None else self.parts[:, self.edits.index(edit)]
+
+
+def each_outcomes(predictions: Predictions, models: Sequence[str] | None = None) -> Iterator[Outcomes]:
+    """Yield the outcomes of each model, or of `models`; those of the same photographs share one list of ids."""
+    images: tuple[str, ...] | None = None
+    for name, rows in each_model(predictions, models=models):
+        found = outcomes(name, rows, images)
+        images = found.images
+        yield found
 
 
 def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = None) -> Outcomes:

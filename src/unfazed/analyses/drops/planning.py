@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.power import (
     Design,
     detection_power,
@@ -21,10 +22,10 @@ from unfazed.analyses.statistics.power import (
 )
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import ORIGINAL, SOURCE
-from unfazed.predictions.frames import Predictions, each_model
+from unfazed.predictions.frames import Predictions
 
 from .drop_rows import need_original
-from .outcomes import Outcomes, outcomes
+from .outcomes import Outcomes, each_outcomes
 
 PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
 DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they show", "photographs that pass the gate"
@@ -97,8 +98,7 @@ def pilot_designs(
     """
     found: dict[tuple[str, str], Design] = {}
     counts: dict[tuple[str, str], int] = {}
-    for model, rows in each_model(predictions, models=models):
-        answers = outcomes(model, rows)
+    for answers in each_outcomes(predictions, models):
         need_original(answers)
         there = [edit for edit in answers.edits if edit not in (ORIGINAL, SOURCE)]
         for edit in edits or ():
@@ -107,8 +107,8 @@ def pilot_designs(
         for edit in edits or there:
             design, count = _pilot(answers, edit)
             if count:
-                found[model, edit] = design if runs is None else replace(design, runs=runs)
-                counts[model, edit] = count
+                found[answers.model, edit] = design if runs is None else replace(design, runs=runs)
+                counts[answers.model, edit] = count
     if not found:
         raise UserError("the pilot has no edited picture with its original", run="unfazed evaluate BENCH -m MODEL")
     return found, counts
@@ -161,15 +161,4 @@ def _described(design: Design) -> dict[str, Any]:
     return {"drop": 100 * design.drop, "discordance": 100 * design.discordance, "runs": design.runs}
 
 
-_SCHEMA: dict[str, Any] = {
-    "model": pl.String,
-    "edit": pl.String,
-    "question": pl.String,
-    "photographs": pl.Int64,
-    "drop": pl.Float64,
-    "max_drop": pl.Float64,
-    "discordance": pl.Float64,
-    "runs": pl.Int64,
-    "power": pl.Float64,
-    "simulated": pl.Float64,
-}
+_SCHEMA = schema("model edit question photographs drop max_drop discordance runs power simulated")

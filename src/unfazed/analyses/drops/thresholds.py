@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.errors import UserError
 from unfazed.predictions.facts import Facts, read_facts
-from unfazed.predictions.frames import Predictions, each_model
+from unfazed.predictions.frames import Predictions
 
 from .curves import Sweep, resampled_counts, sweeps
-from .outcomes import Outcomes, outcomes
+from .outcomes import Outcomes, each_outcomes
 from .psychometric import fit_logistic, isotonic_crossing
 
 # Levels below which no parametric curve is fitted; the isotonic threshold needs three.
@@ -51,13 +52,10 @@ def thresholds(
             raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
     settings = Settings(resamples, level, seed)
     rows: list[dict[str, Any]] = []
-    images: tuple[str, ...] | None = None
-    for name, answers in each_model(predictions):
-        found = outcomes(name, answers, images)
-        images = found.images
+    for found in each_outcomes(predictions):
         for sweep in sweeps(list(found.edits), facts):
             for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
-                rows.append({"model": name, **threshold_row(found, sweep, kind, value, settings)})
+                rows.append({"model": found.model, **threshold_row(found, sweep, kind, value, settings)})
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 
 
@@ -78,9 +76,6 @@ def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settin
         "harder": "below" if rising else "above",
         "met": _met(crossing[0], rising),
         **_entries(crossing, sweep, settings.level, ("threshold", "low", "high")),
-        "fitted": None,
-        "fitted_low": None,
-        "fitted_high": None,
         "scale": "log" if sweep.is_log else "linear",
     }
     if len(axis) >= _FIT_LEVELS:
@@ -130,20 +125,6 @@ def _met(crossing: float, rising: bool) -> str:
     return INSIDE
 
 
-_SCHEMA: dict[str, Any] = {
-    "model": pl.String,
-    "attribute": pl.String,
-    "side": pl.String,
-    "target": pl.String,
-    "levels": pl.Int64,
-    "n": pl.Int64,
-    "harder": pl.String,
-    "met": pl.String,
-    "threshold": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "fitted": pl.Float64,
-    "fitted_low": pl.Float64,
-    "fitted_high": pl.Float64,
-    "scale": pl.String,
-}
+_SCHEMA = schema(
+    "model attribute side target levels n harder met threshold low high fitted fitted_low fitted_high scale"
+)

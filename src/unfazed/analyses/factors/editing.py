@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 from scipy import stats
 
+from unfazed.analyses.columns import schema
 from unfazed.errors import UserError
 from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations, image_keys
 
@@ -87,8 +88,5 @@ def agreement(pairs: pl.DataFrame) -> pl.DataFrame:
             result = stats.spearmanr(part["drop"].to_numpy(), part["error_ratio"].to_numpy())
             correlation, p_value = float(result.statistic), float(result.pvalue)
         rows.append((attribute, factor, part.height, correlation, p_value))
-    schema = {
-        "attribute": pl.String, "factor": pl.String, "models": pl.Int64, "correlation": pl.Float64,
-        "p_value": pl.Float64,
-    }  # fmt: skip
-    return pl.DataFrame(rows, schema=schema, orient="row").sort("attribute")
+    types = schema("attribute factor models correlation p_value")
+    return pl.DataFrame(rows, schema=types, orient="row").sort("attribute")

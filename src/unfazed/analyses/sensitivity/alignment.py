@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.balanced import interval
 from unfazed.analyses.statistics.paired import bootstrap_means, resample_weights
 from unfazed.measures.alignment import MEASURES
@@ -33,8 +32,8 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
             pair = (means[0][index], means[1][index])
             numbers = (*pair, pair[0] - pair[1], bounds[0][index], bounds[1][index])
             records.append((*key, measure, len(right), len(wrong), *map(_null, numbers)))
-    names = ["model", "method", "edit", "measure", "n_right", "n_wrong", "right", "wrong", "difference", "low", "high"]
-    return _frame(records, names, integers=("n_right", "n_wrong"))
+    names = schema("model method edit measure n_right n_wrong right wrong difference low high")
+    return pl.DataFrame(records, schema=names, orient="row")
 
 
 def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
@@ -60,8 +59,8 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
         for index, measure in enumerate(MEASURES):
             numbers = (*(side[index] for side in sides), low[index], high[index])
             records.append((*key, measure, int((~missing[:, index]).sum()), *map(_null, numbers)))
-    names = ["model", "method", "edit", "measure", "n", "original", "edited", "change", "low", "high"]
-    return _frame(records, names, integers=("n",))
+    names = schema("model method edit measure n original edited change low high")
+    return pl.DataFrame(records, schema=names, orient="row")
 
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
@@ -85,10 +84,3 @@ def _column_means(values: np.ndarray) -> np.ndarray:
 
 def _null(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _frame(records: list[tuple], names: list[str], integers: Sequence[str]) -> pl.DataFrame:
-    types: dict[str, type[pl.DataType]] = dict.fromkeys(names, pl.Float64)
-    types.update(dict.fromkeys(["model", "method", "edit", "measure"], pl.String))
-    types.update(dict.fromkeys(integers, pl.Int64))
-    return pl.DataFrame(records, schema=types, orient="row")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
 from unfazed.errors import UserError
 
@@ -128,9 +129,10 @@ def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.Dat
         low, high = interval(resampled, len(group))
         numbers = (len(group), *mean[:3], low[0], high[0], mean[3], low[1], high[1])
         records.append((*key, *map(_plain, numbers)))
-    names = [*keys, "n", "clean_accuracy", "accuracy", "drop", "low", "high"]
-    names += ["probability_drop", "probability_low", "probability_high"]
-    types = {**dict.fromkeys(names, pl.Float64), **dict.fromkeys(["model", "norm", "region"], pl.String), "n": pl.Int64}
+    types = schema(
+        "model norm level region n clean_accuracy accuracy drop low high probability_drop probability_low "
+        "probability_high"
+    )
     return pl.DataFrame(records, schema=types, orient="row").sort(keys, nulls_last=True)
 
 

@@ -106,6 +106,10 @@ class Estimates:
     high: np.ndarray
     method: np.ndarray
 
+    def entries(self, at: int, *names: str) -> dict[str, float]:
+        """Return one mean and the ends of its interval under three names, such as drop, low, high."""
+        return {name: float(one[at]) for name, one in zip(names, (self.mean, self.low, self.high), strict=True)}
+
 
 def estimates(
     differences: np.ndarray,
