@@ -12,7 +12,9 @@ from unfazed.errors import UserError
 from unfazed.rendering import Schedule, load_network
 from unfazed.rendering.networks.diffusers_unet import save_unet
 from unfazed.rendering.networks.noisy_classifier import load_noisy_classifier
-from unfazed.rendering.sampling.schedule import posterior
+from unfazed.rendering.sampling.denoise import step_sigma
+from unfazed.rendering.sampling.prediction import predicted_x0
+from unfazed.rendering.sampling.samplers import sample_ancestral
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"
@@ -37,13 +39,27 @@ def test_raw_output_is_the_originals(mini, golden):
     assert apart(mini(golden["x"], golden["model_t"]), golden["raw"]) < 1e-5
 
 
-@pytest.mark.parametrize("name", ["mean", "variance", "log_variance", "pred_xstart"])
-def test_a_step_is_the_originals(mini, golden, name):
+def ancestral_step(network, schedule, raw, x_t, index):
+    """x̂0, the mean and the standard deviation of the sampler's step from respaced level `index` to the one below."""
+    step = sample_ancestral(schedule.alpha_bar[[index, index - 1]])
+    numbers = {name: torch.tensor(getattr(step, name)[0]).float() for name in ("toward", "sigma", "low", "high")}
+    numbers["alpha_bar"] = torch.tensor(schedule.alpha_bar[index]).float()
+    x0 = predicted_x0(raw[:, :3], x_t, numbers["alpha_bar"], network.prediction_type)
+    sigma, _ = step_sigma(network, numbers, network.variance_output(raw))
+    return x0, step.keep[0] * x_t + step.toward[0] * x0, sigma
+
+
+def test_a_step_is_the_originals(mini, golden):
     schedule = Schedule.respaced(100)
     assert torch.equal(torch.tensor(schedule.network_times)[golden["t"]].float(), golden["model_t"])
-    step = posterior(schedule, mini(golden["x"], golden["model_t"]), golden["x"], golden["t"])
-    found = step.x0 if name == "pred_xstart" else getattr(step, name)
-    assert apart(found, golden[name]) < 1e-5
+    raw = mini(golden["x"], golden["model_t"])
+    for at, index in enumerate(golden["t"].tolist()):
+        one = slice(at, at + 1)
+        x0, mean, sigma = ancestral_step(mini, schedule, raw[one], golden["x"][one], index)
+        assert apart(x0, golden["pred_xstart"][one]) < 1e-5
+        assert apart(mean, golden["mean"][one]) < 1e-5
+        assert apart(sigma.square(), golden["variance"][one]) < 1e-5
+        assert apart(2 * sigma.log(), golden["log_variance"][one]) < 1e-5
 
 
 def test_a_wrong_order_of_qkv_is_far_off(golden):
@@ -227,11 +243,12 @@ def test_a_fixed_variance_is_the_one_it_was_sampled_with(tmp_path, config, varia
     save_unet(network, tmp_path / "saved")
     assert load_network(tmp_path / "saved").variance_type == variance
     assert load_network(tmp_path / "net_weights.safetensors", variance_type="fixed").variance_type == "fixed"
-    schedule, x = Schedule.respaced(10), torch.zeros(2, 3, 16, 16)
-    step = posterior(schedule, x, x, torch.tensor([0, 7]), variance_type=variance)
-    expected = {"fixed": schedule.posterior_variance, "fixed_large": schedule.betas}[variance][7]
-    assert float(step.variance[1, 0, 0, 0]) == pytest.approx(expected, rel=1e-6)
-    assert float(step.variance[0, 0, 0, 0]) == pytest.approx(schedule.posterior_variance[1], rel=1e-6)
+    schedule, x = Schedule.respaced(10), torch.zeros(1, 3, 16, 16)
+    _, _, sigma = ancestral_step(network, schedule, x, x, 7)
+    now, then = schedule.alpha_bar[[7, 6]]
+    large = 1 - now / then
+    expected = {"fixed": large * (1 - then) / (1 - now), "fixed_large": large}[variance]
+    assert float(sigma**2) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
