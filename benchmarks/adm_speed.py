@@ -99,7 +99,7 @@ def one_batch(
         torch.cuda.reset_peak_memory_stats()
     renderer = open_diffusion(
         network, steps=100, sampler="ancestral", guide=guide("tf_efficientnet_lite2", 260, device),
-        device=str(device), batch_size=batch,
+        device=str(device), batch_size=batch, guidance="calibrated",
     )  # fmt: skip
     slots = renderer.batch_size
     found: dict[str, Any] = {"batch": slots}

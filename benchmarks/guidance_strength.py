@@ -1,10 +1,17 @@
 """What λ does with a trained network, by sampler and number of steps: the numbers behind guidance.RESPONSE.
 
-    python benchmarks/guidance_strength.py                          # every sampler at 20 and 100 steps, sample scenes
+    python benchmarks/guidance_strength.py                          # complexity: every sampler at 20 and 100 steps
     python benchmarks/guidance_strength.py --steps 20 --scenes 4    # quicker, without a GPU
+    python benchmarks/guidance_strength.py --adversarial --photographs sample folder:pets --held-out folder:other-pets
 
-Nothing is kept of the pictures (an empty mask), start 0.5. Printed are medians over scenes of the ratio to λ = 0, and
-the response that would make this sampler's effect that of 100 ancestral steps.
+Complexity: nothing is kept of the pictures (an empty mask), start 0.5. Printed are medians over scenes of the ratio to
+λ = 0, and the response that would make this sampler's effect that of 100 ancestral steps.
+
+Adversarial (λ = 20, start 0.5, the objects kept): several factors of λ are tried with every sampler and number of
+steps. `error` is the mean over photographs of the guide's 1 − p(true class). Printed are, for each, error, drops and
+spectral amplitude relative to λ = 0, the factor whose error exceeds that of λ = 0 by --target, and the constants that
+follow from these factors; then the drops on the held-out photographs with those constants (with --verify: with the
+constants in the code).
 """
 
 from __future__ import annotations
@@ -12,23 +19,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
+import torch
 
 from unfazed.edits.composition import Guidance
 from unfazed.measures.glcm import glcm_measures
 from unfazed.measures.picture_quality import spectral_amplitude
+from unfazed.models import open_model
 from unfazed.rendering import load_network
 from unfazed.rendering.diffusion import open_diffusion
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.sampling import guidance
-from unfazed.rendering.sampling.samplers import SAMPLERS
+from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler
 from unfazed.scene import frame
 from unfazed.sources import open_source
 
-LAMBDA = 20.0
+LAMBDA, SIZE = 20.0, 256
 
 
 def main() -> None:
@@ -37,29 +48,44 @@ def main() -> None:
         "-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")) / "guidance_strength.json"
     )
     parser.add_argument("--network", default="compact")
-    parser.add_argument("--steps", type=int, nargs="+", default=[100, 20])
+    parser.add_argument("--steps", type=int, nargs="+")
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS))
-    parser.add_argument("--scenes", type=int, default=20)
+    parser.add_argument("--scenes", type=int, help="of each source [default: all]")
     parser.add_argument("--start", type=float, default=0.5)
     parser.add_argument("--device")
+    parser.add_argument("--adversarial", action="store_true", help="calibrate the adversarial guidance")
+    parser.add_argument("--photographs", nargs="+", default=["sample"], help="sources, as `unfazed build` takes them")
+    parser.add_argument("--held-out", nargs="+", default=[], help="sources on which the result is checked")
+    parser.add_argument("--guide", default="lite:2")
+    parser.add_argument("--others", nargs="+", default=["lite:0"], help="classifiers that the guide does not know")
+    parser.add_argument("--factors", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument("--target", type=float, default=0.3, help="the rise of the guide's error")
+    parser.add_argument("--verify", action="store_true", help="do not calibrate, only check the held-out photographs")
+    parser.add_argument("--sheet", type=Path, help="a JPEG of eight held-out photographs and their edits")
     options = parser.parse_args()
-    scenes = [frame(scene).image for scene in open_source("sample", limit=options.scenes)]
-    pictures = [cv2.resize(image, (256, 256), interpolation=cv2.INTER_AREA) for image in scenes]
+    if options.adversarial:
+        rows = Attack(options).run()
+    else:
+        rows = complexity(options)
+    options.output.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def complexity(options: argparse.Namespace) -> list[dict[str, Any]]:
+    scenes = [frame(scene).image for name in options.photographs for scene in open_source(name, limit=options.scenes)]
+    pictures = [cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA) for image in scenes]
     network = load_network(options.network)
     rows, reference = [], None
-    for steps in sorted(options.steps, reverse=True):
+    for steps in sorted(options.steps or [20, 100], reverse=True):
         for sampler in options.samplers:
             renderer = open_diffusion(network, steps=steps, sampler=sampler, device=options.device)
             row = measured(renderer, pictures, options.start)
             if (sampler, steps) == ("ancestral", 100):
                 reference = row["effect"]
-            known = guidance.RESPONSE[sampler][0 if steps <= 20 else 1]
             row = {"sampler": sampler, "steps": steps, **row}
             if reference is not None:
-                row["response"] = known * row["effect"] / reference
-            rows.append(row)
-            print(json.dumps({name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}), flush=True)
-    options.output.write_text(json.dumps(rows, indent=1) + "\n")
+                row["response"] = guidance._response("complexity", steps, sampler) * row["effect"] / reference
+            rows.append(shown(row))
+    return rows
 
 
 def measured(renderer, pictures: list[np.ndarray], start: float) -> dict[str, float]:
@@ -81,6 +107,128 @@ def measured(renderer, pictures: list[np.ndarray], start: float) -> dict[str, fl
     for name, (zero, low, high) in measures.items():
         row[f"{name}-20"], row[f"{name}+20"] = float(np.median(low / zero)), float(np.median(high / zero))
     row["effect"] = float(np.log(row["amplitude+20"] / row["amplitude-20"]) / 2)
+    return row
+
+
+class Attack:
+    """The adversarial calibration: one network and its classifiers, opened once."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.network = load_network(options.network)
+        self.models = {name: open_model(name, device=options.device) for name in [options.guide, *options.others]}
+        self.guide = self.models[options.guide]
+        self.last = np.zeros((0, SIZE, SIZE, 3), np.uint8)
+
+    def run(self) -> list[dict[str, Any]]:
+        options, rows = self.options, []
+        if not options.verify:
+            scenes = self.scenes(options.photographs)
+            factors: dict[tuple[str, int], float] = {}
+            for sampler in options.samplers:
+                for steps in options.steps or [20, 50, 100]:
+                    curve = self.curve(scenes, sampler, steps)
+                    factors[sampler, steps] = needed(options.factors, [row["error"] for row in curve], options.target)
+                    rows += [*curve, shown({"sampler": sampler, "steps": steps, "needed": factors[sampler, steps]})]
+            settle(factors, options.start)
+            constants = {"STRENGTH": guidance.STRENGTH["adversarial"], "RESPONSE": guidance.RESPONSE["adversarial"]}
+            rows.append(shown(constants))
+        if options.held_out:
+            scenes = self.scenes(options.held_out)
+            # The sampler that `auto` chooses for a number of steps, and then all samplers.
+            pairs = [(find_sampler("auto", steps).name, steps) for steps in (20, 50, 100)]
+            pairs += [(sampler, steps) for sampler in options.samplers for steps in (20, 100)]
+            lines = [[picture for picture, _, _ in scenes]]
+            for sampler, steps in dict.fromkeys(pairs):
+                rows += self.curve(scenes, sampler, steps, calibrated=True)
+                lines.append(list(self.last))
+            if options.sheet is not None:
+                sheet = np.concatenate([np.concatenate(line[:: len(scenes) // 8 or 1][:8], axis=1) for line in lines])
+                cv2.imwrite(str(options.sheet), sheet[..., ::-1])
+        return rows
+
+    def scenes(self, sources: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray, int]]:
+        """Pictures (S, S, 3), masks (S, S) and labels of every labeled scene of the sources."""
+        found = []
+        for source in sources:
+            for scene in open_source(source, limit=self.options.scenes):
+                if scene.label is not None:
+                    framed = frame(scene)
+                    picture, mask = (
+                        cv2.resize(one, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+                        for one in (framed.image, framed.mask)
+                    )
+                    found.append((picture, mask, scene.label))
+        return found
+
+    def curve(self, scenes: list[Any], sampler: str, steps: int, calibrated: bool = False) -> list[dict[str, Any]]:
+        """One row per factor of λ; calibrated: the constants' own factor alone."""
+        renderer = open_diffusion(
+            self.network, steps, sampler, self.guide, self.options.device, guidance="calibrated", compile=False
+        )
+        built_in = guidance.calibration("adversarial", self.options.start, steps, sampler)
+        zero = self.rendered(renderer, scenes, 0.0)
+        before, plain = self.judged(scenes, [picture for picture, _, _ in scenes]), self.judged(scenes, zero)
+        rows = []
+        for factor in [built_in] if calibrated else self.options.factors:
+            images = self.rendered(renderer, scenes, LAMBDA * factor / built_in)
+            after = self.judged(scenes, images)
+            row = {
+                "sampler": sampler, "steps": steps, "n": len(scenes), "factor": factor,
+                "error": after[self.options.guide][0] - plain[self.options.guide][0],
+                "amplitude": float(np.median(spectral_amplitude(images / 255) / spectral_amplitude(zero / 255))),
+            }  # fmt: skip
+            for name in self.models:
+                row[f"{name} inversion"] = 100 * (before[name][1] - plain[name][1])
+                row[f"{name} drop"] = 100 * (before[name][1] - after[name][1])
+            rows.append(shown(row))
+            self.last = images
+        return rows
+
+    def rendered(self, renderer: Any, scenes: list[Any], strength: float) -> np.ndarray:
+        """(N, S, S, 3) uint8; the seeds are the same for every strength."""
+        wanted = Guidance("adversarial", strength) if strength else None
+        batch = [
+            Layers(picture, mask, picture, self.options.start, wanted, label, seed)
+            for seed, (picture, mask, label) in enumerate(scenes)
+        ]
+        return np.stack([answer.image for answer in renderer.render(batch)])
+
+    def judged(self, scenes: list[Any], images: Sequence[np.ndarray]) -> dict[str, tuple[float, float]]:
+        """By model: the mean of 1 − p(true class), and the accuracy."""
+        labels = torch.tensor([label for _, _, label in scenes])
+        found = {}
+        for name, model in self.models.items():
+            logits = torch.cat(
+                [
+                    model.logits(torch.stack([model.prepare(image) for image in images[first : first + 64]])).cpu()
+                    for first in range(0, len(images), 64)
+                ]
+            )
+            true = logits.softmax(1)[torch.arange(len(labels)), labels]
+            found[name] = float(1 - true.mean()), float((logits.argmax(1) == labels).float().mean())
+        return found
+
+
+def needed(factors: Sequence[float], errors: Sequence[float], target: float) -> float:
+    """The factor with that error, interpolated in logarithms of the factor, and at the ends the nearest one."""
+    rising = np.maximum.accumulate(errors)
+    return float(np.exp(np.interp(target, rising, np.log(factors))))
+
+
+def settle(factors: dict[tuple[str, int], float], start: float) -> None:
+    """Put the constants of these factors into `guidance`; the reference is ancestral with 100 steps."""
+    guidance.STRENGTH["adversarial"] = factors["ancestral", 100]
+    reference = guidance._carried(start, 100, "ancestral", "linear")
+    for (sampler, steps), factor in factors.items():
+        theory = factors["ancestral", 100] * reference / guidance._carried(start, steps, sampler, "linear")
+        table = guidance.RESPONSE["adversarial"].setdefault(sampler, {})
+        guidance.RESPONSE["adversarial"][sampler] = dict(sorted({**table, steps: theory / factor}.items()))
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, printed as one line."""
+    print(json.dumps({name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}), flush=True)
     return row
 
 

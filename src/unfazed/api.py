@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from unfazed.benchmark.photograph import Edited, EditValue, Request, chain_of, edit_photograph, read_scene
-from unfazed.choices import Frame, RendererName, SamplerName
+from unfazed.choices import Frame, GuidanceName, RendererName, SamplerName
 from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
 from unfazed.errors import UserError
@@ -36,6 +36,7 @@ def edit(
     network: str | None = None,
     steps: int | None = None,
     sampler: SamplerName | None = None,
+    guidance: GuidanceName | None = None,
     guide: str | None = None,
     device: str | None = None,
     feather: float | None = None,
@@ -50,8 +51,9 @@ def edit(
     file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order.
 
     seed: the random seed. renderer: `paste` needs no network. pixels: width and height of the result.
-    pool: the source that random backgrounds and occluders come from. frame, removal, network, steps, sampler, guide,
-    device and feather are those of `unfazed edit`; label: the true class, for an adversarial background.
+    pool: the source that random backgrounds and occluders come from. frame, removal, network, steps, sampler,
+    guidance, guide, device and feather are those of `unfazed edit`; label: the true class, for an adversarial
+    background.
 
     >>> from unfazed.sources import open_source
     >>> small = edit(open_source("sample")["dog"], size=0.05, background="random", seed=3, renderer="paste")
@@ -64,6 +66,7 @@ def edit(
         network=network,
         steps=steps,
         sampler=sampler,
+        guidance=guidance,
         guide=guide,
         device=device,
         feather=feather,

@@ -9,6 +9,7 @@ from .errors import unknown
 Frame = Literal["object", "center", "squash"]
 RendererName = Literal["diffusion", "paste"]
 SamplerName = Literal["auto", "ancestral", "ddim", "dpm", "dpm-sde"]
+GuidanceName = Literal["paper", "released", "calibrated"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Quality = Literal["strict", "report", "off"]
 EngineName = Literal["local"]

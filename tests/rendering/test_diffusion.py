@@ -39,7 +39,7 @@ def layers(seed=0, start=0.5, guidance=None, label=3, size=SIZE):
 
 
 def diffusion(network, **options):
-    return open_diffusion(network, **{"steps": 20, "precision": "fp32", **options})
+    return open_diffusion(network, **{"steps": 20, "precision": "fp32", "guidance": "calibrated", **options})
 
 
 MIXED = [
@@ -122,16 +122,16 @@ def test_the_object_is_noised_to_the_level_it_is_blended_into():
     kept, mask = torch.full((3, size, size), 0.6), torch.ones(1, size, size)
     timesteps = visited(0.5, 20)
     alpha_bar = Schedule.respaced(1000).alpha_bar[timesteps]
-    for through in (False, True):
+    for how in ("calibrated", "released"):
         seen = {}
 
         def watch(positions, places, x, start, seen=seen):
             seen[places[0]] = x[0].double()
 
         job = Job(kept, kept, mask, timesteps, 0.5, 20, 4)
-        list(denoise_all(gaussian(size=size), [job], 1, Settings(SAMPLERS["ancestral"], through, watch=watch)))
+        list(denoise_all(gaussian(size=size), [job], 1, Settings(SAMPLERS["ancestral"], how, watch=watch)))
         for place in range(1, len(timesteps)):
-            level = alpha_bar[place - 1] if through else alpha_bar[place]
+            level = alpha_bar[place - 1] if how == "released" else alpha_bar[place]
             assert float(seen[place].var()) == pytest.approx(1 - level, rel=0.08)
             assert float(seen[place].mean()) == pytest.approx(0.6 * np.sqrt(level), abs=0.05)
 
@@ -181,14 +181,14 @@ def test_an_empty_and_a_full_mask_are_fine(mini):
 def test_guidance_through_the_network_differs_and_keeps_the_object(mini):
     one = layers(0, 0.5, Guidance("complexity", 20.0))
     ours = diffusion(mini, sampler="ancestral").render([one])[0].image
-    theirs = diffusion(mini, sampler="ancestral", through_network=True).render([one])[0].image
+    theirs = diffusion(mini, sampler="ancestral", guidance="released").render([one])[0].image
     assert np.array_equal(theirs[one.alpha == 1], one.object[one.alpha == 1])
     assert not np.array_equal(ours, theirs)
 
 
 def test_guidance_through_the_network_hears_the_band(mini):
     wanted = [layers(0, 0.5, Guidance("complexity", 20.0, band)) for band in ("all", "high")]
-    renderer = diffusion(mini, sampler="ancestral", through_network=True, batch_size=2)
+    renderer = diffusion(mini, sampler="ancestral", guidance="released", batch_size=2)
     together = [answer.image for answer in renderer.render(wanted)]
     alone = [renderer.render([one])[0].image for one in wanted]
     assert not np.array_equal(*together)
@@ -284,11 +284,6 @@ def test_a_network_that_answers_nan_fails_its_picture_alone():
 def test_impossible_steps_are_refused(mini, steps):
     with pytest.raises(UserError, match="1 to 1000"):
         diffusion(mini, steps=steps)
-
-
-def test_through_network_is_ancestral_only(mini):
-    with pytest.raises(UserError, match="ancestral"):
-        diffusion(mini, sampler="dpm", through_network=True)
 
 
 def test_an_unknown_renderer_names_the_known_ones():

@@ -17,7 +17,14 @@ WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 
 
 def opened(guide):
-    return open_diffusion(load_network(WEIGHTS, image_size=32), steps=10, guide=guide, device="cpu", precision="fp32")
+    return open_diffusion(
+        load_network(WEIGHTS, image_size=32),
+        steps=10,
+        guide=guide,
+        device="cpu",
+        precision="fp32",
+        guidance="calibrated",
+    )
 
 
 def edited(guide, label=3):

@@ -56,6 +56,11 @@ def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
     if isinstance(removal, dict):
         name = str(removal.get("name", "")).removeprefix("opencv-")
         current["removal"] = {**removal, "spec": current_removal(str(removal.get("spec", ""))), "name": name}
+    renderer = card.get("renderer")
+    if isinstance(renderer, dict) and "through_network" in renderer:
+        through = renderer["through_network"]
+        rest = {key: value for key, value in renderer.items() if key != "through_network"}
+        current["renderer"] = {**rest, "guidance": "released" if through else "calibrated"}
     return current
 
 

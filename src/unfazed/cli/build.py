@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unfazed.choices import EngineName, Frame, Precision, Quality, RendererName, SamplerName
+from unfazed.choices import EngineName, Frame, GuidanceName, Precision, Quality, RendererName, SamplerName
 
 from .devices import Device
 
@@ -35,6 +35,13 @@ def build(
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps over the whole noise schedule (100 in the paper).")] = None,
     sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
+    guidance: Annotated[
+        GuidanceName | None,
+        typer.Option(
+            help="How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
+            "`released` for guided-diffusion's files, otherwise `calibrated`]."
+        ),
+    ] = None,
     guide: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The classifier that adversarial backgrounds attack.")
     ] = None,
@@ -105,6 +112,7 @@ def build(
         network_facts=parse_facts(network_fact or []),
         steps=steps,
         sampler=sampler,
+        guidance=guidance,
         guide=guide,
         precision=precision,
         device=device,

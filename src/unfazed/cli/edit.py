@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from unfazed.choices import Frame, RendererName, SamplerName
+from unfazed.choices import Frame, GuidanceName, RendererName, SamplerName
 
 from .devices import Device
 
@@ -92,6 +92,13 @@ def edit(
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Sampling steps over the whole noise schedule.")] = None,
     sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
+    guidance: Annotated[
+        GuidanceName | None,
+        typer.Option(
+            help="How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
+            "`released` for guided-diffusion's files, otherwise `calibrated`]."
+        ),
+    ] = None,
     guide: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The classifier that a background attacks.")
     ] = None,
@@ -146,6 +153,7 @@ def edit(
             network_facts=parse_facts(network_fact or []),
             steps=steps,
             sampler=sampler,
+            guidance=guidance,
             guide=guide,
             device=device,
             feather=feather,

@@ -41,6 +41,7 @@ def open_renderer(settings: RenderSettings | None = None, *, batch_size: int | N
         settings.device,
         batch_size,
         settings.precision,
+        guidance=settings.guidance,
         size=settings.size,
         network_facts=settings.network_facts,
     )

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unfazed.choices import Precision, SamplerName
+from unfazed.choices import GuidanceName, Precision, SamplerName, check_choice
 from unfazed.engine.devices import choose_device
 from unfazed.engine.memory import shrinking
 from unfazed.engine.threads import Threads
@@ -56,7 +56,7 @@ class Diffusion:
     guide: NamedGuide | None
     batch_size: int
     precision: str
-    through_network: bool = False
+    guidance: GuidanceName = "calibrated"
 
     def __post_init__(self) -> None:
         self.threads = Threads(self._one_pass)
@@ -88,7 +88,7 @@ class Diffusion:
             "network": self.exact.describe(),
             "steps": self.steps,
             "sampler": self.sampler,
-            "through_network": self.through_network,
+            "guidance": self.guidance,
             "guide": None if self.guide is None else self.guide.describe(),
             "device": self.network.device.type,
             "precision": self.precision,
@@ -123,7 +123,8 @@ class Diffusion:
         object_, background = as_tensor(layers.object), as_tensor(layers.background)
         # Each pixel is blended fully or not at all: a mix of two independent noises has less variance than either.
         mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
-        first = background if self.through_network else torch.lerp(background, object_, mask)
+        # As published, noise is added to the background; ours to the picture with its object.
+        first = torch.lerp(background, object_, mask) if self.guidance == "calibrated" else background
         guidance = layers.guidance
         return Job(
             first=first,
@@ -142,9 +143,7 @@ class Diffusion:
     def _denoise(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
         jobs = [self._job(layers) for layers in batch]
         sampler = SAMPLERS[self.sampler]
-        settings = Settings(
-            sampler, self.through_network, None if self.guide is None else self.guide.logits, self.exact
-        )
+        settings = Settings(sampler, self.guidance, None if self.guide is None else self.guide.logits, self.exact)
         done: dict[int, Future[Rendered | Refused]] = {}
 
         def run(slots: int) -> None:
@@ -168,6 +167,8 @@ class Diffusion:
             return Refused(f"{who} returned NaN or infinity", status="failed")
         picture = (x0.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
         measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
+        if layers.guidance is not None:
+            measures["guidance"] = self.guidance
         if guide is not None:
             measures["guide"] = guide.name
         return Rendered(composite(layers.object, layers.alpha, picture), measures, generated=True)
@@ -182,7 +183,7 @@ def open_diffusion(
     batch_size: int | None = None,
     precision: Precision | None = None,
     compile: bool | None = None,
-    through_network: bool = False,
+    guidance: GuidanceName | None = None,
     size: int | None = None,
     network_facts: Mapping[str, str | int | float] | None = None,
 ) -> Diffusion:
@@ -190,18 +191,16 @@ def open_diffusion(
 
     steps: over the whole schedule, 100 if None (a picture takes start · steps of them); sampler: auto if None; guide:
     the classifier that adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default
-    on a GPU with 8 or more pictures at once; through_network: guidance as the released code does it.
+    on a GPU with 8 or more pictures at once; guidance: that of the network if None. As published (`paper`, `released`)
+    it needs the ancestral sampler, the only one that has the variance by which λ is multiplied.
     """
     steps = STEPS if steps is None else steps
     if not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
-    name = find_sampler(sampler or "auto", steps).name
-    if through_network and name != "ancestral":
-        raise UserError(f"through_network follows the released code, which uses the ancestral sampler, not {name}",
-                        allowed="--sampler ancestral")  # fmt: skip
     place = choose_device(device)
     kind = choose_precision(precision, place)
     loaded = load_network(network, size=size, **(network_facts or {}))
+    guided, name = _settled(loaded, steps, sampler, guidance)
     with loading_onto_device(f"the network {loaded.name}", place):
         exact = loaded.on(place, PRECISIONS[kind])
     pictures = choose_batch_size(exact, exact.size, batch_size)
@@ -210,7 +209,24 @@ def open_diffusion(
     running = replace(exact, module=module)
     with loading_onto_device("the guide", place):
         opened = None if guide is None else open_guide(guide, place, exact.size)
-    return Diffusion(running, exact, steps, name, opened, pictures, kind, through_network)
+    return Diffusion(running, exact, steps, name, opened, pictures, kind, guided)
+
+
+def _settled(
+    network: Network, steps: int, sampler: SamplerName | None, guidance: GuidanceName | None
+) -> tuple[GuidanceName, str]:
+    """The guidance and the sampler; what is not given depends on the network and on the other of the two."""
+    given = None if sampler in (None, "auto") else find_sampler(sampler, steps).name
+    settled = guidance or (network.guidance if given in (None, "ancestral") else "calibrated")
+    check_choice("guidance", settled, GuidanceName)
+    if settled == "calibrated":
+        return settled, given or find_sampler("auto", steps).name
+    if given not in (None, "ancestral"):
+        raise UserError(
+            f"the guidance '{settled}' follows the paper, which uses the ancestral sampler, not {given}",
+            allowed="--sampler ancestral, or --guidance calibrated",
+        )
+    return settled, "ancestral"
 
 
 def _fetched(picture: Tensor) -> tuple[Tensor, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unfazed.choices import Frame, Precision, RendererName, SamplerName, check_choice
+from unfazed.choices import Frame, GuidanceName, Precision, RendererName, SamplerName, check_choice
 from unfazed.errors import UserError
 
-NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guide", "precision")
+NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
 # What an open renderer has settled already, and what the record of an edit calls its options.
 RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
 
@@ -19,10 +19,11 @@ class RenderSettings:
 
     renderer: `diffusion` blends with a network, `paste` needs none and skips what does. network: a name that
     `unfazed weights` lists, a file or a folder (default: the embedded network); network_facts: what `load_network` is
-    told about a file that does not say it. steps: over the whole noise schedule, 1 to 1000 (default: 100). guide: the
-    classifier that adversarial backgrounds work against, or `none`. feather: pixels over which `paste` fades the
-    object's rim (default: 1). removal: as `open_removal` takes it. frame: see `unfazed.scene.frame`. size: the side of
-    the pictures in pixels. seed: every random draw follows from it.
+    told about a file that does not say it. steps: over the whole noise schedule, 1 to 1000 (default: 100). guidance:
+    `paper`, `released` or `calibrated`, see docs/rendering.md (default: `released` for guided-diffusion's files,
+    otherwise `calibrated`). guide: the classifier that adversarial backgrounds work against, or `none`. feather:
+    pixels over which `paste` fades the object's rim (default: 1). removal: as `open_removal` takes it. frame: see
+    `unfazed.scene.frame`. size: the side of the pictures in pixels. seed: every random draw follows from it.
     """
 
     renderer: RendererName = "diffusion"
@@ -30,6 +31,7 @@ class RenderSettings:
     network_facts: Mapping[str, str | int | float] | None = None
     steps: int | None = None
     sampler: SamplerName | None = None
+    guidance: GuidanceName | None = None
     guide: str | None = None
     precision: Precision | None = None
     device: str | None = None
@@ -56,6 +58,8 @@ class RenderSettings:
             check_range("steps", self.steps, 1, 1000)
         if self.sampler is not None:
             check_choice("sampler", self.sampler, SamplerName)
+        if self.guidance is not None:
+            check_choice("guidance", self.guidance, GuidanceName)
         if self.precision is not None:
             check_choice("precision", self.precision, Precision)
 

@@ -60,6 +60,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
                 network.get("name"),
                 f"{renderer['steps']} steps" if renderer.get("steps") else None,
                 renderer.get("sampler"),
+                f"{renderer['guidance']} guidance" if renderer.get("guidance") else None,
                 renderer.get("precision"),
                 card.get("device"),
             )
@@ -85,7 +86,7 @@ def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
         source = _mapping(card.get("source"))
         parts = ["unfazed", "build", str(source.get("spec")), "-o", root, "--recipe", str(recipe)]
         parts += ["--renderer", str(renderer.get("renderer", "paste"))]
-        for option in ("steps", "sampler"):
+        for option in ("steps", "sampler", "guidance"):
             if renderer.get(option) is not None:
                 parts += [f"--{option}", str(renderer[option])]
         if card.get("guide"):

@@ -61,6 +61,7 @@ def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Networ
         classes=layout.classes,
         weights_hash=digest,
         facts={name: settled[name] for name in ("num_head_channels", "num_heads", "qkv_order")},
+        guidance="released",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unfazed.choices import GuidanceName
 from unfazed.engine.float32 import true_float32
 from unfazed.errors import UserError, unknown
 
@@ -30,7 +31,8 @@ class Network:
     variance between posterior and β), error (the second half is the log of the prediction's squared error, of which the
     share `doubt` is added to the posterior variance); beta_schedule: one of BETA_SCHEDULES; size: side of the pictures
     that it was trained on; classes: of a class-conditional network, else None; noise_scale: what the noise of
-    stochastic samplers is multiplied by (S_noise of Karras et al. 2022); facts: what else was needed to read its file.
+    stochastic samplers is multiplied by (S_noise of Karras et al. 2022); facts: what else was needed to read its file;
+    guidance: how backgrounds are guided with it unless a user chooses otherwise.
     """
 
     module: nn.Module
@@ -46,6 +48,7 @@ class Network:
     dtype: torch.dtype = torch.float32
     channels_last: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+    guidance: GuidanceName = "calibrated"
 
     def __post_init__(self) -> None:
         _one_of("prediction type", self.prediction_type, PREDICTION_TYPES)

@@ -31,15 +31,23 @@ BANDS = ("all", "high")
 # destroys it; adversarial 8 changes a guide's answer in a background that still looks real, 30 draws over it.
 STRENGTH = {"complexity": 2.2, "adversarial": 8.0}
 REFERENCE_STEPS = 100
-# How much further than in theory (`samplers.total_push`) a push moves a trained network's picture, relative to the
-# reference, at 20 and at 100 steps; between them the value is interpolated. Measured by
-# benchmarks/guidance_strength.py, on amplitudes; for `dpm` at 20 steps (1.06 there) GLCM contrast needs more push; with
-# 0.97 both are within 15 % of the reference.
-RESPONSE: dict[str, tuple[float, float]] = {
-    "ancestral": (0.78, 1.0),
-    "ddim": (1.24, 1.23),
-    "dpm": (0.97, 1.17),
-    "dpm-sde": (0.74, 1.05),
+# By kind of guidance, sampler and number of steps: how much further than in theory (`samplers.total_push`) a push moves
+# a trained network's picture, relative to the reference; between two numbers of steps it is interpolated. Measured by
+# benchmarks/guidance_strength.py: complexity on amplitudes (for `dpm` at 20 steps, 1.06 there, GLCM contrast needs more
+# push; with 0.97 both are within 15 % of the reference), adversarial on the guide's error.
+RESPONSE: dict[str, dict[str, dict[int, float]]] = {
+    "complexity": {
+        "ancestral": {20: 0.78, 100: 1.0},
+        "ddim": {20: 1.24, 100: 1.23},
+        "dpm": {20: 0.97, 100: 1.17},
+        "dpm-sde": {20: 0.74, 100: 1.05},
+    },
+    "adversarial": {
+        "ancestral": {20: 0.78, 100: 1.0},
+        "ddim": {20: 1.24, 100: 1.23},
+        "dpm": {20: 0.97, 100: 1.17},
+        "dpm-sde": {20: 0.74, 100: 1.05},
+    },
 }
 RANGE_WEIGHT = 50.0
 # The length of the complexity gradient of any picture, √3/6: the upper limit of an adversarial one.
@@ -140,7 +148,13 @@ def calibration(kind: str, start: float, steps: int, sampler: str, beta: str = "
     if len(visited(start, steps, SAMPLERS[sampler].spacing, beta)) < 2:
         raise UserError(too_few(start, steps, sampler, beta))
     reference = _carried(start, REFERENCE_STEPS, "ancestral", beta)
-    return STRENGTH[kind] * reference / _carried(start, steps, sampler, beta)
+    return STRENGTH[kind] * reference / (_carried(start, steps, sampler, beta) * _response(kind, steps, sampler))
+
+
+def _response(kind: str, steps: int, sampler: str) -> float:
+    """The measured response at this number of steps, interpolated in logarithms."""
+    measured = RESPONSE[kind][sampler]
+    return float(np.exp(np.interp(np.log(steps), np.log(list(measured)), np.log(list(measured.values())))))
 
 
 def too_few(start: float, steps: int, sampler: str, beta: str = "linear") -> str:
@@ -153,12 +167,10 @@ def too_few(start: float, steps: int, sampler: str, beta: str = "linear") -> str
 
 @functools.cache
 def _carried(start: float, steps: int, sampler: str, beta: str) -> float:
-    """How far a unit push moves a picture: theory times the measured response."""
+    """How far a unit push moves a picture, in theory."""
     chosen = SAMPLERS[sampler]
     levels = Schedule.respaced(1000, beta).alpha_bar[visited(start, steps, chosen.spacing, beta)]
-    share = float(np.clip(np.log(steps / 20) / np.log(100 / 20), 0, 1))
-    few, many = RESPONSE[sampler]
-    return total_push(levels, chosen.steps(levels)) * few ** (1 - share) * many**share
+    return total_push(levels, chosen.steps(levels))
 
 
 def _high(x0: Tensor, half: bool = True) -> Tensor:

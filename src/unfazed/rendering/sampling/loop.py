@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unfazed.choices import GuidanceName
 from unfazed.rendering.networks.network import Network
 
 from . import guidance as guiding
@@ -48,10 +49,13 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the uncompiled network, for gradients."""
+    """How jobs are denoised; guide: pictures in [0, 1] -> logits; exact: the uncompiled network, for gradients.
+
+    guidance: `calibrated`; `paper`, with λ as it is and nothing capped; `released`, also through the network.
+    """
 
     sampler: Sampler
-    through_network: bool = False
+    guidance: GuidanceName = "calibrated"
     guide: guiding.Guide | None = None
     exact: Network | None = None
     watch: Callable[[Sequence[int], Sequence[int], Tensor, Tensor], None] | None = None
@@ -69,15 +73,15 @@ def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     full = Schedule.respaced(1000, network.beta_schedule)
     alpha_bar = full.alpha_bar[job.timesteps]
     steps = settings.sampler.steps(alpha_bar)
-    scale = 0.0
-    if settings.through_network:
-        scale = 1.0  # the released code's range loss is on whether an edit is guided or not
+    published, scale = settings.guidance != "calibrated", 0.0
+    if published:
+        scale = 1.0  # even where an edit is not guided, since the released code's range loss is always on
     elif job.kind is not None:
         scale = guiding.calibration(job.kind, job.start, job.steps, settings.sampler.name, network.beta_schedule)
     table = np.zeros((len(alpha_bar), len(_COLUMNS)))
     table[:, 0], table[:, 1] = full.network_times[job.timesteps], alpha_bar
-    # The released code blends the object at the level of this step, ours at the level of the next.
-    object_alpha_bar = alpha_bar[:-1] if settings.through_network else alpha_bar[1:]
+    # Paper and released code blend the object at the level of this step, ours at the level of the next.
+    object_alpha_bar = alpha_bar[:-1] if published else alpha_bar[1:]
     numbers = (
         steps.keep,
         steps.toward,
@@ -229,7 +233,7 @@ def _push(
     """Strength × ∇ for every slot, (slots, 3, S, S), or None if no slot is guided."""
     current = [jobs[job] if job >= 0 else None for job in state.job]
     total: Tensor | None = None
-    if settings.through_network:
+    if settings.guidance == "released":
         total = _through(settings.exact or network, state, numbers, current)
     else:
         for band in guiding.BANDS:
@@ -243,7 +247,7 @@ def _push(
         seen = _padded(attacked, state)
         rows = state.upload(seen, torch.int64)
         scale = state.upload([current[s].strength for s in seen], torch.float32)  # type: ignore[union-attr]
-        limit = None if settings.through_network else guiding.LIMIT
+        limit = guiding.LIMIT if settings.guidance == "calibrated" else None
         found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(x0[rows])
         total = torch.zeros_like(x0) if total is None else total
         total = total.index_add(0, rows[: len(attacked)], found[: len(attacked)])
