@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
@@ -118,12 +119,13 @@ def report(
     heat_maps: int = 36,
     resamples: int = 1000,
     seed: int = 0,
+    trust: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Written:
     """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
 
     The result has the report's `path`, the `verdict` in sentences and the table of `drops`. heat_maps: how many
-    flips get heat maps; 0 loads no model. The other settings are those of `unfazed report`.
+    flips get heat maps; 0 loads no model. trust: also open models that can run code or use the network. The other settings are those of `unfazed report`.
     """
     return write_report(
         predictions,
@@ -137,7 +139,7 @@ def report(
         title=title,
         flips=flips,
         heat_maps=heat_maps,
-        explain=explain_pairs,
+        explain=partial(explain_pairs, trust=trust),
         resamples=resamples,
         seed=seed,
         progress=progress,

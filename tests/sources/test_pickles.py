@@ -3,12 +3,13 @@
 import collections
 import os
 import pickle
+import resource
 
 import numpy as np
 import pytest
 
 from unfazed.errors import BadPicture
-from unfazed.sources.pickles import read_pickle
+from unfazed.sources.pickles import parse_pickle, read_pickle
 
 PLAIN = {"wings": b"iVBOR\x00\xff", "text": "äx", "numbers": [1, 2.5, -(2**70), True, None, ("a",)], "empty": b""}
 
@@ -54,6 +55,31 @@ def test_text_cannot_be_decoded_by_a_codec_of_the_pickles_choice(tmp_path):
     path.write_bytes(pickle.dumps(Runs(codecs.encode, "abc", "rot13"), 2))
     with pytest.raises(BadPicture, match="bytes with an unknown encoding"):
         read_pickle(path)
+
+
+# What Python's own unpickler makes of each: gigabytes for the memo, a hash that takes 2**60 steps, a stack overflow.
+BOMBS = {
+    "a large memo": b"\x80\x02Nr\xff\xff\xff\x7f.",
+    "a key that is nested twice over": b"(" + b"".join(b"2\x86" for _ in range(100)) + b"}N\x85s.",
+    "tuples in tuples as a key": b"\x80\x02})" + b"".join(b"q%cq\x00h\x00\x86" % n for n in range(60)) + b"Ns.",
+    "a deep key": b"\x80\x02}" + b")" + b"\x85" * 50_000 + b"Ns.",
+    "deep lists": b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".",
+    "a container in itself": b"\x80\x02]q\x00h\x00a.",
+    "a number of a million digits": b"I" + b"9" * 1_000_000 + b"\n.",
+    "a string of four gigabytes": b"\x80\x02X\xff\xff\xff\xffabc.",
+    "a million operations": b"\x80\x02]" + b"Na" * 500_000 + b".",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_pickle_that_would_take_all_memory_or_time_is_refused_at_once(name):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if name == "a large memo":
+        assert parse_pickle(BOMBS[name], "bomb.pkl") is None
+    else:
+        with pytest.raises(BadPicture, match=r"bomb\.pkl: (refused|the pickle is damaged)"):
+            parse_pickle(BOMBS[name], "bomb.pkl")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 
 def test_a_damaged_a_missing_and_an_empty_file_are_named(tmp_path):

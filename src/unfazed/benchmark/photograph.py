@@ -25,6 +25,7 @@ from unfazed.edits.items import ORIGINAL, Item, Recipe
 from unfazed.edits.parameters import as_json, file_parameters
 from unfazed.errors import UserError
 from unfazed.files import check_writable, read_json, sha256, write_json
+from unfazed.models.registry import refuse_untrusted
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
 from unfazed.rendering.realize import realize
@@ -35,6 +36,7 @@ from unfazed.sources import open_source
 from unfazed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
 from unfazed.sources.segment import Box, segmented
 from unfazed.sources.slugs import slug
+from unfazed.specs import Spec
 from unfazed.versions import versions
 
 from .card import differences
@@ -226,10 +228,13 @@ def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None
     return shrunk(Scene(scene_id, picture, mask_of(mask)))
 
 
-def replay(record_path: Path, image: Path | None = None, renderer: Renderer | None = None) -> Edited:
+def replay(
+    record_path: Path, image: Path | None = None, renderer: Renderer | None = None, trust: bool = False
+) -> Edited:
     """Make the picture of a record again; raises UserError if something that it was made from has changed.
 
-    image: the photograph, if it is no longer at the path of the record.
+    image: the photograph, if it is no longer at the path of the record; trust: follow the record also where it names
+    a guide that can run code, or a download.
     """
     record = read_json(record_path)
     try:
@@ -239,6 +244,8 @@ def replay(record_path: Path, image: Path | None = None, renderer: Renderer | No
         borrowed, scene_id, notes = dict(record["files"]), str(record["id"]), tuple(record["notes"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{record_path} is not a record of an edit: {error!r}") from None
+    if not trust:
+        _refuse_untrusted(request)
     for path, wanted in {str(photograph): expected, **borrowed}.items():
         if not Path(path).is_file():
             raise UserError(f"{path} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
@@ -254,6 +261,17 @@ def replay(record_path: Path, image: Path | None = None, renderer: Renderer | No
         because = "; ".join(changed) or "nothing that the record contains"
         raise UserError(f"the replay of {record_path} is a different picture; what differs: {because}")
     return again
+
+
+def _refuse_untrusted(request: Request) -> None:
+    """Raise UserError if the record's guide could run code or its pool would be downloaded."""
+    if request.guide is not None and ":" in request.guide:
+        refuse_untrusted(request.guide)
+    if "download" in Spec.parse(request.pool).options:
+        raise UserError(
+            f"the record names the source '{request.pool[:200]}', which would be downloaded",
+            run="the same command with --trust, if you trust the record",
+        )
 
 
 def check_output(out: Path) -> None:

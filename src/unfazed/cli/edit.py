@@ -115,6 +115,9 @@ def edit(
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Make the picture of this record again, with its settings.")
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let `--replay` open a guide or source that runs code or uses the network.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Edit one photograph: change its background, or the object's size, direction, position and more.
@@ -142,7 +145,7 @@ def edit(
 
     check_output(output)
     if replay is not None:
-        edited = replay_record(replay, image)
+        edited = replay_record(replay, image, trust=trust)
     elif image is None:
         raise UserError("no photograph is given", run="unfazed edit IMAGE --size 0.05 -o OUT.png")
     else:

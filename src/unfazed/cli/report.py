@@ -27,6 +27,9 @@ def report(
     title: Annotated[str, typer.Option(help="The report's heading.")] = "How much accuracy do the edits cost?",
     flips: Annotated[int, typer.Option(help="Number of right-to-wrong flips to show.")] = 36,
     heat_maps: Annotated[int, typer.Option(help="Number of flips with heat maps; 0 loads no model.")] = 36,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Open models named in PREDICTIONS that run code or use the network.")
+    ] = False,
     resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the resamples and of the choice of flips.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -64,8 +67,11 @@ def report(
             heat_maps=heat_maps,
             resamples=resamples,
             seed=seed,
+            trust=trust,
             progress=show,
         )
+    for note in written.notes:
+        typer.echo(f"note: {note}", err=True)
     if as_json:
         record = {
             "report": str(written.path),

@@ -35,11 +35,12 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any
         raise missing_extra("transformers", "models") from None
     spec.check_options("prompt", "templates", *COMMON)
     try:
-        config = transformers.AutoConfig.from_pretrained(spec.name)
-        processor = transformers.AutoImageProcessor.from_pretrained(spec.name)
+        # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
+        config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
+        processor = transformers.AutoImageProcessor.from_pretrained(spec.name, trust_remote_code=False)
         zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
         kind = transformers.AutoModel if zero_shot else transformers.AutoModelForImageClassification
-        network = kind.from_pretrained(spec.name).eval()
+        network = kind.from_pretrained(spec.name, trust_remote_code=False).eval()
     except Exception as error:
         raise unavailable(str(spec), error, "give the folder of an image classifier or CLIP-like model") from error
     transform = _transform(spec, processor)
@@ -150,7 +151,7 @@ def _picture() -> np.ndarray:
 def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(spec.name)
+    tokenizer = AutoTokenizer.from_pretrained(spec.name, trust_remote_code=False)
     # SigLIP was trained on texts padded to full length; CLIP masks the padding.
     siglip = "siglip" in network.config.model_type
     how = {"padding": "max_length", "max_length": 64} if siglip else {"padding": True}

@@ -23,6 +23,7 @@ from unfazed.labels import LabelSpace, own
 from unfazed.specs import Spec
 
 from .classifier import Classifier
+from .registry import open_base
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,16 @@ def fit_head(
 
 
 def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
-    """`head:FOLDER`: the saved head on the model it was trained on; refused if that model's weights have changed."""
+    """`head:FOLDER`: the saved head on the model it was trained on; refused if that model's weights have changed.
+
+    `head:FOLDER?trust=yes` opens a base of any source; without it, only one that cannot run code.
+    """
     from safetensors.torch import load_file
 
-    from .registry import open_model
-
-    spec.check_options()
+    spec.check_options("trust")
     folder = Path(spec.name).expanduser()
     card = read_json(folder / "head.json")
-    base = open_model(card["base"], **where)
+    base = open_base(spec, card["base"], **where)
     if base.weights_hash != card["base_weights_sha256"]:
         raise UserError(
             f"{spec} was trained on other weights of {card['base']} than the current ones", run="train it again"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace
@@ -28,20 +29,30 @@ SOURCES: dict[str, tuple[str, str, str]] = {
     "head": ("heads", "open_head", "head:FOLDER, a linear head on frozen features"),
 }
 ENTRY_POINTS = "unfazed.models"
+# These open only data on this machine. A name of any other source can run code or use the network.
+DATA_ONLY = ("lite", "onnx", "head", "repaired")
 # The kind of a model contains no `=`, so one before the first colon ends an alias.
 _ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
 
 
 def open_model(
-    name: str, *, device: str | None = None, precision: str | None = None, labels: LabelSpace | None = None
+    name: str,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    labels: LabelSpace | None = None,
+    trust: bool = True,
 ) -> Classifier:
     """The classifier with that name, ready to run; `ALIAS=source:name` gives it another name.
 
-    labels: the classes of a zero-shot model; other models have their own.
+    labels: the classes of a zero-shot model; other models have their own. trust: False for a name that was read from
+    a file, which is then refused if opening it could run code or use the network.
 
     >>> open_model("lite:0", device="cpu").transform.crop
     224
     """
+    if not trust:
+        refuse_untrusted(name)
     alias, text = split_alias(name)
     if alias is not None:
         model = open_model(text, device=device, precision=precision, labels=labels)
@@ -67,6 +78,24 @@ def split_alias(name: str) -> tuple[str | None, str]:
     """
     match = _ALIAS.match(name)
     return (match[1], name[match.end() :]) if match else (None, name)
+
+
+def refuse_untrusted(name: str, run: str = "the same command with --trust, if you trust the file") -> None:
+    """Raise UserError if opening the model `name`, which was read from a file, could run code or use the network."""
+    spec = model_spec(name)
+    if spec.kind not in DATA_ONLY or "trust" in spec.options:
+        raise UserError(
+            f"a file names the model '{name[:200]}', which was not opened because that can run code or use the network",
+            allowed=", ".join(f"{kind}:" for kind in DATA_ONLY),
+            run=run,
+        )
+
+
+def open_base(spec: Spec, base: str, **where: Any) -> Classifier:
+    """Open the model that the card in the folder of `spec` names; `?trust=yes` allows one that can run code."""
+    if spec.options.get("trust") != "yes":
+        refuse_untrusted(base, run=f"the same command with '{spec.kind}:{spec.name}?trust=yes', if you trust the folder")
+    return open_model(base, **where)
 
 
 def model_key(name: str) -> str:

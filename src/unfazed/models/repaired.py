@@ -17,6 +17,7 @@ from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .options import COMMON, transform_from
+from .registry import open_base
 from .transforms import Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"
@@ -49,7 +50,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    spec.check_options(*COMMON)
+    spec.check_options("trust", *COMMON)
     folder = Path(spec.name).expanduser()
     if not (folder / CARD).is_file():
         raise UserError(
@@ -61,7 +62,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS} cannot be read: {str(error).splitlines()[0]}") from None
     space = LabelSpace.from_json(card["labels"])
-    module = _network(card, len(space))
+    module = _network(spec, card, len(space))
     try:
         module.load_state_dict(state)
     except RuntimeError:
@@ -93,9 +94,10 @@ def _architecture(model: Classifier) -> dict[str, Any]:
     return {}
 
 
-def _network(card: dict[str, Any], classes: int) -> nn.Module:
+def _network(spec: Spec, card: dict[str, Any], classes: int) -> nn.Module:
     architecture = card["architecture"]
-    if architecture.get("library") == "timm":
+    # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
+    if architecture.get("library") == "timm" and ":" not in architecture["name"]:
         import timm
 
         from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
@@ -105,14 +107,12 @@ def _network(card: dict[str, Any], classes: int) -> nn.Module:
         import torchvision
 
         return torchvision.models.get_model(architecture["name"], weights=None, num_classes=classes)
-    from .registry import open_model
-
     if ":" not in card["base"]:
         raise UserError(
             f"the network was repaired from an object named {card['base']!r}, which cannot be opened by name",
             allowed="a model given to repair as python:FILE.py:function",
         )
-    base = open_model(card["base"], device="cpu")
+    base = open_base(spec, card["base"], device="cpu")
     if len(base.labels) == classes:
         return copy.deepcopy(base.module)
     return with_new_head(base, classes)

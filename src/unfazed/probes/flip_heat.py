@@ -36,18 +36,20 @@ def explain_pairs(
     pairs: Sequence[Pair],
     cards: Mapping[str, Mapping[str, Any]],
     progress: Callable[[], None] = lambda: None,
+    trust: bool = False,
 ) -> tuple[list[Maps | None], list[str]]:
     """The heat maps (H, W) of both pictures of every pair, in order, and notes.
 
     cards: by model, as `evaluate` wrote them. A model that cannot be opened, or whose weights differ from those
-    that were evaluated, has no maps, but a note.
+    that were evaluated, has no maps, but a note. trust: also open models that can run code or use the network,
+    although their names come from the predictions.
     """
     found: list[Maps | None] = [None] * len(pairs)
     notes: list[str] = []
     for model in dict.fromkeys(pair.model for pair in pairs):
         places = [place for place, pair in enumerate(pairs) if pair.model == model]
         try:
-            maps = _of_model(model, [pairs[place] for place in places], cards.get(model, {}))
+            maps = _of_model(model, [pairs[place] for place in places], cards.get(model, {}), trust)
             for place, both in zip(places, maps, strict=True):
                 found[place] = both
         except Exception as error:  # any error of a third-party model: the report is made without its maps
@@ -58,9 +60,9 @@ def explain_pairs(
     return found, notes
 
 
-def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any]) -> list[Maps]:
+def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: bool) -> list[Maps]:
     labels = LabelSpace.from_json(card["labels"]) if "labels" in card else None
-    model = open_model(str(card.get("spec", name)), labels=labels)
+    model = open_model(str(card.get("spec", name)), labels=labels, trust=trust)
     if card.get("weights_sha256") not in (None, model.weights_hash):
         raise UserError("its weights differ from those that were evaluated")
     mapping = map_labels(model.labels, labels or model.labels, {pair.label for pair in pairs})

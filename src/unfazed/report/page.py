@@ -42,7 +42,7 @@ _SCENES = 6
 @dataclass(frozen=True, eq=False)
 class Written:
     """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
-    under `assets`."""
+    under `assets`, and why models have no heat maps."""
 
     path: Path
     size: int
@@ -50,6 +50,7 @@ class Written:
     drops: pl.DataFrame
     flips: int
     assets: list[Path]
+    notes: list[str]
 
 
 def write_report(
@@ -114,7 +115,7 @@ def write_report(
         files = write_assets(Path(assets), there) if assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    return Written(output, len(page), verdict(findings), findings.drops, len(findings.flips.shown), files)
+    return Written(output, len(page), verdict(findings), findings.drops, len(findings.flips.shown), files, notes)
 
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:

@@ -29,11 +29,11 @@ def open_checkpoint(name: str) -> Callable[[np.ndarray, Box | None], np.ndarray]
         ) from None
     kind = str(getattr(config, "model_type", ""))
     if kind in _PROMPTED:
-        model = getattr(transformers, _PROMPTED[kind]).from_pretrained(name).eval()
-        processor = transformers.AutoProcessor.from_pretrained(name)
+        model = getattr(transformers, _PROMPTED[kind]).from_pretrained(name, trust_remote_code=False).eval()
+        processor = transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
         return functools.partial(_prompted, model=model, processor=processor)
     if "birefnet" in kind.lower():
-        model = transformers.AutoModelForImageSegmentation.from_pretrained(name).eval()
+        model = transformers.AutoModelForImageSegmentation.from_pretrained(name, trust_remote_code=False).eval()
         return functools.partial(_salient, model=model)
     raise UserError(f"{name} is a checkpoint of the kind '{kind}'", allowed=", ".join([*_PROMPTED, "birefnet"]))
 
