@@ -125,7 +125,8 @@ def report(
     """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
 
     The result has the report's `path`, the `verdict` in sentences and the table of `drops`. heat_maps: how many
-    flips get heat maps; 0 loads no model. trust: also open models that can run code or use the network. The other settings are those of `unfazed report`.
+    flips get heat maps; 0 loads no model. trust: also open models that can run code or use the network.
+    The other settings are those of `unfazed report`.
     """
     return write_report(
         predictions,

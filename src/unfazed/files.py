@@ -25,13 +25,13 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
     part = None
     try:
         with explained(path):
-            part, file = open_beside(path)
+            part, file = _taken(path) or open_beside(path)
             with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, path)
-            part = None
+                os.replace(part, path)
+                part = None
     finally:
         if part is not None:
             with contextlib.suppress(OSError):
@@ -44,6 +44,31 @@ def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
     handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
     os.fchmod(handle, 0o666 & ~_UMASK)
     return Path(part), os.fdopen(handle, "wb")
+
+
+def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
+    """The file `.NAME.part` beside `path`, empty and locked; None if another process is writing it.
+
+    Its name is always the same, so that what a killed process left there is used and renamed by the next one.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    part = path.with_name(f".{path.name[:100]}{PART}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The process that had the lock may have renamed the file meanwhile: then it is complete and not ours.
+        ours = os.path.samestat(os.fstat(file.fileno()), os.stat(part, follow_symlinks=False))
+    except OSError:
+        ours = False
+    if not ours:
+        file.close()
+        return None
+    file.truncate()
+    return part, file
 
 
 @contextlib.contextmanager

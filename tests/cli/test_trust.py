@@ -15,7 +15,7 @@ from unfazed.errors import UserError
 from unfazed.models import open_model
 
 sys.path.append(str(Path(__file__).parent.parent / "report"))
-from report_world import make_benchmark, make_predictions  # noqa: E402
+from report_world import make_benchmark, make_predictions
 
 DOG = Path(str(resources.files("unfazed.data").joinpath("sample"))) / "dog.jpg"
 

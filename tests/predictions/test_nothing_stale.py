@@ -19,7 +19,7 @@ from PIL import Image
 from unfazed.errors import UserError
 from unfazed.files import sha256
 from unfazed.models import open_model
-from unfazed.predictions import EvaluateSettings, cards, run_evaluation
+from unfazed.predictions import EvaluateSettings, cards, read_predictions, run_evaluation
 
 NET = """
 import torch
@@ -152,6 +152,38 @@ def test_adapted_statistics_are_known_by_the_batch_they_come_from(
         assert run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu", batch_size=size)).skipped == (
             spec,
         )
+
+
+def test_predictions_beside_the_card_of_other_settings_are_not_taken_for_finished(
+    benchmark: Path, own_models: str, tmp_path: Path
+) -> None:
+    spec = f"{own_models}good"
+    own, paper = EvaluateSettings(device="cpu"), EvaluateSettings(device="cpu", transform="paper")
+    run_evaluation(benchmark, [spec], tmp_path, own)
+    [card] = tmp_path.glob("*.json")
+    earlier = card.read_bytes()
+    run_evaluation(benchmark, [spec], tmp_path, paper)
+    later = card.read_bytes()
+    card.write_bytes(earlier)  # what a kill between the two files leaves
+    with pytest.raises(UserError, match=r"is not the card of .*\n.*evaluate"):
+        read_predictions(tmp_path)
+    assert run_evaluation(benchmark, [spec], tmp_path, own).scored == (spec,)
+    assert card.read_bytes() == earlier
+    card.write_bytes(later)
+    assert run_evaluation(benchmark, [spec], tmp_path, paper).scored == (spec,)
+
+
+def test_parts_of_a_finished_model_are_removed(benchmark: Path, own_models: str, tmp_path: Path) -> None:
+    spec = f"{own_models}good"
+    settings = EvaluateSettings(device="cpu")
+    run_evaluation(benchmark, [spec], tmp_path, settings)
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    [card] = tmp_path.glob("*.json")
+    left = tmp_path / ".parts" / f"{card.stem}-{'0' * 12}-32"
+    left.mkdir(parents=True)
+    (left / "000000-000001.parquet").write_bytes(b"")
+    assert run_evaluation(benchmark, [spec], tmp_path, settings).skipped == (spec,)
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 
 
 def with_hashes(root: Path) -> Path:

@@ -1,11 +1,14 @@
 """One bad model does not end a study, and a second run never shrinks what the first wrote."""
 
+import contextlib
+
+import pyarrow as pa
 import pytest
 
 from unfazed.errors import UserError
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
-from unfazed.probes.run import read_probe
+from unfazed.probes.run import read_probe, run_probe
 from unfazed.probes.study import run_study
 from unfazed.report.sensitivity_tables import write_tables
 
@@ -43,3 +46,44 @@ def test_a_model_with_nan_logits_is_a_failure_and_not_a_number(tmp_path):
     study = run_study("sample", [spec, "lite:0"], tmp_path / "results", settings, limit=1)
     assert study.slugs == ["lite-0"]
     assert "NaN" in study.failures[spec]
+
+
+def stopped_after(count):
+    """A measurement that is killed after so many pictures."""
+    seen = []
+
+    def measure(one, loaded):
+        seen.append(one)
+        if len(seen) > count:
+            raise KeyboardInterrupt
+        return [{"source_id": one, "value": 1.0}]
+
+    return measure, seen
+
+
+def test_a_run_with_the_same_process_id_overwrites_no_part_of_an_earlier_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("unfazed.probes.run._PART_SECONDS", -1.0)
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    ids, schema = [f"s{n}" for n in range(6)], pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+    for count, expected in ((2, ids[:3]), (2, ids[2:5]), (9, ids[4:])):
+        measure, seen = stopped_after(count)
+        with contextlib.suppress(KeyboardInterrupt):
+            run_probe(tmp_path / "noise" / "m.parquet", {"a": 1}, ids, lambda one: one, measure, schema)
+        assert seen == expected
+    assert read_probe(tmp_path, "noise")["source_id"].to_list() == ids
+
+
+def test_results_beside_the_card_of_other_settings_are_measured_again(tmp_path):
+    path, schema = tmp_path / "noise" / "m.parquet", pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+
+    def measured(value):
+        return run_probe(
+            path, {"a": value}, ["s"], str, lambda one, _: [{"source_id": one, "value": value}], schema
+        ).measured
+
+    assert measured(1.0) == 1
+    earlier = path.with_suffix(".json").read_bytes()
+    assert measured(2.0) == 1
+    path.with_suffix(".json").write_bytes(earlier)  # what a kill between the two files leaves
+    assert measured(1.0) == 1
+    assert read_probe(tmp_path, "noise")["value"].to_list() == [1.0]

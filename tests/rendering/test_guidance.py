@@ -10,6 +10,7 @@ from sample_scenes import SAMPLE_IDS, sample_scene
 from unfazed.errors import UserError
 from unfazed.rendering.sampling import guidance
 from unfazed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, none, through_network
+from unfazed.rendering.sampling.guides import open_guide
 from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
 from unfazed.rendering.sampling.noise import as_seeds, normal
 from unfazed.rendering.sampling.samplers import SAMPLERS, total_push, visited
@@ -203,3 +204,19 @@ def test_strength_is_data():
         for measured in tables.values():
             assert list(measured) == sorted(measured)  # np.interp needs it
             assert min(measured.values()) > 0
+
+
+def test_an_adversarial_push_is_the_same_for_any_number_of_threads_and_any_neighbors():
+    guide = open_guide("lite:0").logits
+    batch, labels = pictures(3, 64), torch.tensor([207, 3, 9])
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(adversarial(guide, labels, 8.0)(batch))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(one.equal(found[0]) for one in found)
+    alone = torch.cat([adversarial(guide, labels[k : k + 1], 8.0)(batch[k : k + 1]) for k in range(3)])
+    assert alone.equal(found[0])

@@ -6,16 +6,30 @@ other at every layer. So the choice is measured: when other processes begin or s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
+# What cards say about numbers that are not exactly the same in every run.
+FLOATS = "on a CPU the last digits of probabilities and scores depend on the number of threads"
 AGAIN = 60.0  # seconds between two measurements
 SOON = 5.0  # the same after other processes began or stopped to compute
 WINDOW = 0.5  # minimum seconds over which the use by others is measured
 BUSY = 0.1  # share of the cores used by others from which they count as busy
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A block in which torch uses one thread, so that a result does not depend on the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Threads:

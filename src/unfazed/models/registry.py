@@ -94,7 +94,9 @@ def refuse_untrusted(name: str, run: str = "the same command with --trust, if yo
 def open_base(spec: Spec, base: str, **where: Any) -> Classifier:
     """Open the model that the card in the folder of `spec` names; `?trust=yes` allows one that can run code."""
     if spec.options.get("trust") != "yes":
-        refuse_untrusted(base, run=f"the same command with '{spec.kind}:{spec.name}?trust=yes', if you trust the folder")
+        refuse_untrusted(
+            base, run=f"the same command with '{spec.kind}:{spec.name}?trust=yes', if you trust the folder"
+        )
     return open_model(base, **where)
 
 

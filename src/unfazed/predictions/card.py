@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from unfazed.engine.threads import FLOATS
 from unfazed.files import canonical
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
@@ -49,6 +50,7 @@ def make_card(
         "benchmark": pictures.described,
         "white_box": is_white_box(model, pictures),
         "versions": versions(),
+        "floats": FLOATS,
         "fingerprint": fingerprint,
         **results,
     }

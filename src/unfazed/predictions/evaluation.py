@@ -25,7 +25,7 @@ from .identity import require_room
 from .inputs import ORIGINAL, Pictures, open_pictures
 from .passes import Job, Pass
 from .settings import EvaluateSettings
-from .storage import FAILED, PARTS, Parts, begun_size, is_finished, write_predictions
+from .storage import FAILED, PARTS, Parts, begun_size, is_finished, remove_parts, write_predictions
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
@@ -114,6 +114,8 @@ def run_evaluation(
             # Checked again with the lock, because another process may just have finished it.
             finished = is_finished(folder, model.slug, fingerprint)
         if finished:
+            if ours or lock.take():
+                remove_parts(folder, model.slug)
             lock.release()
             with contextlib.suppress(OSError):
                 (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
@@ -289,8 +291,8 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
         "warnings": warnings,
     }
     slug = job.model.slug
-    write_predictions(table, folder / f"{slug}.parquet")
+    write_predictions(table, folder / f"{slug}.parquet", job.fingerprint)
     write_json(folder / f"{slug}.json", make_card(job.model, job.mapping, pictures, job.fingerprint, results))
     (folder / f"{slug}{FAILED}").unlink(missing_ok=True)
-    job.parts.remove()
+    remove_parts(folder, slug)
     return warnings

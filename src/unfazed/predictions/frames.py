@@ -15,7 +15,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 
 from .identity import shared_pictures
-from .storage import FAILED
+from .storage import FAILED, stored_fingerprint
 
 
 class ForeignFrame(Protocol):
@@ -66,8 +66,19 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
         if card.is_file():
             content = read_json(card)
             if isinstance(content, dict) and "model" in content:
+                _check_belongs(card, content, path)
                 found[str(content["model"])] = {**content, "file": path.stem}
     return found
+
+
+def _check_belongs(card: Path, content: dict[str, Any], path: Path) -> None:
+    """Refuse predictions beside the card of other settings, which an evaluation that was killed can leave."""
+    stored = stored_fingerprint(path)
+    if stored is not None and stored != content.get("fingerprint"):
+        raise UserError(
+            f"{card} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
+            run="the same `unfazed evaluate` command again",
+        )
 
 
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:

@@ -8,7 +8,7 @@ PREDICTIONS/.parts/<model>.lock     held by the process that evaluates the model
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from unfazed.errors import UserError
 from unfazed.files import read_json, whole, write_json
 
 from .picture import Picture
 
 PARTS = ".parts"
 FAILED = ".failed.json"
+FINGERPRINT = b"unfazed.fingerprint"  # in the Parquet file itself, since a stop can leave it beside an earlier card
 SCHEMA = pa.schema(
     [
         ("model", pa.dictionary(pa.int32(), pa.string())),
@@ -141,6 +143,14 @@ class Parts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def remove_parts(folder: Path, slug: str) -> None:
+    """Remove all parts of a finished model, also those of earlier settings; the caller has the model's lock."""
+    pattern = re.compile(re.escape(slug) + r"-[0-9a-f]{12}-\d+")
+    for path in (folder / PARTS).glob("*-*-*"):
+        if pattern.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
     """Return the batch size of an unfinished run with the same fingerprint, or None."""
     for path in sorted((folder / PARTS).glob(f"{slug}-{fingerprint[:12]}-*")):
@@ -150,8 +160,15 @@ def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
     return None
 
 
-def write_predictions(table: pa.Table, path: Path) -> None:
-    _write(table, path)
+def write_predictions(table: pa.Table, path: Path, fingerprint: str) -> None:
+    """Write the table, with the fingerprint of everything that determines it."""
+    _write(table.replace_schema_metadata({FINGERPRINT: fingerprint}), path)
+
+
+def stored_fingerprint(path: Path) -> str | None:
+    """Return the fingerprint in a Parquet file of predictions; None if an earlier version wrote it without one."""
+    found = (parquet.read_schema(path).metadata or {}).get(FINGERPRINT)
+    return None if found is None else found.decode("utf-8", "replace")
 
 
 def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
@@ -160,9 +177,11 @@ def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
     if not card.is_file() or not table.is_file():
         return False
     try:
-        known = json.loads(card.read_bytes())
-        return known.get("fingerprint") == fingerprint and parquet.read_metadata(table).num_rows == known.get("rows")
-    except (ValueError, OSError, pa.ArrowInvalid):
+        known = read_json(card)
+        if known["fingerprint"] != fingerprint or stored_fingerprint(table) not in (None, fingerprint):
+            return False
+        return parquet.read_metadata(table).num_rows == known["rows"]
+    except (UserError, KeyError, TypeError, OSError, pa.ArrowException):
         return False
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unfazed.engine.threads import FLOATS
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import canonical, read_json, whole, write_json
 from unfazed.versions import versions
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[str, int, int], None]
 _PART_SECONDS = 20.0
+KEY = b"unfazed.key"
 _AHEAD = 4
 
 
@@ -85,20 +87,21 @@ def run_probe(
         if progress:
             progress(1)
         if rows and time.monotonic() - since > _PART_SECONDS:
-            tables.append(_write(parts / f"{key}-{len(tables):05}-{os.getpid()}.parquet", rows, schema))
+            # A new name for every part: process ids repeat, in containers always.
+            tables.append(_write(parts / f"{key}-{uuid.uuid4().hex}.parquet", rows, schema))
             rows, since = [], time.monotonic()
     tables.append(pa.Table.from_pylist(rows, schema))
     table = _in_order(pa.concat_tables(tables), ids, id_column)
     if not len(table):
         reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
         raise UserError(f"no picture could be measured: {reasons[:500]}")
-    with whole(path) as file:
-        pq.write_table(table, file, compression="zstd")
+    _save(path, table.replace_schema_metadata({KEY: key}))
     card = {
         "settings": settings,
         "key": key,
         "pictures": len(set(table[id_column].to_pylist())),
         "failures": failures,
+        "floats": FLOATS,
     }
     write_json(path.with_suffix(".json"), {**card, "versions": versions()})
     shutil.rmtree(parts, ignore_errors=True)
@@ -156,8 +159,7 @@ def _result(one: str, future: Future[Any]) -> tuple[str, Any]:
 def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) -> pa.Table:
     """Rows of earlier runs with equal settings; rows with other settings or other columns are ignored."""
     files = sorted(parts.glob(f"{key}-*.parquet"))
-    card = path.with_suffix(".json")
-    if path.is_file() and card.is_file() and read_json(card).get("key") == key:
+    if path.is_file() and _key_of(path) == key:
         files.append(path)
     tables, seen = [schema.empty_table()], set[str]()
     for file in files:
@@ -173,9 +175,22 @@ def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) 
 
 def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_pylist(rows, schema)
+    _save(path, table)
+    return table
+
+
+def _save(path: Path, table: pa.Table) -> None:
     with whole(path) as file:
         pq.write_table(table, file, compression="zstd")
-    return table
+
+
+def _key_of(path: Path) -> str | None:
+    """The key of the settings in the file itself, since a stop can leave it beside an earlier card."""
+    found = (pq.read_schema(path).metadata or {}).get(KEY)
+    if found is not None:
+        return str(found.decode("utf-8", "replace"))
+    card = path.with_suffix(".json")
+    return read_json(card).get("key") if card.is_file() else None
 
 
 def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:

@@ -1,7 +1,7 @@
 """Safe reading of untrusted pickles: dicts, lists, tuples, strings, bytes and numbers, and no code.
 
-Python's unpickler is not used: nine bytes can make its memo take gigabytes. Here every operation is checked before it is
-carried out, each container is used in one place only, and the size, the nesting and the number of operations are bounded.
+Python's unpickler is not used: nine bytes can make its memo take gigabytes. Here every operation is checked before it
+is carried out, each container is used in one place only, and size, nesting and the number of operations are bounded.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _IGNORED = frozenset({"PROTO", "FRAME"})
 # pickletools decodes the value of each of these.
 _VALUES = frozenset(
-    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE "
-    "SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8".split()
+    (
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    )
 )
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 

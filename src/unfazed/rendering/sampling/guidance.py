@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unfazed.engine.float32 import true_float32
+from unfazed.engine.threads import one_thread
 from unfazed.errors import UserError
 
 from .samplers import SAMPLERS, total_push, visited
@@ -91,14 +92,23 @@ def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, limit
     guide: pictures (N, 3, S, S) in [0, 1] -> logits, differentiable; never through the diffusion network.
     limit: the longest gradient of one picture; a longer one is shortened to it. Once a guide is fooled, its gradient
     grows without bound and would no longer draw a background.
+    On a CPU each picture is pushed alone and in one thread: a gradient depends, in its last bits, on the batch and on
+    the number of threads, and small differences grow from step to step.
     """
 
+    def slope(x0: Tensor, true: Tensor) -> Tensor:
+        leaf = x0.detach().float().requires_grad_(True)
+        loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
+        return torch.autograd.grad(loss, leaf)[0]
+
     def push(x0: Tensor) -> Tensor:
+        true = torch.as_tensor(labels, device=x0.device).expand(len(x0))
         with torch.enable_grad(), true_float32(x0.device):
-            leaf = x0.detach().float().requires_grad_(True)
-            true = torch.as_tensor(labels, device=x0.device).expand(len(x0))
-            loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
-            (gradient,) = torch.autograd.grad(loss, leaf)
+            if x0.device.type == "cpu":
+                with one_thread():
+                    gradient = torch.cat([slope(*pair) for pair in zip(x0.split(1), true.split(1), strict=True)])
+            else:
+                gradient = slope(x0, true)
         if limit is not None:
             length = gradient.flatten(1).norm(dim=1).clamp_min(1e-12)
             gradient = gradient * (limit / length).clamp_max(1).view(-1, 1, 1, 1)
