@@ -32,6 +32,10 @@ class BadPicture(UserError):
     """One picture or mask that cannot be used; a run records it and continues."""
 
 
+class UnfazedWarning(UserWarning):
+    """The category of warnings about input that can be used but is probably not what was meant."""
+
+
 def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None) -> UserError:
     """Return the error for a name that does not exist, with the most similar name and all allowed names.
 

@@ -1,5 +1,7 @@
 """Answers to different benchmarks are never compared as if they were answers to one."""
 
+import json
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -36,8 +38,6 @@ def world(path, *, model="m", seed=0, frame_name="object", size=256, edits=("siz
 
 
 def hash_of(path, model="m"):
-    import json
-
     return json.loads((path / f"{model}.json").read_text())["benchmark"]["identity"]["sha256"]
 
 
@@ -132,31 +132,80 @@ SETTINGS = st.fixed_dictionaries(
         "frame_name": st.sampled_from(["object", "squash"]),
         "size": st.sampled_from([128, 256]),
         "edits": st.sampled_from([("size-0.05",), ("position",), ("size-0.05", "position")]),
-        "photographs": st.sampled_from([20, 40]),
+        "photographs": st.sampled_from([1, 20, 40]),
         "file": st.sampled_from(["a", "b"]),
     }
 )
+# Every rule is as lenient as it can be, so that only the benchmark can keep a check from passing.
 RULES = st.fixed_dictionaries(
     {
         "margin": st.sampled_from([0.0, 5.0, 100.0]),
         "measure": st.sampled_from(["accuracy", "drop"]),
-        "max_drop": st.sampled_from([{}, {"average": 100.0}]),
+        "max_drop": st.sampled_from([{}, {"average": 99.0}, {"*": 99.0}]),
+        "min_accuracy": st.sampled_from([{}, {"original": 2.0}]),
         "level": st.sampled_from([0.5, 0.95]),
         "models": st.sampled_from([(), ("m",)]),
     }
 )
+# Which settings the baseline has in common with the candidate: all of them in about half of the examples.
+KEPT = st.one_of(
+    st.just(None), st.sets(st.sampled_from(["seed", "frame_name", "size", "edits", "photographs", "file"]))
+)
+
+
+def checked(candidate, baseline, rules, in_a_file, **options):
+    """The check as Python calls it, or with the baseline, margin and limits in a TOML file."""
+    if not in_a_file:
+        return check(candidate, baseline=baseline, resamples=50, **rules, **options)
+    config = candidate.parent / "gate.toml"
+    tables = {name.replace("_", "-"): rules[name] for name in ("max_drop", "min_accuracy") if rules[name]}
+    lines = [
+        f"[{name}]\n" + "".join(f'"{key}" = {value}\n' for key, value in of.items()) for name, of in tables.items()
+    ]
+    lines.append(f'[baseline]\npath = "{baseline}"\nmargin = {rules["margin"]}\nmeasure = "{rules["measure"]}"\n')
+    config.write_text("".join(lines))
+    return check(candidate, config=config, models=rules["models"], level=rules["level"], resamples=50, **options)
 
 
 @settings(max_examples=60, deadline=None)
-@given(new=SETTINGS, old=SETTINGS, rules=RULES)
-def test_no_settings_let_a_check_pass_on_another_benchmark(tmp_path_factory, new, old, rules):
-    """Whatever the settings and rules, predictions with another benchmark hash than the baseline's never pass."""
+@given(new=SETTINGS, other=SETTINGS, kept=KEPT, rules=RULES, in_a_file=st.booleans(), same_weights=st.booleans())
+def test_no_settings_let_a_check_pass_on_another_benchmark(
+    tmp_path_factory, new, other, kept, rules, in_a_file, same_weights
+):
+    """Whatever the settings and rules, predictions with another benchmark hash than the baseline's never pass.
+
+    All answers are right and all weights may be the same, so that nothing else could stop the check. With --common a
+    check passes only if every edit of the baseline was compared, and only on pictures that both have.
+    """
+    old = {name: new[name] if kept is None or name in kept else other[name] for name in new}
     root = tmp_path_factory.mktemp("worlds")
     candidate, baseline = world(root / "new", **new), world(root / "old", **old)
+    if not same_weights:
+        change_card(baseline, weights_sha256="another")
     same = hash_of(candidate) == hash_of(baseline)
     assert same == (new == old)
     if same:
-        assert check(candidate, baseline=baseline, resamples=50, **rules).passed
-    else:
-        with pytest.raises(UserError, match="different benchmarks"):
-            check(candidate, baseline=baseline, resamples=50, **rules)
+        found = checked(candidate, baseline, rules, in_a_file)
+        assert found.passed or not same_weights or rules["max_drop"]
+        assert found.verdict != "fail"
+        return
+    with pytest.raises(UserError, match="different benchmarks"):
+        checked(candidate, baseline, rules, in_a_file)
+    alike = all(new[name] == old[name] for name in ("frame_name", "size", "file"))
+    if not alike:
+        with pytest.raises(UserError, match="no picture in common"):
+            checked(candidate, baseline, rules, in_a_file, common=True)
+        return
+    found = checked(candidate, baseline, rules, in_a_file, common=True)
+    compared = found.checks.filter(pl.col("measure").is_in(["accuracy lost", "drop gained"]) & (pl.col("n") > 0))
+    both = min(new["photographs"], old["photographs"])
+    assert compared["n"].unique().to_list() in ([both], [])
+    assert {one.photographs for one in found.overlaps} == {both}
+    if found.passed:
+        assert set(old["edits"]) <= set(new["edits"]) and new["seed"] == old["seed"]
+        assert compared["high"].max() <= rules["margin"]
+
+
+def change_card(path, **entries):
+    file = path / "m.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))

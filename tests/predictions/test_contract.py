@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from unfazed.analyses.drops.gate import check
 from unfazed.labels import imagenet, own
 from unfazed.models import open_model
 from unfazed.models.label_mapping import map_labels
-from unfazed.predictions import EvaluateSettings, run_evaluation
+from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 from unfazed.predictions.contract import check_accuracy, suspect_order
 
 SPACE = own(["zebra", "Ant", "cat", "dog", "bee", "emu", "fox", "gnu", "hen", "ibis", "jay", "kiwi"])
@@ -46,14 +47,14 @@ def test_thousands_of_originals_are_checked() -> None:
     labels = np.arange(2048) % 1000
     answers = np.where(np.random.default_rng(0).random(2048) < 0.6, labels, (labels * 7 + 3) % 1000)
     crops = torch.zeros(2048, 1, 1, 3, dtype=torch.uint8)
-    assert check_accuracy(model, map_labels(space, space, set(range(1000))), crops, labels, answers, answers) == []
+    assert check_accuracy(model, map_labels(space, space, set(range(1000))), crops, labels, answers, answers) is None
 
 
 def test_a_perfect_model_on_two_photographs_is_not_called_untrained() -> None:
     model, space = open_model("lite:0", device="cpu"), own(["tench", "goldfish"])
     mapping = map_labels(imagenet(), space, [0, 1])
     crops, labels = torch.zeros(2, 1, 1, 3, dtype=torch.uint8), np.array([0, 1])
-    assert check_accuracy(model, mapping, crops, labels, np.array([0, 1]), labels) == []
+    assert check_accuracy(model, mapping, crops, labels, np.array([0, 1]), labels) is None
 
 
 def test_accuracy_is_counted_as_it_is_scored() -> None:
@@ -62,8 +63,8 @@ def test_accuracy_is_counted_as_it_is_scored() -> None:
     mapping = map_labels(imagenet(), space, [0, 1])
     crops, labels = torch.zeros(16, 1, 1, 3, dtype=torch.uint8), np.arange(16) % 2
     elsewhere = np.full(16, 500)
-    assert check_accuracy(model, mapping, crops, labels, elsewhere, predicted=labels) == []
-    assert "accuracy on 16 originals is 0.0%" in check_accuracy(model, mapping, crops, labels, elsewhere, 1 - labels)[0]
+    assert check_accuracy(model, mapping, crops, labels, elsewhere, predicted=labels) is None
+    assert "accuracy on 16 originals is 0.0%" in check_accuracy(model, mapping, crops, labels, elsewhere, 1 - labels)
 
 
 @pytest.mark.parametrize(("shift", "words"), [(1, r"output j means class j \+ 1"), (11, "output j means class j - 1")])
@@ -101,3 +102,20 @@ def test_warnings_name_what_is_suspected(benchmark: Path, own_models: str, tmp_p
     assert "suspected: the transform" in warnings["bytes_wanted"]
     assert "may be untrained" in warnings["constant"]
     assert warnings["good"] == ""
+
+
+def test_a_suspicion_stays_in_the_card_and_stops_the_gate(benchmark: Path, own_models: str, tmp_path: Path) -> None:
+    specs = [f"{name}={own_models}{name}" for name in ("shifted", "constant", "good")]
+    run_evaluation(benchmark, specs, tmp_path, EvaluateSettings(device="cpu"))
+    found = check(tmp_path, max_drop={"dark": 60})
+    assert dict(found.checks.select("model", "verdict").rows()) == {
+        "constant": "not measured",
+        "good": "pass",
+        "shifted": "not measured",
+    }
+    assert cards(tmp_path)["good"]["originals"]["chance"] == 0.25
+    assert cards(tmp_path)["good"]["suspicion"] is None
+    assert "output j means class j + 1" in cards(tmp_path)["shifted"]["suspicion"]
+    again = run_evaluation(benchmark, specs, tmp_path, EvaluateSettings(device="cpu"))
+    assert again.skipped == ("shifted", "constant", "good")
+    assert "label order" in again.warnings["shifted"][0]

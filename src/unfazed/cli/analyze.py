@@ -75,7 +75,7 @@ def analyze(
     """
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
-    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines, moved_lines
+    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines, moved_lines, remark_lines
     from unfazed.report.formats import format_of
 
     if valid_only and human_valid_only:
@@ -102,7 +102,10 @@ def analyze(
         accuracy=at_accuracy or (),
         drop=at_drop or (),
     )
-    text = analysis_text(frame, table, chosen, by, level)
+    remarks = remark_lines(predictions, model, common)
+    for line in remarks:
+        typer.echo(f"warning: {line}", err=True)
+    text = analysis_text(frame, table, chosen, by, level, remarks)
     if output is None:
         typer.echo(text, nl=False)
     else:

@@ -52,7 +52,7 @@ def check(
 
     A check passes or fails only if its whole confidence interval lies on one side of the limit. If the interval
     contains the limit, the check is undecided and more photographs are needed. Predictions on another benchmark than
-    the baseline's are refused.
+    the baseline's are refused. A model whose labels or transform look wrong never passes.
 
     Exit codes: 0 every check passes, 1 a check fails, 2 wrong command, 3 a check is undecided or was not measured.
 
@@ -66,8 +66,9 @@ def check(
 
     `unfazed check predictions/ --config gate.toml --json check.json`
     """
-    from unfazed.analyses.drops.gate import EXITS, junit_xml
+    from unfazed.analyses.drops.gate import EXITS
     from unfazed.analyses.drops.gate import check as gate
+    from unfazed.analyses.drops.junit import junit_xml
     from unfazed.analyses.drops.rules import parse_limits, parse_threshold
     from unfazed.files import write_bytes, write_json
     from unfazed.report.drop_tables import checks_text
@@ -88,8 +89,8 @@ def check(
         seed=seed,
     )
     if json is not None:
-        write_json(json, {"verdict": found.verdict, "checks": found.checks.to_dicts()})
+        write_json(json, found.to_json())
     if junit is not None:
-        write_bytes(junit, junit_xml(found.checks))
-    typer.echo(checks_text(found.checks, found.verdict, format), nl=False)
+        write_bytes(junit, junit_xml(found.checks, found.remarks))
+    typer.echo(checks_text(found.checks, found.verdict, format, found.remarks), nl=False)
     raise typer.Exit(EXITS[found.verdict])

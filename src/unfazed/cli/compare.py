@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -46,7 +46,8 @@ def compare(
     from unfazed.analyses.drops.compare import compare as compare_models
     from unfazed.analyses.drops.compare import compare_all
     from unfazed.errors import UserError
-    from unfazed.report.drop_tables import comparison_text
+    from unfazed.predictions.facts import read_facts
+    from unfazed.report.drop_tables import comparison_text, remark_lines
 
     names = models or []
     if len(names) == 1 or (other is not None and len(names) != 2):
@@ -54,17 +55,13 @@ def compare(
             f"{len(names)} model{'s' * (len(names) != 1)} to compare",
             allowed="two models" if other is not None else "two or more models, or none for all pairs",
         )
+    settings: dict[str, Any] = {"common": common, "measure": measure, "resamples": resamples, "seed": seed}
     if len(names) == 2:
-        table = compare_models(
-            predictions,
-            names[0],
-            names[1],
-            other=other,
-            common=common,
-            measure=measure,
-            resamples=resamples,
-            seed=seed,
-        )
+        facts = read_facts(predictions, models=names[:1], common=common)
+        table = compare_models(predictions, names[0], names[1], other=other, facts=facts, **settings)
     else:
-        table = compare_all(predictions, names or None, common=common, measure=measure, resamples=resamples, seed=seed)
-    typer.echo(comparison_text(table, names, format, measure), nl=False)
+        table = compare_all(predictions, names or None, **settings)
+    remarks = remark_lines(predictions, names, common, other)
+    for line in remarks:
+        typer.echo(f"warning: {line}", err=True)
+    typer.echo(comparison_text(table, names, format, measure, remarks), nl=False)

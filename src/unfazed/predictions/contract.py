@@ -1,7 +1,7 @@
 """The check of a model before its evaluation: finite logits, reproducible predictions, better than chance.
 
 A model with other logits is refused. A model whose accuracy on originals is no better than chance is evaluated, with
-a warning about the likely cause: the order of its labels or its transform.
+a suspicion about the likely cause: the order of its labels or its transform. The suspicion is kept in the model's card.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DOUBT = 0.01  # significance level at which an accuracy counts as better than ch
 
 
 @dataclass(frozen=True)
-class Suspicion:
+class Cause:
     """A likely cause of a bad accuracy: `kind` is label order or transform; `accuracy` what it would be without it."""
 
     kind: str
@@ -67,33 +67,38 @@ def check_accuracy(
     labels: np.ndarray,
     answers: np.ndarray,
     predicted: np.ndarray,
-) -> list[str]:
-    """Return warnings about the accuracy on originals, with the likely cause.
+) -> str | None:
+    """Return what is suspicious about the accuracy on originals, with the likely cause; None if nothing is.
 
     crops: (n, crop, crop, 3) uint8; labels: (n,) in the benchmark's space, -1 unknown; answers: (n,) the arg max
     of the model's own logits; predicted: (n,) the answers in the benchmark's space, as they are scored.
     """
     known = labels >= 0
     if not known.any():
-        return []
+        return None
     crops, labels, answers, predicted = crops[torch.from_numpy(known)], labels[known], answers[known], predicted[known]
     right = float((predicted == labels).mean())
     order = suspect_order(model.labels, mapping, answers, labels, predicted == labels)
-    chance = 1 / max(1, sum(bool(group) for group in mapping.members))
+    chance = chance_of(mapping)
     # A few pictures cannot show that a good model is better than chance; no warning if it is nearer to perfect.
     at_chance = not _beats(round(right * len(labels)), len(labels), chance) and right < (1 + chance) / 2
     told = f"{model.name}: accuracy on {len(labels)} originals is {right:.1%} (chance is {chance:.1%})"
     if order is not None:
-        return [f"{told}; suspected: the label order. {order.explanation}"]
+        return f"{told}; suspected: the label order. {order.explanation}"
     if not at_chance:
-        return []
+        return None
     transform = suspect_transform(model, mapping, crops, labels, right)
     if transform is not None:
-        return [f"{told}; suspected: the transform. {transform.explanation}"]
-    return [
+        return f"{told}; suspected: the transform. {transform.explanation}"
+    return (
         f"{told}; neither another label order nor another common transform explains it: "
         "the weights may be untrained, or the labels may be those of another dataset"
-    ]
+    )
+
+
+def chance_of(mapping: LabelMapping) -> float:
+    """Return the accuracy of guessing: one over the number of classes that the model can answer."""
+    return 1 / max(1, sum(bool(group) for group in mapping.members))
 
 
 def suspect_order(
@@ -102,7 +107,7 @@ def suspect_order(
     answers: np.ndarray,
     labels: np.ndarray,
     stated: np.ndarray | None = None,
-) -> Suspicion | None:
+) -> Cause | None:
     """Return the order of classes that explains the predictions clearly better than the stated one, or None.
 
     Tried: constant shifts, reversed, alphabetical and index-as-text orders and their inverses; then, if classes have
@@ -113,11 +118,11 @@ def suspect_order(
         return None
     truth = np.array([mapping.members[label][0] if mapping.members[label] else -1 for label in labels])
     stated = answers == truth if stated is None else stated
-    best: Suspicion | None = None
+    best: Cause | None = None
     for name, meaning in _orders(space, answers, truth):
         guessed = meaning[answers] == truth
         if _clearly_better(guessed, stated) and (best is None or guessed.mean() > best.accuracy):
-            best = Suspicion(
+            best = Cause(
                 "label order", f"Its outputs seem to be {name}: accuracy would be {guessed.mean():.1%}", guessed.mean()
             )
     learned, fitted = _leave_one_out(answers, truth)
@@ -130,14 +135,14 @@ def suspect_order(
     named = ", ".join(f"output {o} ({space.classes[o]!r}) means {space.classes[t]!r}" for o, t in moved[:6])
     more = f" and {len(moved) - 6} more" if len(moved) > 6 else ""
     share = float((learned == truth).mean())
-    return Suspicion(
+    return Cause(
         "label order", f"Each output fits one other class: {named}{more}; accuracy would be {share:.1%}", share
     )
 
 
 def suspect_transform(
     model: Classifier, mapping: LabelMapping, crops: torch.Tensor, labels: np.ndarray, right: float
-) -> Suspicion | None:
+) -> Cause | None:
     """Return the common normalization with which the model is clearly better than with its own, or None."""
     few, truth = crops[:TRIED], labels[:TRIED]
 
@@ -152,7 +157,7 @@ def suspect_transform(
     if not found:
         return None
     name, guessed = max(found, key=lambda pair: pair[1].mean())
-    return Suspicion("transform", f"With {name} accuracy would be {guessed.mean():.1%}", float(guessed.mean()))
+    return Cause("transform", f"With {name} accuracy would be {guessed.mean():.1%}", float(guessed.mean()))
 
 
 def _usual(own: Transform) -> Iterator[tuple[str, Transform]]:

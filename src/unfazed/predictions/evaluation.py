@@ -21,6 +21,7 @@ from unfazed.specs import slug_of
 
 from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, make_card
+from .contract import chance_of
 from .identity import require_room
 from .inputs import ORIGINAL, Pictures, open_pictures
 from .passes import Job, Pass
@@ -33,7 +34,8 @@ ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are wort
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model;
+    """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model, also
+    those of finished models;
     remarks: about the pictures, such as masks that were not counted as photographs."""
 
     folder: Path
@@ -120,6 +122,7 @@ def run_evaluation(
             with contextlib.suppress(OSError):
                 (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
             skipped.append(model.name)
+            warnings[model.name] = list(read_json(folder / f"{model.slug}.json").get("warnings", []))
             return None
         if not ours:
             failed[model.name] = f"another process is evaluating it into {folder}: wait for it, or choose another -o"
@@ -267,7 +270,8 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
         job.parts.remove()  # the cause may be the folder, not the pictures
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
-    warnings = list(job.parts.note("check").get("warnings", []))
+    suspicion = job.parts.note("check").get("suspicion")
+    warnings = [suspicion] if suspicion else []
     few = [seen for seen in job.parts.note("adapted").values() if seen < ENOUGH]
     if few:
         warnings.append(
@@ -287,7 +291,12 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
         "settings": settings.on_card(),
         "rows": table.num_rows,
         "unreadable": unreadable,
-        "originals": {"n": len(of_originals), "accuracy": float(np.mean(of_originals)) if of_originals else None},
+        "originals": {
+            "n": len(of_originals),
+            "accuracy": float(np.mean(of_originals)) if of_originals else None,
+            "chance": chance_of(job.mapping),
+        },
+        "suspicion": suspicion,
         "warnings": warnings,
     }
     slug = job.model.slug

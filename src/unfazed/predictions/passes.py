@@ -136,7 +136,7 @@ class Pass:
         job.parts.add(batch.index, table, batch.unreadable)
 
     def _check(self, job: Job) -> None:
-        """Run the contract check on the held originals; warnings are written to a note next to the parts."""
+        """Run the contract check on the held originals; a suspicion is written to a note next to the parts."""
         if job.parts.note("check"):
             return
         number = self.geometries.index(job.model.transform.geometry)
@@ -149,11 +149,11 @@ class Pass:
             with torch.backends.cudnn.flags(enabled=True, benchmark=False):
                 if job.first is not None:
                     check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
-                warnings = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
+                suspicion = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
         except Exception as error:
             job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             return
-        job.parts.write_note("check", {"originals": len(labels), "warnings": warnings})
+        job.parts.write_note("check", {"originals": len(labels), "suspicion": suspicion})
 
     def _adapt(self, edit: str) -> None:
         """Adapt the model to one edit's pictures before they are classified; a short last batch is left out."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unfazed.errors import UserError
+from unfazed.errors import UnfazedWarning, UserError
 
 from .evaluation import run_evaluation
 from .settings import EvaluateSettings
@@ -34,7 +34,7 @@ def evaluate(
     names = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     done = run_evaluation(benchmark, names, output, settings, progress=progress)
     for text in [*(line for lines in done.warnings.values() for line in lines), *_failures(done.failed)]:
-        python_warnings.warn(text, stacklevel=2)
+        python_warnings.warn(text, UnfazedWarning, stacklevel=2)
     good = [*done.scored, *done.skipped]
     if not good:
         raise UserError("no model could be evaluated:\n" + "\n".join(_failures(done.failed)))

@@ -20,7 +20,16 @@ from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
 from unfazed.predictions.facts import Facts, chosen_edits, read_facts
-from unfazed.predictions.frames import Predictions, columns_of, common_predictions, read_cards, read_failures
+from unfazed.predictions.frames import (
+    Predictions,
+    columns_of,
+    common_predictions,
+    model_names,
+    read_cards,
+    read_failures,
+)
+from unfazed.predictions.overlap import overlap_of
+from unfazed.predictions.suspicions import suspicions
 
 from .formats import format_table
 
@@ -114,18 +123,51 @@ def with_conditions(
     return frame if human is None else with_human_ceiling(frame, human)
 
 
-def analysis_text(frame: pl.DataFrame, table: str, format: str, by: str | None = None, level: float = 0.95) -> str:
-    """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones."""
+def analysis_text(
+    frame: pl.DataFrame,
+    table: str,
+    format: str,
+    by: str | None = None,
+    level: float = 0.95,
+    remarks: Sequence[str] = (),
+) -> str:
+    """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
+
+    remarks: what a reader of the numbers must know; below the table in the formats for people.
+    """
     if format in ("csv", "json"):
         return format_table(frame, format)
     shown = ANALYSES[table]
     if table == "drops":
-        people = for_people(frame, by, level)
-        return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=_notes(frame))
+        people, notes = for_people(frame, by, level), _with_remarks(_notes(frame), remarks)
+        return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=notes)
     columns = [name for name in shown.columns if name in frame.columns]
-    notes = shown.notes if frame.height else shown.none
+    notes = _with_remarks(shown.notes if frame.height else shown.none, remarks)
     frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
     return format_table(frame.select(columns), format, digits=shown.digits, title=shown.title, notes=notes)
+
+
+def remark_lines(
+    predictions: str | Path,
+    models: Sequence[str] | None = None,
+    common: bool = False,
+    other: str | Path | None = None,
+) -> list[str]:
+    """Return what a reader of these models' numbers must know: suspicions in their cards, and how much is common.
+
+    other: the folder of the last model's predictions, if it is another one.
+    """
+    chosen = list(models or model_names(predictions))
+    places = [predictions] * len(chosen) if other is None else [*[predictions] * (len(chosen) - 1), other]
+    lines = [line for name, place in zip(chosen, places, strict=True) for line in suspicions(read_cards(place), [name])]
+    if common and len(chosen) > 1:
+        calls = chosen if other is None else [f"{name} in {place}" for name, place in zip(chosen, places, strict=True)]
+        lines.append(str(overlap_of(list(zip(calls, places, chosen, strict=True)))))
+    return lines
+
+
+def _with_remarks(notes: str, remarks: Sequence[str]) -> str:
+    return " ".join([notes, *(f"Note: {one}." for one in remarks)])
 
 
 def moved_lines(predictions: str | Path) -> list[str]:
@@ -178,7 +220,9 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
     return table.select(columns)
 
 
-def comparison_text(table: pl.DataFrame, models: Sequence[str], format: str, measure: str = "drop") -> str:
+def comparison_text(
+    table: pl.DataFrame, models: Sequence[str], format: str, measure: str = "drop", remarks: Sequence[str] = ()
+) -> str:
     """Return the comparison of two models, or of all pairs of several, in one of the formats."""
     if format in ("csv", "json"):
         return format_table(table, format)
@@ -206,7 +250,8 @@ def comparison_text(table: pl.DataFrame, models: Sequence[str], format: str, mea
         "for the original, it compares the accuracies."
     )
     title = f"first: {models[0]}, second: {models[1]}" if "first" not in table.columns else "all pairs"
-    return format_table(shown, format, digits=_DIGITS, title=f"{title}; by {compared}", notes=notes)
+    title = f"{title}; by {compared}"
+    return format_table(shown, format, digits=_DIGITS, title=title, notes=_with_remarks(notes, remarks))
 
 
 _DIFFERENCES = {
@@ -216,36 +261,43 @@ _DIFFERENCES = {
 }
 
 
-def checks_text(checks: pl.DataFrame, overall: str, format: str = "table") -> str:
-    """Return the checks as text, failures first."""
+def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remarks: Sequence[str] = ()) -> str:
+    """Return the checks as text, failures first; below it the remarks and why checks were not measured."""
+    if format in ("csv", "json"):
+        return format_table(checks, format)
     rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
     ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
-    columns: list[str | pl.Expr] = [
-        "verdict",
-        "model",
-        "edit",
-        "measure",
-        "n",
-        "value",
-        _interval("low", "high").alias("interval"),
-    ]
-    notes = "Values in points, accuracies in %."
+    fine = pl.col("measure").str.starts_with("level")
+    text = {name: pl.when(fine).then(_number(name, 4)).otherwise(_number(name, 2)) for name in ("value", "threshold")}
+    spans = pl.when(fine).then(_interval("low", "high", 4)).otherwise(_interval("low", "high"))
+    columns = [*("verdict", "model", "edit", "measure", "n"), text["value"].alias("value"), spans.alias("interval")]
+    notes = "Values in points, accuracies in %, levels in the attribute's own unit."
     doubtful = checks.filter(verdict="cannot tell")
     if doubtful.height:
         notes += " more: about how many more photographs would decide with a power of 80 %, if the value stays."
-    shown = ordered.select(*columns, "threshold", *(["more"] if doubtful.height else []))
+    unmeasured = checks.filter(verdict="not measured").group_by("reason", maintain_order=True).agg("model", "edit")
+    reasons = [
+        f"{', '.join(dict.fromkeys(f'{m}, {e}' for m, e in zip(models, edits, strict=True)))}: {reason}"
+        for reason, models, edits in unmeasured.iter_rows()
+    ]
+    limit = text["threshold"].alias("threshold")
+    shown = ordered.select(*columns, limit, *(["more"] if doubtful.height else []))
+    notes = _with_remarks(notes, [*remarks, *reasons])
     return format_table(shown, format, title=f"unfazed check: {overall}", notes=notes)
 
 
-def _interval(low: str, high: str) -> pl.Expr:
-    text = pl.format(
-        "{} to {}", *(pl.col(name).round(2).map_elements(_two, return_dtype=pl.String) for name in (low, high))
-    )
+def _interval(low: str, high: str, digits: int = 2) -> pl.Expr:
+    text = pl.format("{} to {}", _number(low, digits), _number(high, digits))
     return pl.when(pl.col(low).is_not_null()).then(text)
 
 
-def _two(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+def _number(name: str, digits: int) -> pl.Expr:
+    """Return the column as text with this many decimals and a true minus sign."""
+
+    def text(value: float) -> str:
+        return f"{value:.{digits}f}".replace("-", "−")
+
+    return pl.col(name).round(digits).map_elements(text, return_dtype=pl.String)
 
 
 def _title(frame: pl.DataFrame, by: str | None) -> str:

@@ -19,6 +19,7 @@ from unfazed.benchmark.layout import MANIFEST
 from unfazed.errors import UserError
 from unfazed.predictions.facts import AVERAGE, Facts, read_facts
 from unfazed.predictions.frames import in_memory
+from unfazed.predictions.suspicions import suspicions
 
 from .drop_tables import with_conditions
 from .flips import FLIP_COLUMNS, Flips, find_flips
@@ -46,6 +47,11 @@ class Findings:
     def models(self) -> list[str]:
         """Return the models, the one that drops least on average first."""
         return ranked(self.drops)
+
+    @property
+    def suspicions(self) -> list[str]:
+        """Return what is suspicious about the models, from their cards: their numbers say nothing about them."""
+        return suspicions(self.facts.cards, self.models)
 
     @property
     def edits(self) -> list[str]:

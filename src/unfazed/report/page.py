@@ -115,7 +115,8 @@ def write_report(
         files = write_assets(Path(assets), there) if assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    return Written(output, len(page), verdict(findings), findings.drops, len(findings.flips.shown), files, notes)
+    said = [*(f"Suspicious: {one}." for one in findings.suspicions), *verdict(findings)]
+    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, notes)
 
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
@@ -140,7 +141,8 @@ def _verdict_section(findings: Findings, album: Album) -> Section:
     )
     sheet = edits_table(findings, _thumbnails(findings, album))
     words = paragraphs(*verdict(findings), mask_sentence(findings.card))
-    return Section("verdict", "Verdict", joined([words, tag("p", small, class_="quiet"), sheet]))
+    doubts = joined(tag("p", tag("strong", f"Suspicious: {one}."), class_="doubt") for one in findings.suspicions)
+    return Section("verdict", "Verdict", joined([doubts, words, tag("p", small, class_="quiet"), sheet]))
 
 
 def _thumbnails(findings: Findings, album: Album) -> dict[str, list[tuple[str, str]]]:

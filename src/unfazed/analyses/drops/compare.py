@@ -26,6 +26,7 @@ from unfazed.predictions.frames import (
     read_cards,
 )
 from unfazed.predictions.identity import KEYS, PICTURE, require_same_benchmark, shared_pictures
+from unfazed.predictions.suspicions import warn_of_suspicions
 
 from .drop_rows import POINTS, corrected, lattice_of, need_original, with_average
 from .outcomes import Outcomes, outcomes
@@ -66,6 +67,8 @@ def compare(
     beside = predictions if other is None else other
     if facts is None:
         facts = read_facts(predictions, models=[first], common=common)
+        warn_of_suspicions(facts.cards, [first])
+        warn_of_suspicions(read_cards(beside), [second])
     one, two = read_pair(predictions, first, beside, second, common)
     return _judged(compared(one, two, facts, settings, measure), SCHEMA, measure)
 
@@ -286,7 +289,10 @@ def _verdict(row: dict[str, Any], measure: Measure) -> str:
     if of_accuracy:
         return _more_accurate(row)
     better = "first" if row[f"{measure}_difference"] < 0 else "second"
-    return f"{better} drops less" + (" net of the control" if measure == "net" else "")
+    # A model that is seldom right has little to lose, so its small drop must not look like robustness.
+    less = not row["accuracy_low"] <= 0 <= row["accuracy_high"] and not _more_accurate(row).startswith(better)
+    net = " net of the control" if measure == "net" else ""
+    return f"{better} drops less{net}" + (f", but {_more_accurate(row)}" if less else "")
 
 
 def _more_accurate(row: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ import polars as pl
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.predictions.facts import Facts, read_facts
 from unfazed.predictions.frames import Predictions
+from unfazed.predictions.suspicions import warn_of_suspicions
 
 from .drop_rows import finish, model_rows
 from .groups import dropped_accuracy_by
@@ -54,7 +55,9 @@ def dropped_accuracy(
     (4, 0.25, 50.0)
     """
     settings = Settings(resamples, level, seed, interval)
-    facts = read_facts(predictions) if facts is None else facts
+    if facts is None:
+        facts = read_facts(predictions)
+        warn_of_suspicions(facts.cards, models)
     if by is not None:
         return dropped_accuracy_by(predictions, by, models=models, edits=edits, facts=facts, settings=settings)
     rows: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ import polars as pl
 
 from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings
+from unfazed.analyses.statistics.paired import SMALL_N, wilson_interval
 from unfazed.errors import UserError
 from unfazed.predictions.facts import Facts, read_facts
 from unfazed.predictions.frames import Predictions
@@ -67,6 +68,7 @@ def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settin
     share = right / np.maximum(n, 1e-9)
     rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
     crossing = isotonic_crossing(axis, share, n, target, rising)
+    first = target if kind == "accuracy" else target[0]  # type: ignore[index]
     row = {
         "attribute": sweep.attribute,
         "side": sweep.side,
@@ -75,12 +77,13 @@ def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settin
         "n": int(n[0].max()),
         "harder": "below" if rising else "above",
         "met": _met(crossing[0], rising),
-        **_entries(crossing, sweep, settings.level, ("threshold", "low", "high")),
+        **_entries(_bounds(crossing, axis, right[0], n[0], first, rising, settings.level), sweep, _NAMES),
         "scale": "log" if sweep.is_log else "linear",
     }
     if len(axis) >= _FIT_LEVELS:
         fitted = fit_logistic(axis, right, n).crossing(target)
-        row |= _entries(fitted, sweep, settings.level, ("fitted", "fitted_low", "fitted_high"))
+        ends = (float(fitted[0]), *_interval(fitted[1:], settings.level))
+        row |= _entries(ends, sweep, ("fitted", "fitted_low", "fitted_high"))
     return row
 
 
@@ -96,7 +99,7 @@ def threshold_bounds(
     axis, share = sweep.axis(), right / np.maximum(n, 1e-9)
     rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
     crossing = isotonic_crossing(axis, share, n, accuracy / 100, rising)
-    ends = (crossing[0], *_interval(crossing[1:], settings.level))
+    ends = _bounds(crossing, axis, right[0], n[0], accuracy / 100, rising, settings.level)
     value, low, high = (
         (0.0 if sweep.is_log and one < 0 else float(one)) if np.isinf(one) else sweep.on_scale(float(one))
         for one in ends
@@ -104,12 +107,36 @@ def threshold_bounds(
     return value, low, high, rising
 
 
-def _entries(crossing: np.ndarray, sweep: Sweep, level: float, names: tuple[str, str, str]) -> dict[str, Any]:
+_NAMES = ("threshold", "low", "high")
+
+
+def _bounds(
+    crossing: np.ndarray,
+    axis: np.ndarray,
+    right: np.ndarray,
+    n: np.ndarray,
+    target: float,
+    rising: bool,
+    level: float,
+) -> tuple[float, float, float]:
+    """Return the threshold and its interval on the axis, from the crossings of the data and of its resamples.
+
+    Resamples of few photographs, or of photographs that all have the same answer, do not spread. There the interval
+    also covers the crossings of the lower and the upper ends of Wilson's intervals of each level's accuracy.
+    right, n: (levels,) of the data.
+    """
+    low, high = _interval(crossing[1:], level)
+    if n.max() < SMALL_N or low == high:
+        ends = np.stack(wilson_interval(right, np.maximum(n, 1e-9), level))
+        band = isotonic_crossing(axis, ends, np.stack([n, n]), target, rising)
+        low, high = min(low, *band), max(high, *band)
+    return float(crossing[0]), float(low), float(high)
+
+
+def _entries(ends: tuple[float, float, float], sweep: Sweep, names: tuple[str, str, str]) -> dict[str, Any]:
     axis = sweep.axis()
-    values = (crossing[0], *_interval(crossing[1:], level))
     return {
-        name: sweep.on_scale(float(one)) if axis[0] <= one <= axis[-1] else None
-        for name, one in zip(names, values, strict=True)
+        name: sweep.on_scale(one) if axis[0] <= one <= axis[-1] else None for name, one in zip(names, ends, strict=True)
     }
 
 

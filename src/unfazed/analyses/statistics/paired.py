@@ -77,7 +77,10 @@ def score_interval(
     flat = np.where(single > 1e-12, float(answers), 1.0)
     gain = np.divide(single, seen, out=flat, where=seen > 1e-12)
     scale = np.clip(gain, 1.0, answers)
-    quantile = special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2)
+    # Without flips no spread was estimated, so the average over edits is as sure as each of them.
+    quantile = np.where(
+        single > 1e-12, special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2), special.ndtri(0.5 + level / 2)
+    )
     return tango_interval(losses * scale, gains * scale, n * scale, level, quantile)
 
 

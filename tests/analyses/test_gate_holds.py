@@ -1,0 +1,192 @@
+"""A gate passes only what it can show: not a model with suspicious labels, nor one with nothing to lose, nor a handful
+of common photographs."""
+
+import json
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from prediction_worlds import folder, frame
+from test_curves import SIZES
+from test_one_benchmark import world
+from typer.testing import CliRunner
+
+from unfazed.analyses.drops.compare import compare
+from unfazed.analyses.drops.drop import dropped_accuracy
+from unfazed.analyses.drops.gate import check
+from unfazed.analyses.drops.thresholds import thresholds
+from unfazed.cli import build_app
+from unfazed.errors import UnfazedWarning
+
+SUSPICION = "m: accuracy on 64 originals is 0.0% (chance is 10.0%); suspected: the label order. Its outputs are shifted"
+
+
+def run(*arguments):
+    return CliRunner().invoke(build_app(), [str(one) for one in arguments])
+
+
+def answers(n, originals, edited):
+    """n photographs, of which so many are right on the original and, of these, so many after the edit."""
+    rows = frame({"original": [1] * originals + [0] * (n - originals), "size-0.05": [1] * edited + [0] * (n - edited)})
+    return rows.with_columns(predicted=pl.col("label") + (~pl.col("correct")).cast(pl.Int64), probability=0.9)
+
+
+@pytest.fixture
+def suspected(tmp_path):
+    return folder(tmp_path / "p", {"m": answers(400, 400, 396)}, {"m": {"suspicion": SUSPICION}})
+
+
+@pytest.mark.parametrize(
+    "rules", [{"max_drop": {"size-0.05": 20}}, {"max_drop": {"average": 20}}, {"min_accuracy": {"original": 50}}]
+)
+def test_no_check_of_a_suspected_model_passes(suspected, rules):
+    found = check(suspected, **rules)
+    assert found.verdict == "not measured"
+    (row,) = found.checks.rows(named=True)
+    assert SUSPICION in row["reason"]
+    assert row["value"] is not None
+
+
+def test_a_suspected_model_still_fails_and_a_suspected_baseline_shows_nothing(suspected, tmp_path):
+    assert check(suspected, max_drop={"size-0.05": -5}).verdict == "fail"
+    good = folder(tmp_path / "good", {"m": answers(400, 400, 396)}, {"m": {"weights_sha256": "other"}})
+    found = check(good, baseline=suspected, margin=5)
+    assert found.verdict == "not measured"
+    assert "the baseline cannot be compared with" in found.checks["reason"][0]
+    assert check(suspected, baseline=good, margin=5).verdict == "not measured"
+
+
+def test_every_command_repeats_the_suspicion(suspected, tmp_path):
+    folder(suspected, {"good": answers(400, 390, 300)})
+    with pytest.warns(UnfazedWarning, match="suspected: the label order"):
+        dropped_accuracy(suspected)
+    with pytest.warns(UnfazedWarning, match="suspected: the label order"):
+        compare(suspected, "good", "m")
+    for arguments in (["analyze", suspected], ["compare", suspected], ["compare", suspected, "m", "good"]):
+        done = run(*arguments)
+        assert done.exit_code == 0
+        assert f"warning: {SUSPICION}" in done.stderr
+        assert "suspected: the label order" in " ".join(done.stdout.split())
+    assert "suspected" not in run("analyze", suspected, "-m", "good").output
+    done = run("check", suspected, "-m", "m", "--max-drop", "size-0.05=20", "--format", "markdown")
+    assert done.exit_code == 3
+    assert "suspected: the label order" in done.stdout
+    page = tmp_path / "report.html"
+    done = run("report", suspected, "-o", page, "--heat-maps", "0", "--resamples", "50")
+    assert done.exit_code == 0, done.output
+    assert f"Suspicious: {SUSPICION}" in done.stderr
+    assert "suspected: the label order" in page.read_text()
+
+
+@pytest.mark.parametrize("right", [0, 40, 80])
+def test_a_model_with_nothing_to_lose_passes_no_limit_of_drop(right):
+    found = check(answers(400, right, right), max_drop={"size-0.05": 20})
+    assert found.verdict == "not measured"
+    assert f"the accuracy on the originals is {right / 4:.1f} %" in found.checks["reason"][0]
+    assert "a drop of more than 20 points cannot be seen" in found.checks["reason"][0]
+
+
+def test_what_guessing_gives_cannot_be_lost(tmp_path):
+    """With two classes, 65 % is 15 points above chance: a model that only guesses after the edit has lost all."""
+    cards = {"m": {"originals": {"n": 400, "accuracy": 0.65, "chance": 0.5}}}
+    there = folder(tmp_path / "p", {"m": answers(400, 260, 258)}, cards)
+    found = check(there, max_drop={"size-0.05": 20})
+    assert found.verdict == "not measured"
+    assert "65.0 %, 15.0 points above chance" in found.checks["reason"][0]
+    assert check(there, max_drop={"size-0.05": 10}).verdict == "pass"
+
+
+def test_a_drop_against_the_baseline_needs_an_accuracy_to_lose():
+    lost, old = answers(400, 8, 8), answers(400, 390, 385)
+    assert check(lost, baseline=old, margin=5, measure="drop").verdict == "not measured"
+    assert check(answers(400, 390, 386), baseline=old, margin=5, measure="drop").verdict == "pass"
+
+
+def test_a_model_that_drops_less_is_not_praised_when_it_is_less_accurate():
+    both = pl.concat([answers(400, 4, 4).with_columns(model=pl.lit("lost")), answers(400, 390, 300)])
+    words = dict(compare(both, "lost", "m").select("edit", "verdict").rows())
+    assert words["size-0.05"] == "first drops less, but second is more accurate"
+
+
+def test_one_common_photograph_of_sixteen_decides_nothing(tmp_path):
+    """The weights and the answers are the same, and yet fifteen of sixteen photographs fell away."""
+    new, old = world(tmp_path / "new", photographs=16), world(tmp_path / "old", photographs=16)
+    path = old / "m.parquet"
+    moved = pl.col("source_id") + pl.when(pl.col("source_id") == "image-0000").then(pl.lit("")).otherwise(pl.lit("-x"))
+    pl.read_parquet(path).with_columns(source_id=moved).write_parquet(path)
+    card = json.loads((old / "m.json").read_text())
+    card["benchmark"]["identity"]["sha256"] = "another"
+    (old / "m.json").write_text(json.dumps(card))
+    found = check(new, baseline=old, margin=5, common=True)
+    assert found.verdict == "cannot tell"
+    assert found.checks["n"].unique().to_list() == [1]
+    assert (found.checks["high"] - found.checks["low"]).min() > 100
+    assert "1 of 16 and 1 of 16 photographs are common" in found.checks["reason"][0]
+    files = tmp_path / "c.json", tmp_path / "c.xml"
+    options = ["--baseline", old, "--margin", "5", "--common", "--json", files[0], "--junit", files[1]]
+    said = "1 of 16 photographs and 2 of 32 pictures of m in"
+    for style in ("table", "markdown"):
+        done = run("check", new, *options, "--format", style)
+        assert done.exit_code == 3, done.output
+        assert " ".join(done.stdout.split()).count(said) == 2
+    common = json.loads(files[0].read_text())["common"]
+    assert [(one["photographs"], one["pictures"]) for one in common] == [(1, 2)]
+    assert list(common[0]["of"].values()) == [{"photographs": 16, "pictures": 32}] * 2
+    suite = ElementTree.parse(files[1]).getroot()
+    assert said in suite.find("properties/property").get("value")
+    assert all("1 of 16 and 1 of 16" in case.findtext("system-out") for case in suite.iter("testcase"))
+    done = run("compare", new, "m", "m", "--other", old, "--common")
+    assert " ".join(done.stdout.split()).count(said) == 2
+
+
+def test_analyze_says_how_much_is_common(tmp_path):
+    world(tmp_path / "p", model="a", photographs=12)
+    there = world(tmp_path / "p", model="b", photographs=20)
+    done = run("analyze", there, "--common")
+    assert "12 of 20 photographs and 24 of 40 pictures of b" in done.stderr
+    found = check(there, max_drop={"size-0.05": 40}, common=True)
+    assert "12 of 20 photographs" in found.remarks[0]
+
+
+def test_a_complete_common_part_with_the_same_weights_passes(tmp_path):
+    new, old = world(tmp_path / "new", photographs=16), world(tmp_path / "old", photographs=16)
+    assert check(new, baseline=old, common=True).verdict == "pass"
+
+
+def test_equal_sums_of_other_answers_are_not_the_same_predictions(tmp_path):
+    one = frame({"original": [1] * 40, "size-0.05": [1, 0] * 20})
+    two = frame({"original": [1] * 40, "size-0.05": [0, 1] * 20})
+    new, old = (folder(tmp_path / name, {"m": rows}) for name, rows in (("new", one), ("old", two)))
+    assert check(new, baseline=old).verdict == "cannot tell"
+
+
+def test_nothing_to_check_is_not_a_pass():
+    originals = frame({"original": [1] * 300})
+    assert check(originals, baseline=originals, margin=5, measure="drop").verdict == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("n", "percent", "expected"), [(1, 80, "cannot tell"), (8, 80, "cannot tell"), (60, 80, "pass")]
+)
+def test_a_few_photographs_that_are_always_right_do_not_show_a_threshold(n, percent, expected):
+    right = frame({"original": [1] * n} | {f"size-{level:g}": [1] * n for level in SIZES})
+    found = check(right, min_threshold={"size": (SIZES[2], 80)}, resamples=100)
+    assert found.verdict == expected
+    row = thresholds(right, accuracy=[80], resamples=100).row(0, named=True)
+    assert row["met"] == "at every level"
+    # An accuracy of exactly 100 % cannot be shown by any sample.
+    assert check(right, min_threshold={"size": (SIZES[2], 100)}, resamples=100).verdict == "cannot tell"
+
+
+def test_levels_are_printed_with_enough_digits(tmp_path):
+    sweep = {f"size-{level:g}": [1] * 200 if level > 0.04 else [0] * 200 for level in SIZES}
+    there = folder(tmp_path / "p", {"m": frame({"original": [1] * 200} | sweep)})
+    done = run("check", there, "--min-threshold", "size=0.0425@80", "--resamples", "50")
+    assert "0.0425" in done.stdout
+
+
+def test_the_average_is_not_less_certain_than_each_edit_where_nothing_changed():
+    same = frame({"original": [1] * 20} | {name: [1] * 20 for name in ("size-0.05", "size-0.1", "position")})
+    table = dropped_accuracy(same, resamples=50).drop_nulls("drop")
+    width = dict(zip(table["edit"], table["high"] - table["low"], strict=True))
+    assert width["average"] <= width["position"] + 1e-9
