@@ -96,7 +96,10 @@ def sensitivity(
     tables = write_tables(output, study.slugs, study.noise, study.saliency, groups, resamples)
     chosen = choose_table(tables, table)
     shown = chosen if format in ("csv", "json") else for_people(chosen)
-    typer.echo(format_table(shown, format, digits=3, headings=HEADINGS), nl=False)
+    notes = " ".join(f"Suspicious: {one}." for one in study.suspicions) or None
+    typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
+    for line in study.suspicions:
+        typer.echo(f"warning: {line}", err=True)
     for note in [*study.notes, *write_study_pictures(study)]:
         typer.echo(note, err=True)
     for name, reason in list(study.failures.items())[:20]:

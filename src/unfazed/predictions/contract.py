@@ -111,20 +111,23 @@ def suspect_order(
     """Return the order of classes that explains the predictions clearly better than the stated one, or None.
 
     Tried: constant shifts, reversed, alphabetical and index-as-text orders and their inverses; then, if classes have
-    several pictures, any other assignment of outputs to classes (leave-one-out). stated: which pictures are correct;
-    without it, those whose arg max is the stated class.
+    several pictures and one output each, any other assignment of outputs to classes (leave-one-out). stated: which
+    pictures are correct; without it, those whose arg max is an output of the stated class.
     """
-    if any(len(group) > 1 for group in mapping.members):
-        return None
-    truth = np.array([mapping.members[label][0] if mapping.members[label] else -1 for label in labels])
-    stated = answers == truth if stated is None else stated
+    class_of = np.full(len(space), -1)
+    for index, members in enumerate(mapping.members):
+        class_of[list(members)] = index
+    stated = class_of[answers] == labels if stated is None else stated
     best: Cause | None = None
-    for name, meaning in _orders(space, answers, truth):
-        guessed = meaning[answers] == truth
+    for name, meaning in _orders(space, answers, [mapping.members[label] for label in labels]):
+        guessed = class_of[meaning[answers]] == labels
         if _clearly_better(guessed, stated) and (best is None or guessed.mean() > best.accuracy):
             best = Cause(
                 "label order", f"Its outputs seem to be {name}: accuracy would be {guessed.mean():.1%}", guessed.mean()
             )
+    if any(len(members) > 1 for members in mapping.members):
+        return best
+    truth = np.array([mapping.members[label][0] if mapping.members[label] else -1 for label in labels])
     learned, fitted = _leave_one_out(answers, truth)
     # A known order is a better explanation than a table of swaps, so it is preferred unless it explains clearly less.
     if best is not None and best.accuracy >= (learned == truth).mean() - 0.1:
@@ -170,10 +173,14 @@ def _usual(own: Transform) -> Iterator[tuple[str, Transform]]:
     yield f"channels as {swapped}", replace(own, channels=swapped)
 
 
-def _orders(space: LabelSpace, answers: np.ndarray, truth: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield names and meanings (output -> class) of the orders that are often confused."""
+def _orders(space: LabelSpace, answers: np.ndarray, truth: Sequence[Sequence[int]]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield names and meanings (output -> output that it should be) of the orders that are often confused.
+
+    truth: the outputs that are right for each picture.
+    """
     count = len(space)
-    shifts = np.bincount((truth - answers)[truth >= 0] % count, minlength=count)
+    gaps = [(output - answer) % count for answer, outputs in zip(answers, truth, strict=True) for output in outputs]
+    shifts = np.bincount(np.array(gaps, dtype=np.int64), minlength=count)
     shift = int(shifts.argmax())
     if shift:
         signed = shift if shift <= count // 2 else shift - count

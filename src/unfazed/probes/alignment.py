@@ -64,7 +64,7 @@ def measure_alignment(
     A source's pictures go into the model whole, as for noise; a benchmark's pictures, edits included, by the
     model's own transform, as they were evaluated.
     """
-    load, ids, mapping, spec = _opened(pictures, model)
+    load, ids, mapping, spec = opened_pictures(pictures, model)
     with explainer(model, method) as explain:
 
         def measure(sample_id: str, picture: Looked) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ def triples(
     model: Classifier, benchmark: Benchmark, edit: str, limit: int = 6, method: str = "layercam", fooled: bool = True
 ) -> Iterator[Triple]:
     """Up to `limit` photographs with their edit; with `fooled`, only those right before and wrong after the edit."""
-    load, ids, mapping, _ = _opened(benchmark, model)
+    load, ids, mapping, _ = opened_pictures(benchmark, model)
     edits = sorted({one.split("/")[-2] for one in ids})
     if edit not in edits:
         raise UserError(f"the benchmark has no pictures of '{edit}'", allowed=", ".join(edits))
@@ -157,7 +157,7 @@ def triples(
             yield Triple(original.source_id, edit, original.label, *before_edit, edited.image, second_heat, second)
 
 
-def _opened(
+def opened_pictures(
     pictures: Source | Benchmark, model: Classifier
 ) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, str]:
     """A loader by sample id, the sample ids in order, the label mapping, and a name for the whole."""

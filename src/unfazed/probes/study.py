@@ -19,6 +19,7 @@ from .alignment import measure_alignment
 from .channel_examples import ChannelExample, channel_examples
 from .neural_features import study_channels
 from .noise_response import NoiseSettings, measure_noise
+from .plausibility import check_plausible, suspicions_in
 from .run import Outcome, Report, counter, read_probe
 from .spurious import Region, shared_regions
 from .suspects import suspects
@@ -52,6 +53,8 @@ class Channels:
 class Study:
     """The result of a study: the models' file names in order, whether noise and saliency were measured, and failures.
 
+    suspicions: about the models' labels and transforms, as `evaluate` has them.
+
     regions, channels: by a model's file name, what `report.study_pictures` draws.
     """
 
@@ -61,6 +64,7 @@ class Study:
     saliency: bool
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    suspicions: list[str] = field(default_factory=list)
     regions: dict[str, Regions] = field(default_factory=dict)
     channels: dict[str, Channels] = field(default_factory=dict)
 
@@ -95,6 +99,7 @@ def run_study(
 
     def probe(name: str) -> None:
         model = _open(name, device)
+        check_plausible(model, pictures, folder)
         if not is_benchmark:
             show = counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
             _note(study, name, measure_noise(model, pictures, folder, settings, batch_size, show))  # type: ignore[arg-type]
@@ -120,6 +125,7 @@ def run_study(
     if not there:
         raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
     study.slugs.extend([*there, *_earlier(Path(folder), measured)])
+    study.suspicions.extend(suspicions_in(folder, study.slugs))
     return replace(study, saliency=study.saliency and bool(measured["saliency"]))
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unfazed.errors import UserError
+from unfazed.probes.plausibility import suspicions_in
 
 from .distribution_tables import MOST_PANELS, score_histograms
 from .figures_factors import MOST_MODELS, factor_profile
@@ -54,8 +55,9 @@ def sensitivity_section(folder: Path) -> Section:
     body = joined(
         [
             paragraphs(
+                *(f"Suspicious: {one}." for one in suspicions_in(folder)),
                 "The relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, −1 if "
-                "only noise on the background does, 0 if both lower it equally."
+                "only noise on the background does, 0 if both lower it equally.",
             ),
             figure_block(figure, "sensitivity", caption, caption),
             frame_table("sensitivity-table", "Sensitivity by model, norm and level.", table),

@@ -1,0 +1,69 @@
+"""The check of `evaluate` before a probe: is a model's accuracy on the originals plausible?
+
+FOLDER/suspicions/<model>.json      what is suspicious about a model; absent if nothing is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unfazed.engine.memory import in_parts
+from unfazed.errors import BadPicture
+from unfazed.files import read_json, write_json
+from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample
+from unfazed.predictions.passes import SANITY
+
+from .alignment import opened_pictures
+
+if TYPE_CHECKING:
+    from unfazed.benchmark import Benchmark
+    from unfazed.models import Classifier
+    from unfazed.sources import Source
+
+BATCH = 16
+
+
+def check_plausible(model: Classifier, pictures: Source | Benchmark, folder: str | Path) -> None:
+    """Record what is suspicious about the model's accuracy on up to 64 originals, as `evaluate` does.
+
+    Refuses a model whose logits are not finite or not reproducible.
+    """
+    import torch
+
+    load, ids, mapping, _ = opened_pictures(pictures, model)
+    looked = []
+    for sample_id in sanity_sample([one for one in ids if one.split("/")[-2] == "original"], SANITY):
+        try:
+            looked.append(load(sample_id))
+        except BadPicture:
+            continue  # the probe reports it
+    path = _file(folder, model.slug)
+    path.unlink(missing_ok=True)
+    if not looked:
+        return
+    geometry = model.transform.geometry
+    crops = torch.from_numpy(np.stack([one.image if one.whole else geometry.apply(one.image) for one in looked]))
+    logits = torch.cat(
+        [in_parts(lambda some: model.logits(model.from_pixels(some)), part) for part in crops.split(BATCH)]
+    )
+    if model.adapt is None:
+        check_answers(model, crops[:REPEATED], logits[:REPEATED], min(BATCH, len(crops)))
+    labels = np.array([one.label for one in looked])
+    answers, predicted = (one.argmax(1).cpu().numpy() for one in (logits, mapping.apply(logits)))
+    suspicion = check_accuracy(model, mapping, crops, labels, answers, predicted)
+    if suspicion is not None:
+        write_json(path, {"model": model.name, "suspicion": suspicion})
+
+
+def suspicions_in(folder: str | Path, slugs: Sequence[str] | None = None) -> list[str]:
+    """Return what is suspicious about the models of a folder of results, or about those called `slugs`."""
+    found = sorted((Path(folder) / "suspicions").glob("*.json"))
+    return [str(read_json(path)["suspicion"]) for path in found if slugs is None or path.stem in slugs]
+
+
+def _file(folder: str | Path, slug: str) -> Path:
+    return Path(folder) / "suspicions" / f"{slug}.json"

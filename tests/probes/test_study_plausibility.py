@@ -1,0 +1,96 @@
+"""A study says what `evaluate` says about a model whose labels are in another order."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from unfazed.benchmark.building import build
+from unfazed.benchmark.settings import BuildSettings
+from unfazed.cli import build_app
+from unfazed.errors import UserError
+from unfazed.labels import RIVAL10, LabelSpace, imagenet
+from unfazed.models.label_mapping import map_labels
+from unfazed.predictions.contract import suspect_order
+from unfazed.probes.noise import choose_levels
+from unfazed.probes.noise_response import NoiseSettings
+from unfazed.probes.plausibility import suspicions_in
+from unfazed.probes.study import run_study
+from unfazed.report.extras import sensitivity_section
+
+CODE = """
+from dataclasses import replace
+import torch
+from unfazed.models import open_model
+
+
+class Rolled(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x).roll(-1, 1)
+
+
+class Noisy(Rolled):
+    def forward(self, x):
+        return self.inner(torch.nn.functional.dropout(x, 0.5, training=True))
+
+
+def shifted():
+    model = open_model("lite:0", device="cpu")
+    return replace(model, module=Rolled(model.module), name="shifted")
+
+
+def noisy():
+    model = open_model("lite:0", device="cpu")
+    return replace(model, module=Noisy(model.module), name="noisy")
+"""
+SETTINGS = NoiseSettings(choose_levels("linf", "60"), attributes=False, ablation=False)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "mine.py"
+    path.write_text(CODE)
+    return f"python:{path}:"
+
+
+def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(models, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["sensitivity", "sample", "-m", f"{models}shifted", "-m", "lite:0", "-o", out, "--limit", "8"]
+    arguments += ["--levels", "60", "--no-attributes", "--no-ablation", "--resamples", "20"]
+    done = CliRunner().invoke(build_app(), [str(one) for one in arguments])
+    assert done.exit_code == 0, done.output
+    assert "suspected: the label order" in done.stderr
+    assert "output j means class j + 1" in done.stderr
+    assert "Suspicious: " in done.stdout and "label order" in " ".join(done.stdout.split())
+    assert len(suspicions_in(out)) == 1
+    assert "label order" in str(sensitivity_section(out).body)
+    # A later run of another model into the same folder still says it, since the model stays in the tables.
+    again = run_study("sample", ["other=lite:0"], out, SETTINGS, limit=2)
+    assert len(again.suspicions) == 1
+
+
+def test_a_model_that_is_not_reproducible_is_refused(models, tmp_path):
+    with pytest.raises(UserError, match="different logits for the same pictures"):
+        run_study("sample", [f"{models}noisy"], tmp_path, SETTINGS, limit=2)
+
+
+def test_a_benchmark_is_checked_on_its_originals(models, tmp_path):
+    settings = BuildSettings(recipe="size=0.1", renderer="paste", limit=6, quality="off")
+    build("sample", tmp_path / "bench", settings)
+    study = run_study(str(tmp_path / "bench"), [f"{models}shifted"], tmp_path / "out", SETTINGS)
+    assert "label order" in study.suspicions[0]
+
+
+def test_a_shift_is_found_where_a_class_has_several_outputs():
+    """RIVAL10's classes are two ImageNet classes each; the outputs of the model are shifted by one."""
+    space, target = imagenet(), LabelSpace("rival10", tuple(RIVAL10))
+    labels = np.tile(np.arange(10), 3)
+    mapping = map_labels(space, target, labels)
+    right = np.array([mapping.members[label][place % 2] for place, label in enumerate(labels)])
+    assert suspect_order(space, mapping, right, labels) is None
+    found = suspect_order(space, mapping, right - 1, labels)
+    assert found is not None
+    assert "output j means class j + 1" in found.explanation
