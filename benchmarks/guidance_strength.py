@@ -7,10 +7,11 @@
 Complexity: nothing is kept of the pictures (an empty mask), start 0.5. Printed are medians over scenes of the ratio to
 λ = 0, and the response that would make this sampler's effect that of 100 ancestral steps.
 
-Adversarial (λ = 20, start 0.5, the objects kept): several factors of λ are tried with every sampler and number of
-steps. `error` is the mean over photographs of the guide's 1 − p(true class). Printed are, for each, error, drops and
-spectral amplitude relative to λ = 0, the factor whose error exceeds that of λ = 0 by --target, and the constants that
-follow from these factors; then the drops on the held-out photographs with those constants (with --verify: with the
+Adversarial (λ = 20, start 0.5, the objects kept): several multiples of the code's factor of λ are tried with every pair
+of sampler and number of steps. The `loss` of the guide is the mean over photographs of a sigmoid of twice its margin,
+the best other class's logit minus that of the true one: a smooth error. Printed are, for each, the rise of that loss
+over the originals, drops in points, and spectral amplitude relative to λ = 0; the factor whose loss rises by --target,
+and the constants that follow; then the drops on the held-out photographs with those constants (with --verify: with the
 constants in the code).
 """
 
@@ -58,8 +59,9 @@ def main() -> None:
     parser.add_argument("--held-out", nargs="+", default=[], help="sources on which the result is checked")
     parser.add_argument("--guide", default="lite:2")
     parser.add_argument("--others", nargs="+", default=["lite:0"], help="classifiers that the guide does not know")
-    parser.add_argument("--factors", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
-    parser.add_argument("--target", type=float, default=0.3, help="the rise of the guide's error")
+    parser.add_argument("--pairs", nargs="+", help="sampler:steps, such as dpm:20 [default: all at 20, 50 and 100]")
+    parser.add_argument("--multiples", type=float, nargs="+", default=[0.5, 1, 2], help="of the code's own factor")
+    parser.add_argument("--target", type=float, default=0.2, help="the rise of the guide's loss")
     parser.add_argument("--verify", action="store_true", help="do not calibrate, only check the held-out photographs")
     parser.add_argument("--sheet", type=Path, help="a JPEG of eight held-out photographs and their edits")
     options = parser.parse_args()
@@ -124,22 +126,21 @@ class Attack:
         options, rows = self.options, []
         if not options.verify:
             scenes = self.scenes(options.photographs)
+            everything = [f"{sampler}:{steps}" for sampler in SAMPLERS for steps in (20, 50, 100)]
             factors: dict[tuple[str, int], float] = {}
-            for sampler in options.samplers:
-                for steps in options.steps or [20, 50, 100]:
-                    curve = self.curve(scenes, sampler, steps)
-                    factors[sampler, steps] = needed(options.factors, [row["error"] for row in curve], options.target)
-                    rows += [*curve, shown({"sampler": sampler, "steps": steps, "needed": factors[sampler, steps]})]
+            for sampler, _, steps in (pair.partition(":") for pair in options.pairs or everything):
+                curve = self.curve(scenes, sampler, int(steps))
+                found = needed([row["factor"] for row in curve], [row["loss"] for row in curve], options.target)
+                factors[sampler, int(steps)] = found
+                rows += [*curve, shown({"sampler": sampler, "steps": int(steps), "needed": found})]
             settle(factors, options.start)
             constants = {"STRENGTH": guidance.STRENGTH["adversarial"], "RESPONSE": guidance.RESPONSE["adversarial"]}
             rows.append(shown(constants))
         if options.held_out:
             scenes = self.scenes(options.held_out)
-            # The sampler that `auto` chooses for a number of steps, and then all samplers.
-            pairs = [(find_sampler("auto", steps).name, steps) for steps in (20, 50, 100)]
-            pairs += [(sampler, steps) for sampler in options.samplers for steps in (20, 100)]
             lines = [[picture for picture, _, _ in scenes]]
-            for sampler, steps in dict.fromkeys(pairs):
+            for steps in (20, 50, 100):
+                sampler = find_sampler("auto", steps).name
                 rows += self.curve(scenes, sampler, steps, calibrated=True)
                 lines.append(list(self.last))
             if options.sheet is not None:
@@ -170,12 +171,12 @@ class Attack:
         zero = self.rendered(renderer, scenes, 0.0)
         before, plain = self.judged(scenes, [picture for picture, _, _ in scenes]), self.judged(scenes, zero)
         rows = []
-        for factor in [built_in] if calibrated else self.options.factors:
+        for factor in [built_in] if calibrated else [built_in * one for one in self.options.multiples]:
             images = self.rendered(renderer, scenes, LAMBDA * factor / built_in)
             after = self.judged(scenes, images)
             row = {
                 "sampler": sampler, "steps": steps, "n": len(scenes), "factor": factor,
-                "error": after[self.options.guide][0] - plain[self.options.guide][0],
+                "loss": after[self.options.guide][0] - before[self.options.guide][0],
                 "amplitude": float(np.median(spectral_amplitude(images / 255) / spectral_amplitude(zero / 255))),
             }  # fmt: skip
             for name in self.models:
@@ -195,7 +196,7 @@ class Attack:
         return np.stack([answer.image for answer in renderer.render(batch)])
 
     def judged(self, scenes: list[Any], images: Sequence[np.ndarray]) -> dict[str, tuple[float, float]]:
-        """By model: the mean of 1 − p(true class), and the accuracy."""
+        """By model: the smooth error, and the accuracy."""
         labels = torch.tensor([label for _, _, label in scenes])
         found = {}
         for name, model in self.models.items():
@@ -205,25 +206,28 @@ class Attack:
                     for first in range(0, len(images), 64)
                 ]
             )
-            true = logits.softmax(1)[torch.arange(len(labels)), labels]
-            found[name] = float(1 - true.mean()), float((logits.argmax(1) == labels).float().mean())
+            true = logits[torch.arange(len(labels)), labels]
+            others = logits.scatter(1, labels[:, None], -torch.inf).max(dim=1).values
+            found[name] = float((2 * (others - true)).sigmoid().mean()), float((true > others).float().mean())
         return found
 
 
-def needed(factors: Sequence[float], errors: Sequence[float], target: float) -> float:
-    """The factor with that error, interpolated in logarithms of the factor, and at the ends the nearest one."""
-    rising = np.maximum.accumulate(errors)
+def needed(factors: Sequence[float], losses: Sequence[float], target: float) -> float:
+    """The factor with that loss, interpolated in logarithms of the factor, and at the ends the nearest one."""
+    rising = np.maximum.accumulate(losses)
     return float(np.exp(np.interp(target, rising, np.log(factors))))
 
 
 def settle(factors: dict[tuple[str, int], float], start: float) -> None:
     """Put the constants of these factors into `guidance`; the reference is ancestral with 100 steps."""
-    guidance.STRENGTH["adversarial"] = factors["ancestral", 100]
-    reference = guidance._carried(start, 100, "ancestral", "linear")
-    for (sampler, steps), factor in factors.items():
-        theory = factors["ancestral", 100] * reference / guidance._carried(start, steps, sampler, "linear")
-        table = guidance.RESPONSE["adversarial"].setdefault(sampler, {})
-        guidance.RESPONSE["adversarial"][sampler] = dict(sorted({**table, steps: theory / factor}.items()))
+    before = guidance.STRENGTH["adversarial"]
+    after = factors.get(("ancestral", 100), before)
+    for sampler, table in guidance.RESPONSE["adversarial"].items():
+        for steps in table:
+            unchanged = guidance.calibration("adversarial", start, steps, sampler)
+            # The response is what turns the reference's factor into this one.
+            table[steps] *= after / before * unchanged / factors.get((sampler, steps), unchanged)
+    guidance.STRENGTH["adversarial"] = after
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_values_become_the_chain_that_is_switched_on():
     chain = chain_from(values_from(groups(), flat))
     assert [edit.name for edit in chain] == ["background", "size", "position"]
     assert chain[0].strength == -20
-    assert chain[1].rate == "full"
+    assert chain[1].rate == "largest"
     assert (chain[2].x, chain[2].y) == (0.5, 0.5)
 
 

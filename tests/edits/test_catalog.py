@@ -24,7 +24,7 @@ def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:
     printed = unfazed("edits")
     for name in EDITS:
         assert f"\n{name}: " in f"\n{printed}"
-    assert "0.001 to 1 of the picture, or full" in printed
+    assert "0.001 to 1 of the picture, or largest, or full" in printed
     assert "recipe imagenet-e:" in printed
 
 

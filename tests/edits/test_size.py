@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, attempted, rate_of, sample_scene, scenes
@@ -58,8 +59,8 @@ def test_shrinking_keeps_the_centre_and_the_shape(scene: Scene, share: float) ->
 
 @settings(max_examples=40, deadline=None)
 @given(scenes())
-def test_full_touches_the_frame_and_stays_inside(scene: Scene) -> None:
-    placed = make_edit("size", rate="full").apply(Composition.of(scene), RNG, ALONE)
+def test_largest_touches_the_frame_and_stays_inside(scene: Scene) -> None:
+    placed = make_edit("size", rate="largest").apply(Composition.of(scene), RNG, ALONE)
     low, high = box(moved(outline(scene.mask), placed.placement))
     assert (high - low).max() == pytest.approx(1)
     assert (low >= -1e-5).all()
@@ -103,9 +104,56 @@ def test_a_background_chosen_before_is_kept() -> None:
 
 @pytest.mark.parametrize("rate", [0, 1.5, "tiny", float("nan"), None, True])
 def test_a_rate_outside_its_range_names_what_is_allowed(rate: object) -> None:
-    with pytest.raises(UserError, match=r"0\.001 to 1 of the picture, or full"):
+    with pytest.raises(UserError, match=r"0\.001 to 1 of the picture, or largest, or full"):
         make_edit("size", rate=rate)
 
 
 def _scene(mask: np.ndarray) -> Scene:
     return Scene("drawn", np.zeros((*mask.shape, 3), np.uint8), mask, 0)
+
+
+def test_full_crops_the_photograph_around_its_object_and_renders_nothing() -> None:
+    mask = np.zeros((200, 200), np.float32)
+    mask[40:160, 60:100] = 1
+    scene = _scene(mask)
+    edit = make_edit("size", rate="full")
+    made = edit.apply(Composition.of(scene), RNG, ALONE)
+    assert (edit.needs, edit.compared_with, edit.blends_from) == ((), None, 0.0)
+    assert made.requested["window"] == [60, 40, 100, 160]
+    assert (made.start, made.image.shape) == (0.0, scene.image.shape)
+    expected = cv2.resize(np.ascontiguousarray(scene.image[40:160, 60:100]), (200, 200))
+    assert np.array_equal(made.image, expected)
+    assert made.mask.min() == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "window"),
+    [
+        # A tall object far to the right: the released rule reaches further to the left than the box.
+        ((0, 200), (150, 190), [136, 0, 190, 200]),
+        # A wide one at the top, whose rule reaches further down.
+        ((0, 40), (0, 200), [0, 0, 200, 56]),
+    ],
+)
+def test_the_window_of_full_is_that_of_the_released_code(rows, columns, window) -> None:
+    mask = np.zeros((200, 200), np.float32)
+    mask[slice(*rows), slice(*columns)] = 1
+    assert make_edit("size", rate="full").apply(Composition.of(_scene(mask)), RNG, ALONE).requested["window"] == window
+
+
+def test_of_several_parts_full_shows_the_one_with_the_largest_box() -> None:
+    mask = np.zeros((200, 200), np.float32)
+    mask[10:20, 10:20] = mask[90:180, 100:180] = 1
+    made = make_edit("size", rate="full").apply(Composition.of(_scene(mask)), RNG, ALONE)
+    assert made.requested["window"] == [100, 90, 180, 180]
+
+
+def test_after_the_crop_the_object_cannot_be_moved() -> None:
+    mask = np.zeros((200, 200), np.float32)
+    mask[50:150, 50:150] = 1
+    made = make_edit("size", rate="full").apply(Composition.of(_scene(mask)), RNG, ALONE)
+    with pytest.raises(Impossible, match="already cropped"):
+        make_edit("size", rate=0.05).apply(made, RNG, ALONE)
+    small = make_edit("size", rate=0.05).apply(Composition.of(_scene(mask)), RNG, ALONE)
+    with pytest.raises(Impossible, match="must come before"):
+        make_edit("size", rate="full").apply(small, RNG, ALONE)

@@ -66,7 +66,7 @@ def test_what_needs_no_background_is_made_of_it_all_the_same(edit: str) -> None:
 
 
 def test_an_object_that_grows_over_the_whole_picture_is_fine() -> None:
-    item = open_recipe("size-full").items[-1]
+    item = open_recipe("size=largest").items[-1]
     layers = realize(item.compose(scene("wide"), np.random.default_rng(0), BACKGROUNDS.pool), BACKGROUNDS, 0)
     assert (layers.alpha > 0.5).mean() > 0.999
 

@@ -87,12 +87,13 @@ class Cover:
 class Composition:
     """The input of a renderer.
 
-    image: (H, H, 3) uint8, the framed photograph, never changed; mask: (H, H) float32 in [0, 1], its object;
+    image: (H, H, 3) uint8, the framed photograph; mask: (H, H) float32 in [0, 1], its object;
     placement: (2, 3) affine map, unit square of the photograph -> unit square of the canvas; background: what is
     behind it; adjustments: changes of that background, object_adjustments: of the object; covers: what is in front;
     start: share of the noise schedule at which blending starts (0 = pasted, no diffusion needed);
-    guidance: or None; requested: requested and random values by name (`pixel_rate` is the share of the picture that
-    the visible object must cover, compared with the achieved one; the other names are the edits');
+    guidance: or None; cropped: whether image and mask are only a part of the photograph; requested: requested and
+    random values by name (`pixel_rate` is the share of the picture that the visible object must cover, compared with
+    the achieved one; the other names are the edits');
     needs_network: the reason why this is not possible without a diffusion network, or None.
     """
 
@@ -107,6 +108,7 @@ class Composition:
     covers: tuple[Cover, ...] = ()
     start: float = 0.0
     guidance: Guidance | None = None
+    cropped: bool = False
     requested: Mapping[str, Any] = field(default_factory=dict)
     needs_network: str | None = None
 

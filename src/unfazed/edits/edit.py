@@ -78,6 +78,11 @@ class Edit(ABC):
         return ()
 
     @property
+    def compared_with(self) -> Control | None:
+        """Return the control of this edit with these parameters; None where they leave nothing to control."""
+        return self.control
+
+    @property
     def blends_from(self) -> float:
         """Return the share of the noise schedule at which blending starts; 0 if the object is pasted."""
         return float(getattr(self, "start", None) or 0.0)

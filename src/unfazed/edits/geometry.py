@@ -86,6 +86,9 @@ def is_identity(placement: np.ndarray) -> bool:
 
 def relocated(composition: Composition, placement: np.ndarray, start: float = 0.25, **requested: object) -> Composition:
     """Return the composition with its object moved, over the photograph without it (ImageNet-E, Algorithm 2)."""
+    if composition.cropped:
+        # The photograph without its object is made of the whole photograph, of which only a part is left.
+        raise Impossible("the photograph is already cropped around its object, which cannot be moved any more")
     own = isinstance(composition.background, Original)
     return replace(
         composition,

@@ -35,7 +35,7 @@ class Item:
         """
         if any(self.chain == control.chain for control in CONTROLS.values()):
             return None
-        declared = {edit.control for edit in self.chain}
+        declared = {edit.compared_with for edit in self.chain}
         return next((name for name in CONTROLS if name in declared), None)
 
     @property

@@ -1,15 +1,28 @@
-"""Size: the object scaled until it covers a given share of the picture, or until it fills the frame."""
+"""Size: the object scaled to a share of the picture or until it fills the frame, or the photograph cropped to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import cv2
 import numpy as np
 
 from .composition import Composition, Impossible, Pool
 from .edit import Change, Control, Edit, Need, blend_start
-from .geometry import after, box, center, kept_inside, moved, outline, placed_mask, relocated, scaling, shift
+from .geometry import (
+    after,
+    box,
+    center,
+    is_identity,
+    kept_inside,
+    moved,
+    outline,
+    placed_mask,
+    relocated,
+    scaling,
+    shift,
+)
 from .parameters import Range, parameter
 
 TOLERANCE = 0.002
@@ -35,16 +48,27 @@ class Size(Edit):
 
     rate: float | str = parameter(
         0.05,
-        Range(0.001, 1.0, unit="of the picture", spacing="log", words=("full",), step=0.001),
-        "share of the picture that the object covers; full: as large as the frame holds",
+        Range(0.001, 1.0, unit="of the picture", spacing="log", words=("largest", "full"), step=0.001),
+        "share of the picture that the object covers; largest: as large as the frame holds; full: the photograph "
+        "cropped around its object, as in ImageNet-E",
     )
     start: float = blend_start(0.25)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return ("removal",)
+        return () if self.rate == "full" else ("removal",)
+
+    @property
+    def compared_with(self) -> Control | None:
+        return None if self.rate == "full" else self.control
+
+    @property
+    def blends_from(self) -> float:
+        return 0.0 if self.rate == "full" else self.start
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        if self.rate == "full":
+            return cropped(composition)
         if isinstance(self.rate, str):
             points = outline(composition.mask)
             placement = filling(composition.placement, points)
@@ -53,6 +77,8 @@ class Size(Edit):
         return relocated(composition, placement, self.start, size=self.rate, pixel_rate=self.rate)
 
     def describe(self) -> str:
+        if self.rate == "full":
+            return "photograph cropped around its object"
         if isinstance(self.rate, str):
             return "object as large as fits the picture"
         return f"object at {100 * self.rate:g} % of the picture"
@@ -63,7 +89,38 @@ def filling(placement: np.ndarray, points: np.ndarray) -> np.ndarray:
     placed = moved(points, placement)
     low, high = box(placed)
     larger = after(scaling(float(1 / (high - low).max()), center(placed)), placement)
-    return kept_inside(larger, points, "size full")
+    return kept_inside(larger, points, "size largest")
+
+
+def cropped(composition: Composition) -> Composition:
+    """Return the photograph cropped around its object and stretched to the whole picture, as the released code does.
+
+    The window is the bounding box of the largest part of the object; along its shorter side it is widened where the
+    code's own rule reaches further, which is rare and by a few pixels.
+    """
+    if composition.cropped or not is_identity(composition.placement):
+        raise Impossible("size full crops the photograph, so it must come before edits that move the object")
+    side = composition.mask.shape[0]
+    _, _, parts, _ = cv2.connectedComponentsWithStats((composition.mask > 0.5).astype(np.uint8))
+    if len(parts) < 2:
+        raise Impossible("the mask is empty")
+    left, top, wide, high = (int(value) for value in max(parts[1:], key=lambda part: part[2] * part[3])[:4])
+    spans = [(left, wide), (top, high)]
+    longer = int(high > wide)
+    first, extent = spans[1 - longer]
+    middle = first + extent // 2
+    reach = extent * spans[longer][1] / side
+    begin = middle - reach * middle / side
+    low, last = min(first, int(begin)), max(first + extent, int(begin + reach))
+    spans[1 - longer] = (low, last - low)
+    (left, wide), (top, high) = spans
+    window = slice(top, top + high), slice(left, left + wide)
+    image, mask = (
+        cv2.resize(np.ascontiguousarray(one[window]), (side, side), interpolation=cv2.INTER_LINEAR)
+        for one in (composition.image, composition.mask)
+    )
+    requested = {**composition.requested, "size": "full", "window": [left, top, left + wide, top + high]}
+    return replace(composition, image=image, mask=mask, cropped=True, requested=requested)
 
 
 def with_rate(composition: Composition, placement: np.ndarray, rate: float, size: int) -> np.ndarray:

@@ -74,9 +74,12 @@ class Facts:
         if edit in self.controls:
             return self.controls[edit]
         declared = None if self.is_control(edit) or edit in _PHOTOGRAPHS else edit_named_in(edit)
-        if declared is None or declared.control is None:
-            return None if declared is None else ORIGINAL
-        return None if self.order else declared.control
+        if declared is None:
+            return None
+        control = named_items()[edit].control if edit in named_items() else declared.control
+        if control is None:
+            return ORIGINAL
+        return None if self.order else control
 
     def is_control(self, edit: str) -> bool:
         """Return whether the edit is a control, built in or declared by the benchmark."""

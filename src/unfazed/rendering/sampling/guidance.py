@@ -30,7 +30,7 @@ BANDS = ("all", "high")
 # The factor of λ at the paper's 100 ancestral steps, by kind of guidance. Measured on the embedded network:
 # complexity 2.2 changes a background clearly in both directions and keeps the picture intact, 5 adds artifacts, 10
 # destroys it; adversarial 8 changes a guide's answer in a background that still looks real, 30 draws over it.
-STRENGTH = {"complexity": 2.2, "adversarial": 8.0}
+STRENGTH = {"complexity": 2.2, "adversarial": 24.0}
 REFERENCE_STEPS = 100
 # By kind of guidance, sampler and number of steps: how much further than in theory (`samplers.total_push`) a push moves
 # a trained network's picture, relative to the reference; between two numbers of steps it is interpolated. Measured by
@@ -44,10 +44,10 @@ RESPONSE: dict[str, dict[str, dict[int, float]]] = {
         "dpm-sde": {20: 0.74, 100: 1.05},
     },
     "adversarial": {
-        "ancestral": {20: 0.78, 100: 1.0},
-        "ddim": {20: 1.24, 100: 1.23},
-        "dpm": {20: 0.97, 100: 1.17},
-        "dpm-sde": {20: 0.74, 100: 1.05},
+        "ancestral": {20: 1.17, 50: 0.638, 100: 1.0},
+        "ddim": {20: 8.53, 50: 6.16, 100: 5.04},
+        "dpm": {20: 4.49, 50: 4.47, 100: 4.44},
+        "dpm-sde": {20: 0.94, 50: 1.2, 100: 1.28},
     },
 }
 RANGE_WEIGHT = 50.0
