@@ -10,9 +10,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 PART = ".part"
 _REMEDY = "df -h, or choose another -o"
@@ -106,6 +109,26 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """`value` as indented JSON with sorted keys, so that two equal records are equal bytes."""
     write_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+
+
+def write_parquet(path: str | Path, table: pyarrow.Table) -> None:
+    """`table` as a Parquet file; equal tables are equal bytes."""
+    import pyarrow.parquet as parquet
+
+    with whole(path) as file:
+        parquet.write_table(table, file, compression="zstd")
+
+
+def parquet_columns(columns: str) -> pyarrow.Schema:
+    """The columns of a Parquet file, written as `name:type` and separated by spaces; without a type a column is text.
+
+    >>> parquet_columns("model n:int64").types
+    [DataType(string), DataType(int64)]
+    """
+    import pyarrow
+
+    named = (column.partition(":") for column in columns.split())
+    return pyarrow.schema([pyarrow.field(name, kind or "string") for name, _, kind in named])
 
 
 def read_json(path: str | Path) -> Any:

@@ -24,7 +24,6 @@ from unfazed.analyses.factors import (
     METACLASSES,
     factor_calibration,
     factor_correlation,
-    factor_counts,
     factor_errors,
     human_answers,
     load_annotations,
@@ -93,13 +92,16 @@ def test_accuracies_and_error_ratios(both, right):
     assert human["accuracy"][0] == pytest.approx(0.83522, abs=5e-6)
 
 
+ROWS = [*FACTORS, "average"]
+
+
 def test_counts_and_worst_classes(both):
     annotations, answers, joined = both
     for model in MODELS:
         rows = joined[joined.model == model]
-        counts = factor_counts(annotations, answers[model])
+        counts = factor_errors(annotations, answers[model], resamples=0).filter(pl.col("factor").is_in(ROWS))
         assert counts["n"].to_list() == [*(int(rows[f].sum()) for f in FACTORS), len(rows)]
-        assert counts["right"].to_list() == [
+        assert (counts["n"] * counts["accuracy"]).round(9).to_list() == [
             *(int(rows.loc[rows.is_correct, f].sum()) for f in FACTORS),
             rows.is_correct.sum(),
         ]

@@ -10,13 +10,10 @@ from PIL import Image
 from torch import nn
 
 from unfazed.analyses.sensitivity.alignment import by_correctness, by_edit
-from unfazed.errors import UserError
 from unfazed.labels import own
 from unfazed.models import Classifier, Transform
-from unfazed.probes.alignment import measure_alignment, triples
+from unfazed.probes.alignment import measure_alignment
 from unfazed.probes.run import read_probe
-from unfazed.report.figures_factors import figure_bytes
-from unfazed.report.figures_sensitivity import triple_sheet
 from unfazed.scene import Scene
 from unfazed.sources.source import Entry, Source
 
@@ -105,16 +102,3 @@ def test_a_benchmark_gives_the_change_from_original_to_edit(model, benchmark, tm
     change = by_edit(rows, draws=50).filter(measure="iou").row(0, named=True)
     assert (change["edit"], change["n"]) == ("position", 2)
     assert change["change"] < -0.3
-
-
-def test_triples_show_the_photographs_that_an_edit_turns_wrong(model, benchmark):
-    found = list(triples(model, benchmark, "position"))
-    assert [one.source_id for one in found] == ["one", "two"]
-    first = found[0]
-    assert first.original_answer["correct"]
-    assert not first.edited_answer["correct"]
-    assert first.original_heat[PATCH].mean() > 0.5
-    assert len(list(triples(model, benchmark, "position", limit=1))) == 1
-    assert figure_bytes(triple_sheet(found, LABELS.classes), "png").startswith(b"\x89PNG")
-    with pytest.raises(UserError, match="no pictures of 'sise'"):
-        list(triples(model, benchmark, "sise"))

@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import math
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from unfazed.errors import UserError
-from unfazed.report.formats import format_table, write_table
+from unfazed.report.formats import format_of, format_table
 
 FRAME = pl.DataFrame(
     {
@@ -90,8 +91,5 @@ def test_an_empty_frame_still_has_its_columns(format):
     assert text.strip() == "[]" if format == "json" else "model" in text
 
 
-def test_write_table_chooses_by_the_ending(tmp_path):
-    write_table(FRAME, tmp_path / "a.json")
-    write_table(FRAME, tmp_path / "a.csv")
-    assert len(json.loads((tmp_path / "a.json").read_text())) == 2
-    assert (tmp_path / "a.csv").read_text().startswith("model,")
+def test_the_format_follows_the_ending():
+    assert [format_of(Path(name)) for name in ("a.json", "a.csv", "a.txt")] == ["json", "csv", "table"]

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from unfazed.choices import check_choice
 from unfazed.errors import UserError
-from unfazed.files import whole
+from unfazed.files import parquet_columns, write_parquet
 from unfazed.locks import Lock
 
 REVIEWS = "reviews.parquet"
@@ -72,22 +72,8 @@ def add_review(root: Path, review: Review) -> None:
 
 
 def _write(root: Path, reviews: Iterable[Review]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
+    import pyarrow
 
-    text = pa.string()
-    schema = pa.schema(
-        [
-            ("sample_id", text),
-            ("source_id", text),
-            ("edit", text),
-            ("run", pa.int64()),
-            ("rater", text),
-            ("answer", text),
-            ("blind", pa.bool_()),
-            ("seconds", pa.float64()),
-        ]
-    )
-    table = pa.Table.from_pylist([asdict(one) for one in reviews], schema=schema)
-    with whole(root / REVIEWS) as file:
-        parquet.write_table(table, file, compression="zstd")
+    columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
+    table = pyarrow.Table.from_pylist([asdict(one) for one in reviews], schema=parquet_columns(columns))
+    write_parquet(root / REVIEWS, table)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
-from unfazed.files import canonical, read_json, whole, write_json
+from unfazed.files import canonical, parquet_columns, read_json, write_json, write_parquet
 
 from .layout import MANIFEST, ROWS, row_path, sample_id
 
@@ -93,49 +93,17 @@ def counts(rows: Iterable[Row]) -> dict[str, int]:
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
     """Write `manifest.parquet` in the order of `rows`; equal rows give equal bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
+    import pyarrow
 
-    records = [record(row) for row in rows]
-    table = pa.Table.from_pylist(records, schema=schema())
-    with whole(root / MANIFEST) as file:
-        parquet.write_table(table, file, compression="zstd")
+    write_parquet(root / MANIFEST, pyarrow.Table.from_pylist([record(row) for row in rows], schema=schema()))
 
 
 def schema() -> pyarrow.Schema:
     """Return the manifest's columns; mappings and lists are JSON text, so that every Parquet reader can read them."""
-    import pyarrow as pa
-
-    text, whole_number, number = pa.string(), pa.int64(), pa.float64()
-    return pa.schema(
-        [
-            ("sample_id", text),
-            ("source_id", text),
-            ("edit", text),
-            ("run", whole_number),
-            ("parameters", text),
-            ("seed", pa.uint64()),
-            ("label", whole_number),
-            ("path", text),
-            ("sha256", text),
-            ("mask_path", text),
-            ("mask_sha256", text),
-            ("pixel_rate", number),
-            ("requested", number),
-            ("border_contact", number),
-            ("status", text),
-            ("reason", text),
-            ("attribute", text),
-            ("level", text),
-            ("control", text),
-            ("guide", text),
-            ("values", text),
-            ("measures", text),
-            ("notes", text),
-            ("validity", number),
-            ("validity_reasons", text),
-            ("validity_measures", text),
-        ]
+    return parquet_columns(
+        "sample_id source_id edit run:int64 parameters seed:uint64 label:int64 path sha256 mask_path mask_sha256 "
+        "pixel_rate:float64 requested:float64 border_contact:float64 status reason attribute level control guide "
+        "values measures notes validity:float64 validity_reasons validity_measures"
     )
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, whole, write_json
+from unfazed.files import read_json, write_json, write_parquet
 
 from .picture import Picture
 
@@ -117,10 +117,8 @@ class Parts:
             first, last = self.buffer[0][0], self.buffer[-1][0]
             if self.unreadable:
                 self.write_note("unreadable", {**self.note("unreadable"), **self.unreadable})
-            _write(
-                pa.concat_tables([table for _, table in self.buffer], promote_options="permissive"),
-                self.folder / f"{first:06}-{last:06}.parquet",
-            )
+            table = pa.concat_tables([table for _, table in self.buffer], promote_options="permissive")
+            write_parquet(self.folder / f"{first:06}-{last:06}.parquet", table)
             self.done |= {index for index, _ in self.buffer}
             self.buffer = []
         self.last = time.monotonic()
@@ -162,7 +160,7 @@ def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
 
 def write_predictions(table: pa.Table, path: Path, fingerprint: str) -> None:
     """Write the table, with the fingerprint of everything that determines it."""
-    _write(table.replace_schema_metadata({FINGERPRINT: fingerprint}), path)
+    write_parquet(path, table.replace_schema_metadata({FINGERPRINT: fingerprint}))
 
 
 def stored_fingerprint(path: Path) -> str | None:
@@ -183,8 +181,3 @@ def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
         return parquet.read_metadata(table).num_rows == known["rows"]
     except (UserError, KeyError, TypeError, OSError, pa.ArrowException):
         return False
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    with whole(path) as file:
-        parquet.write_table(table, file, compression="zstd")

@@ -5,7 +5,7 @@ outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,50 +111,6 @@ def scene_pictures(source: Source, model: Classifier) -> tuple[Callable[[str], L
         return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True)
 
     return load, source_mapping(model, source)
-
-
-@dataclass(frozen=True, eq=False)
-class Triple:
-    """One photograph and its edit, each with its heat map and the model's prediction, to be shown side by side."""
-
-    source_id: str
-    edit: str
-    label: int
-    original: np.ndarray
-    original_heat: np.ndarray
-    original_answer: dict[str, Any]
-    edited: np.ndarray
-    edited_heat: np.ndarray
-    edited_answer: dict[str, Any]
-
-
-def triples(
-    model: Classifier, benchmark: Benchmark, edit: str, limit: int = 6, method: str = "layercam", fooled: bool = True
-) -> Iterator[Triple]:
-    """Up to `limit` photographs with their edit; with `fooled`, only those right before and wrong after the edit."""
-    load, ids, mapping, _ = opened_pictures(benchmark, model)
-    edits = sorted({one.split("/")[-2] for one in ids})
-    if edit not in edits:
-        raise UserError(f"the benchmark has no pictures of '{edit}'", allowed=", ".join(edits))
-    found = 0
-    with explainer(model, method) as explain:
-        for sample_id in (one for one in ids if one.split("/")[-2] == edit):
-            before = f"{sample_id.rsplit('/', 2)[0]}/original/0"
-            if found == limit:
-                return
-            if before not in ids:
-                continue
-            try:
-                original, edited = load(before), load(sample_id)
-            except BadPicture:
-                continue
-            first, first_heat = look(model, original, mapping, explain)
-            second, second_heat = look(model, edited, mapping, explain)
-            if fooled and not (first["correct"] and not second["correct"]):
-                continue
-            found += 1
-            before_edit = (original.image, first_heat, first)
-            yield Triple(original.source_id, edit, original.label, *before_edit, edited.image, second_heat, second)
 
 
 def opened_pictures(

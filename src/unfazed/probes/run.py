@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from unfazed.engine.threads import FLOATS
 from unfazed.errors import BadPicture, UserError
-from unfazed.files import canonical, read_json, whole, write_json
+from unfazed.files import canonical, read_json, write_json, write_parquet
 from unfazed.versions import versions
 
 if TYPE_CHECKING:
@@ -95,14 +95,9 @@ def run_probe(
     if not len(table):
         reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
         raise UserError(f"no picture could be measured: {reasons[:500]}")
-    _save(path, table.replace_schema_metadata({KEY: key}))
-    card = {
-        "settings": settings,
-        "key": key,
-        "pictures": len(set(table[id_column].to_pylist())),
-        "failures": failures,
-        "floats": FLOATS,
-    }
+    write_parquet(path, table.replace_schema_metadata({KEY: key}))
+    pictures = len(set(table[id_column].to_pylist()))
+    card = {"settings": settings, "key": key, "pictures": pictures, "failures": failures, "floats": FLOATS}
     write_json(path.with_suffix(".json"), {**card, "versions": versions()})
     shutil.rmtree(parts, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -175,22 +170,8 @@ def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) 
 
 def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_pylist(rows, schema)
-    _save(path, table)
+    write_parquet(path, table)
     return table
-
-
-def _save(path: Path, table: pa.Table) -> None:
-    with whole(path) as file:
-        pq.write_table(table, file, compression="zstd")
-
-
-def _key_of(path: Path) -> str | None:
-    """The key of the settings in the file itself, since a stop can leave it beside an earlier card."""
-    found = (pq.read_schema(path).metadata or {}).get(KEY)
-    if found is not None:
-        return str(found.decode("utf-8", "replace"))
-    card = path.with_suffix(".json")
-    return read_json(card).get("key") if card.is_file() else None
 
 
 def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:

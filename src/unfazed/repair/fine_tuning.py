@@ -35,13 +35,12 @@ VALIDATION_BATCH = 64
 
 @dataclass(frozen=True)
 class Now:
-    """How far a run is: steps done of all, epochs, the last loss, and the seconds that are left if all is used."""
+    """How far a run is: steps done of all, and the last loss."""
 
     arm: str
     step: int
     steps: int
     loss: float
-    seconds_left: float
 
 
 @dataclass(eq=False)
@@ -131,8 +130,7 @@ class _Run:
                 if not math.isfinite(self.losses[-1]):
                     self._diverged()
                 spent = self.seconds + time.monotonic() - begun
-                pace = (time.monotonic() - begun) / (self.step - before)
-                report(Now(self.arm, self.step, self.steps, self.losses[-1], pace * (self.steps - self.step)))
+                report(Now(self.arm, self.step, self.steps, self.losses[-1]))
                 if self.step % self.per_epoch == 0:
                     self._validate()
                 if stop() or time.monotonic() - saved > SAVE_EVERY:

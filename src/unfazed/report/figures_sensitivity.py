@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from unfazed.probes.alignment import Triple
-
 MOST_CURVES = MOST
 _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm of the noise"}
 
@@ -79,23 +77,6 @@ def outlined(image: np.ndarray, mask: np.ndarray, color: tuple[int, int, int] = 
     return cv2.drawContours(image.copy(), contours, -1, color, max(1, len(image) // 110))
 
 
-def triple_sheet(triples: Sequence[Triple], classes: Sequence[str]) -> Figure:
-    """Draw photograph, heat map, edited photograph, heat map: one row per triple, with the model's predictions."""
-    if not triples:
-        raise UserError("there is no picture to show")
-    rows = []
-    for one in triples:
-        pictures = [
-            one.original,
-            overlay(one.original, one.original_heat),
-            one.edited,
-            overlay(one.edited, one.edited_heat),
-        ]
-        said = [_said(answer, classes) for answer in (one.original_answer, one.edited_answer)]
-        rows.append((pictures, [f"{one.source_id}", said[0], one.edit, said[1]]))
-    return picture_sheet(rows)
-
-
 def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
     """Draw rows of pictures, each with a line of text above it; `names` are written at the left of the rows."""
     from matplotlib.figure import Figure as NewFigure
@@ -136,9 +117,3 @@ def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str) -> None:
     )
     axes.fill_between(level, low, high, color=COLORS[place], alpha=0.12, linewidth=0)
     axes.plot(level, value, color=COLORS[place], marker=MARKERS[place], markersize=4, linewidth=1.4, label=label)
-
-
-def _said(answer: dict[str, Any], classes: Sequence[str]) -> str:
-    name = classes[answer["predicted"]]
-    short = name if len(name) <= 18 else name[:17] + "…"
-    return f"{'right' if answer['correct'] else 'wrong'}: {short} {answer['probability']:.0%}"

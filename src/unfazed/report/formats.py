@@ -85,16 +85,6 @@ def format_table(
     return FORMATS[format](shown, rows, title, notes)
 
 
-def write_table(frame: pl.DataFrame, path: Any, **options: Any) -> None:
-    """Write the frame in the format of the file's suffix: .csv .json .md .tex, any other as a table."""
-    from pathlib import Path
-
-    from unfazed.files import write_bytes
-
-    format = {".csv": "csv", ".json": "json", ".md": "markdown", ".tex": "latex"}.get(Path(path).suffix, "table")
-    write_bytes(path, format_table(frame, format, **options).encode())
-
-
 def _csv(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
     flat = frame.with_columns(

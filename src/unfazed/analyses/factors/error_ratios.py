@@ -67,21 +67,6 @@ def factor_errors(
     )
 
 
-def factor_counts(annotations: Annotations, answers: Answers, right: str = "class") -> pl.DataFrame:
-    """Return rows (model, factor, n, right): the counts of the accuracies, `average` last."""
-    correct, counted = judge(annotations, answers, right)
-    n, total = annotations.count(counted)
-    n_right, total_right = annotations.count(correct)
-    return pl.DataFrame(
-        {
-            "model": [answers.model] * (len(FACTORS) + 1),
-            "factor": [*FACTORS, "average"],
-            "n": np.append(n, total),
-            "right": np.append(n_right, total_right),
-        }
-    )
-
-
 def worst_classes(
     labels: np.ndarray, correct: np.ndarray, counted: np.ndarray, k: int = WORST_CLASSES
 ) -> tuple[int, int]:
