@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from .errors import unknown
@@ -15,6 +16,24 @@ Quality = Literal["strict", "report", "off"]
 EngineName = Literal["local"]
 TransformName = Literal["own", "paper"]
 TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """How the command line offers a field of a settings class: its help, metavar and name there, values to complete."""
+
+    help: str
+    metavar: str | None = None
+    name: str | None = None
+    values: tuple[str, ...] = ()
+
+
+# Not a list of choices: a machine may have any number of GPUs.
+DEVICE = Option(
+    "Where networks run [default: the first GPU, otherwise the CPU].",
+    metavar="cpu|cuda|cuda:N|mps",
+    values=("cpu", "cuda", "cuda:0", "cuda:1", "mps"),
+)
 
 
 def check_choice(kind: str, value: str, choices: Any) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from unfazed.choices import EngineName, Quality, check_choice
+from unfazed.choices import EngineName, Option, Quality, check_choice
 from unfazed.edits.items import Recipe
 from unfazed.errors import UserError
 from unfazed.rendering.settings import RenderSettings, check_range
@@ -19,26 +19,34 @@ ON_CARD = ("frame", "size", "seed", "runs", "whole_objects")
 class BuildSettings(RenderSettings):
     """What is built and how, in addition to `RenderSettings`.
 
-    recipe: a name, edits, a sweep, a grid, a TOML file, or a `Recipe`. runs: how often an edit with a random choice is
-    repeated. whole_objects: leave out scenes whose object the photograph's border cuts off. limit, classes: which
-    scenes of the source; sample: this many, evenly over the classes; per_class: this many of each class; both depend
-    on the seed. batch_size: pictures rendered at once; workers: processes; engine: where they run; these three do not
-    change the pictures. quality: `report` measures the validity of every picture, `strict` also makes an invalid one
-    again with another seed, up to `tries` times, and then leaves it out, `off` measures nothing.
+    recipe: also an opened `Recipe`. sample, per_class: drawn by the seed. batch_size, workers and engine do not change
+    the pictures. quality: `strict` makes an invalid picture again with another seed, up to `tries` times, and then
+    leaves it out; `off` measures nothing.
     """
 
-    recipe: str | Recipe = "imagenet-e"
-    runs: int = 1
-    whole_objects: bool = False
-    limit: int | None = None
-    sample: int | None = None
-    per_class: int | None = None
-    classes: str | Sequence[int | str] | None = None
-    batch_size: int | None = None
-    workers: int | None = None
-    engine: EngineName = "local"
-    quality: Quality = "report"
-    tries: int = 3
+    recipe: Annotated[
+        str | Recipe, Option("A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file.")
+    ] = "imagenet-e"
+    runs: Annotated[int, Option("How many times each edit with a random choice is repeated.")] = 1
+    whole_objects: Annotated[bool, Option("Leave out scenes whose object is cut off by the photograph's border.")] = (
+        False
+    )
+    limit: Annotated[int | None, Option("Only the first N scenes.")] = None
+    sample: Annotated[int | None, Option("N random scenes, evenly over the classes.", metavar="N")] = None
+    per_class: Annotated[int | None, Option("N random scenes of each class.", metavar="N")] = None
+    classes: Annotated[
+        str | Sequence[int | str] | None,
+        Option("Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."),
+    ] = None
+    batch_size: Annotated[int | None, Option("Pictures rendered at once; no effect on them.")] = None
+    workers: Annotated[int | None, Option("Worker processes; no effect on the pictures.")] = None
+    engine: Annotated[EngineName, Option("Where the work runs.")] = "local"
+    quality: Annotated[
+        Quality, Option("`report` measures every picture's validity, `strict` also makes invalid ones again.")
+    ] = "report"
+    tries: Annotated[
+        int, Option("With `--quality strict`: how many new seeds to try before leaving a picture out.")
+    ] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .devices import Device
+from .options import Device
 
 
 def demo(

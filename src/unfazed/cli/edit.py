@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from unfazed.choices import Frame, GuidanceName, RendererName, SamplerName
-
-from .devices import Device
-
-# The key of the context's `meta` under which the values of the edits' own options are kept.
-GIVEN = "unfazed.edits"
+from .options import GIVEN, NetworkFacts, chosen, command_with
 
 
-class EditCommand(TyperCommand):
-    """The command with one option for each edit that is installed, read only when the command is called."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        names = {parameter.name for parameter in self.params}
-        return [*super().get_params(ctx), *(one for one in edit_options() if one.name not in names)]
-
-    def invoke(self, ctx: Any) -> Any:
-        own = {parameter.name for parameter in self.params}
-        given = {name: ctx.params.pop(name) for name in list(ctx.params) if name not in own}
-        names = {option.name: option.opts[0].removeprefix("--") for option in edit_options()}
-        ctx.meta[GIVEN] = {names[name]: value for name, value in given.items()}
-        return super().invoke(ctx)
-
-
-COMMAND = EditCommand
-
-
-@functools.cache
-def edit_options() -> tuple[Any, ...]:
-    """One option for each edit, its help made from what the edit declares."""
+def _edits() -> dict[str, tuple[Any, Any]]:
+    """One option for each edit that is installed, its help made from what the edit declares."""
     from unfazed.edits import all_edits
 
-    def collect(**given: str | None) -> None:
-        """Hold the options, which typer reads from the signature."""
+    found = {}
+    for name, kind in all_edits().items():
+        text = f"{kind.description[:1].upper()}{kind.description[1:]}: {kind.usage()}."
+        option = typer.Option(f"--{name}", rich_help_panel="Edits", help=text)
+        found[_parameter(name)] = (Annotated[str | None, option], None)
+    return found
 
-    options = {
-        name.replace("-", "_"): Annotated[
-            str | None,
-            typer.Option(
-                f"--{name}",
-                rich_help_panel="Edits",
-                help=f"{kind.description[:1].upper()}{kind.description[1:]}: {kind.usage()}.",
-            ),
-        ]
-        for name, kind in all_edits().items()
-    }
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(n, keyword, default=None, annotation=kind) for n, kind in options.items()]
-    collect.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    collect.__annotations__ = dict(options)
-    holder = typer.Typer(add_completion=False)
-    holder.command()(collect)
-    return tuple(one for one in typer.main.get_command(holder).params if one.name in options)
+
+def _parameter(edit: str) -> str:
+    return edit.replace("-", "_")
+
+
+COMMAND = command_with("unfazed.rendering.settings:RenderSettings", _edits)
 
 
 def edit(
@@ -77,41 +42,9 @@ def edit(
     more: Annotated[
         list[str] | None, typer.Option("--edit", help="Any edit written as in a recipe: `lighting(where=both)=-2`.")
     ] = None,
-    renderer: Annotated[
-        RendererName, typer.Option(help="`paste` uses no diffusion network and refuses edits that need one.")
-    ] = "diffusion",
-    network: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE", help="The diffusion network [default: the embedded one].")
-    ] = None,
-    network_fact: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A setting that the network's file does not contain, such as `num_head_channels=32`.",
-        ),
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Sampling steps over the whole noise schedule.")] = None,
-    sampler: Annotated[SamplerName | None, typer.Option(help="The diffusion sampler [default: auto].")] = None,
-    guidance: Annotated[
-        GuidanceName | None,
-        typer.Option(
-            help="How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
-            "`released` for guided-diffusion's files, otherwise `calibrated`]."
-        ),
-    ] = None,
-    guide: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The classifier that a background attacks.")
-    ] = None,
+    network_fact: NetworkFacts = None,
     label: Annotated[str | None, typer.Option(help="The true class, for an adversarial background.")] = None,
-    device: Device = None,
-    feather: Annotated[float | None, typer.Option(help="Pixels over which `paste` blends the edge.")] = None,
-    removal: Annotated[
-        str, typer.Option(help="How objects are removed: `patches`, or another method that `unfazed edits` lists.")
-    ] = "patches",
-    frame: Annotated[Frame, typer.Option(help="How the photograph is cropped or squeezed to a square.")] = "object",
-    pixels: Annotated[int, typer.Option(help="Width and height of the picture.")] = 256,
     pool: Annotated[str, typer.Option(help="The source of random backgrounds and occluders.")] = "sample",
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Make the picture of this record again, with its settings.")
     ] = None,
@@ -139,8 +72,10 @@ def edit(
     from unfazed.benchmark.photograph import Request, chain_of, check_output, edit_photograph, read_scene, write_edited
     from unfazed.benchmark.photograph import replay as replay_record
     from unfazed.benchmark.plan import parse_facts
+    from unfazed.edits import all_edits
     from unfazed.errors import UserError
     from unfazed.labels import imagenet
+    from unfazed.rendering.settings import RenderSettings
     from unfazed.sources.segment import parse_box
 
     check_output(output)
@@ -149,23 +84,12 @@ def edit(
     elif image is None:
         raise UserError("no photograph is given", run="unfazed edit IMAGE --size 0.05 -o OUT.png")
     else:
+        facts = parse_facts(network_fact or [])
         request = Request(
-            chain=chain_of(context.meta[GIVEN], more or []),
-            renderer=renderer,
-            network=network,
-            network_facts=parse_facts(network_fact or []),
-            steps=steps,
-            sampler=sampler,
-            guidance=guidance,
-            guide=guide,
-            device=device,
-            feather=feather,
-            removal=removal,
-            frame=frame,
-            size=pixels,
-            seed=seed,
+            chain=chain_of({name: context.meta[GIVEN][_parameter(name)] for name in all_edits()}, more or []),
             pool=pool,
             label=None if label is None else imagenet().index(label),
+            **vars(chosen(context, RenderSettings, network_facts=facts)),
         )
         if mask is not None and box is not None:
             raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")

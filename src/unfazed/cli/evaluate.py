@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from unfazed.choices import Precision, TransformName
+from .options import chosen, command_with
 
-from .devices import Device
+COMMAND = command_with("unfazed.predictions.settings:EvaluateSettings")
 
 
 def evaluate(
+    context: typer.Context,
     benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labeled folder.")],
     model: Annotated[
         list[str],
@@ -23,25 +24,6 @@ def evaluate(
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
-    transform: Annotated[
-        TransformName,
-        typer.Option(help="The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224)."),
-    ] = "own",
-    device: Device = None,
-    precision: Annotated[
-        Precision | None, typer.Option(help="Of the networks [default: fp32 on a CPU, bf16 on a GPU].")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pictures per batch [default: what fits in memory].")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that decode pictures [default: one per core if a GPU is used].")
-    ] = None,
-    groups: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON file of class groups: {"dog": ["beagle", …], …}.')
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Run all checks of `unfazed verify` first, not only the file hashes.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Classify every picture with every model and store every prediction.
@@ -68,16 +50,7 @@ def evaluate(
 
     from .progress import progress_line
 
-    settings = EvaluateSettings(
-        transform=transform,
-        device=device,
-        precision=precision,
-        batch_size=batch_size,
-        workers=workers,
-        groups=groups,
-        limit=limit,
-        verify=verify,
-    )
+    settings = chosen(context, EvaluateSettings)
     with progress_line("evaluate", "predictions") as show:
         done = run_evaluation(
             benchmark,

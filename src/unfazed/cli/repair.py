@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from unfazed.choices import RendererName
 
-from .devices import Device
+from .options import Device, chosen, command_with
+
+COMMAND = command_with("unfazed.repair.settings:RepairSettings")
 
 
 def repair(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Labeled photographs with masks: `folder:PATH` …")],
     model: Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder of the repaired model.")],
@@ -36,36 +39,7 @@ def repair(
         str, typer.Option(help="The edits to measure on photographs held out.")
     ] = "original,background-random,size-0.05,position,direction",
     renderer: Annotated[RendererName, typer.Option(help="How those edits are rendered.")] = "paste",
-    train: Annotated[
-        Literal["head", "last", "all"], typer.Option(help="Which part of the network is trained.")
-    ] = "all",
-    epochs: Annotated[int, typer.Option(help="Passes over the photographs, at most.")] = 20,
-    batch_size: Annotated[int, typer.Option(help="Pictures of one optimizer step.")] = 64,
-    accumulate: Annotated[int, typer.Option(help="Passes that one step is divided into, to save memory.")] = 1,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Peak learning rate [default: by the model's family].")
-    ] = None,
-    layer_decay: Annotated[
-        float | None, typer.Option(help="Factor of the rate from block to block [default: 0.75 for transformers].")
-    ] = None,
-    freeze_norm: Annotated[
-        bool | None, typer.Option(help="Keep batch-norm statistics [default: below 20,000 photographs].")
-    ] = None,
-    ema: Annotated[float, typer.Option(help="Decay of the averaged weights.")] = 0.99,
-    patience: Annotated[int, typer.Option(help="Epochs without a better validation loss before an early stop.")] = 6,
-    consistency: Annotated[
-        float, typer.Option(help="Weight of the divergence between answers before and after an edit; 0 is off.")
-    ] = 0.0,
     probability: Annotated[float, typer.Option(help="Share of the pictures that are edited.")] = 0.7,
-    fill: Annotated[
-        Literal["patches", "smooth"], typer.Option(help="What stands where an object was; smooth is quicker.")
-    ] = "patches",
-    validation: Annotated[float, typer.Option(help="Share of every class to choose the epoch with.")] = 0.1,
-    held_out: Annotated[float, typer.Option(help="Share of every class to measure on.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Of the splits, the order, the crops, the edits and a new head.")] = 0,
-    precision: Annotated[
-        Literal["fp32", "bf16"] | None, typer.Option(help="[default: fp32 on a CPU, bf16 on a GPU].")
-    ] = None,
     device: Device = None,
     workers: Annotated[int | None, typer.Option(help="Processes that prepare pictures.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write the repaired model as DIR/model.onnx.")] = False,
@@ -106,24 +80,7 @@ def repair(
         from unfazed.repair.drawing import mixture_from
 
         mixture = mixture_from(predictions, model, mixture)
-    settings = RepairSettings(
-        train=train,
-        epochs=epochs,
-        batch_size=batch_size,
-        accumulate=accumulate,
-        learning_rate=learning_rate,
-        layer_decay=layer_decay,
-        freeze_norm=freeze_norm,
-        ema=ema,
-        patience=patience,
-        consistency=consistency,
-        precision=precision,
-        mixture=mixture,
-        fill=fill,
-        validation=validation,
-        held_out=held_out,
-        seed=seed,
-    )
+    settings = chosen(context, RepairSettings, mixture=mixture)
     with progress_line("repair", "steps") as show, stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
         done = run_repair(
             source,

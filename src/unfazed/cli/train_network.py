@@ -7,26 +7,21 @@ from typing import Annotated
 
 import typer
 
-from .devices import Device
+from .options import Device, chosen, command_with
+
+COMMAND = command_with("unfazed.training.recipe:Recipe")
 
 
 def train_network(
+    context: typer.Context,
     photos: Annotated[list[Path], typer.Argument(help="Folders or tar files of photographs.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the network and the run's state.")],
-    steps: Annotated[int, typer.Option(help="Total number of optimizer steps.")] = 17500,
-    batch: Annotated[int, typer.Option(help="Batch size.")] = 128,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
-    warmup: Annotated[int, typer.Option(help="Number of warm-up steps.")] = 300,
-    decay: Annotated[float, typer.Option(help="Share of the steps in which the learning rate decays to zero.")] = 0.5,
     begin: Annotated[
         str | None, typer.Option("--from", help="Start from a network: a folder that this command wrote, or `compact`.")
     ] = None,
     critic: Annotated[
         Path | None, typer.Option(help="FID's Inception network (.pt), for a perceptual loss on its features.")
     ] = None,
-    perceptual: Annotated[float, typer.Option(help="Weight of the perceptual loss.")] = 0.04,
-    held_out: Annotated[int, typer.Option(help="Number of photographs held out for validation.")] = 50,
-    seed: Annotated[int, typer.Option(help="Random seed of the weights, the crops and the noise.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="Stop after this time; run the same command to resume.")] = None,
     every: Annotated[int, typer.Option(help="Number of steps between two lines of progress.")] = 1000,
     device: Device = None,
@@ -54,16 +49,7 @@ def train_network(
 
     from .progress import stoppable
 
-    recipe = Recipe(
-        steps=steps,
-        batch=batch,
-        lr=lr,
-        warmup=warmup,
-        decay=decay,
-        perceptual=perceptual,
-        held_out=held_out,
-        seed=seed,
-    )
+    recipe = chosen(context, Recipe)
     with stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
         trainer = train(
             list(photos),

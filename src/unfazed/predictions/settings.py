@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from unfazed.choices import Precision, TransformName, check_choice
+from unfazed.choices import DEVICE, Option, Precision, TransformName, check_choice
 from unfazed.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateSettings:
-    """How every model of an evaluation is run; None selects a value for the machine.
+    """How every model of an evaluation is run; None selects a value for the machine."""
 
-    transform: `own`, or `paper` (resize 256, crop 224) for all models. groups: a JSON file that maps each class of the
-    benchmark to several of the model's. limit: only this many scenes. verify: first run all checks of `unfazed verify`,
-    not only compare the files' hashes. batch_size: pictures per batch; workers: processes that decode.
-    """
-
-    transform: TransformName = "own"
-    device: str | None = None
-    precision: Precision | None = None
-    batch_size: int | None = None
-    workers: int | None = None
-    groups: str | Path | None = None
-    limit: int | None = None
-    verify: bool = False
+    transform: Annotated[
+        TransformName, Option("The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224).")
+    ] = "own"
+    device: Annotated[str | None, DEVICE] = None
+    precision: Annotated[Precision | None, Option("Of the networks [default: fp32 on a CPU, bf16 on a GPU].")] = None
+    batch_size: Annotated[int | None, Option("Pictures per batch [default: what fits in memory].")] = None
+    workers: Annotated[
+        int | None, Option("Processes that decode pictures [default: one per core if a GPU is used].")
+    ] = None
+    groups: Annotated[
+        str | Path | None, Option('JSON file of class groups: {"dog": ["beagle", …], …}.', metavar="FILE")
+    ] = None
+    limit: Annotated[int | None, Option("Only the first N scenes.")] = None
+    verify: Annotated[bool, Option("Run all checks of `unfazed verify` first, not only the file hashes.")] = False
 
     def __post_init__(self) -> None:
         check_choice("transform", self.transform, TransformName)

@@ -174,6 +174,15 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Tabl
     return table
 
 
+def _key_of(path: Path) -> str | None:
+    """The key of the settings in the file itself, since a stop can leave it beside an earlier card."""
+    found = (pq.read_schema(path).metadata or {}).get(KEY)
+    if found is not None:
+        return str(found.decode("utf-8", "replace"))
+    card = path.with_suffix(".json")
+    return read_json(card).get("key") if card.is_file() else None
+
+
 def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:
     """The rows of `ids` in their order, then those of other pictures, which an earlier run with more of them wrote."""
     position = {one: index for index, one in enumerate(ids)}

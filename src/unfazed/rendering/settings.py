@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from unfazed.choices import Frame, GuidanceName, Precision, RendererName, SamplerName, check_choice
+from unfazed.choices import DEVICE, Frame, GuidanceName, Option, Precision, RendererName, SamplerName, check_choice
 from unfazed.errors import UserError
 
 NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
@@ -17,29 +18,41 @@ RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
 class RenderSettings:
     """What decides how one composed picture is rendered; None leaves a value to the renderer.
 
-    renderer: `diffusion` blends with a network, `paste` needs none and skips what does. network: a name that
-    `unfazed weights` lists, a file or a folder (default: the embedded network); network_facts: what `load_network` is
-    told about a file that does not say it. steps: over the whole noise schedule, 1 to 1000 (default: 100). guidance:
-    `paper`, `released` or `calibrated`, see docs/rendering.md (default: `released` for guided-diffusion's files,
-    otherwise `calibrated`). guide: the classifier that adversarial backgrounds work against, or `none`. feather:
-    pixels over which `paste` fades the object's rim (default: 1). removal: as `open_removal` takes it. frame: see
-    `unfazed.scene.frame`. size: the side of the pictures in pixels. seed: every random draw follows from it.
+    network_facts: what `load_network` is told about a file that does not say it. steps: 1 to 1000 (default: 100).
+    guide: `none` for no guide. removal: as `open_removal` takes it. frame: see `unfazed.scene.frame`. seed: every
+    random draw follows from it.
     """
 
-    renderer: RendererName = "diffusion"
-    network: str | None = None
+    renderer: Annotated[
+        RendererName, Option("`paste` uses no diffusion network and does not make the edits that need one.")
+    ] = "diffusion"
+    network: Annotated[
+        str | None, Option("The diffusion network [default: the embedded one].", metavar="NAME|FILE")
+    ] = None
     network_facts: Mapping[str, str | int | float] | None = None
-    steps: int | None = None
-    sampler: SamplerName | None = None
-    guidance: GuidanceName | None = None
-    guide: str | None = None
-    precision: Precision | None = None
-    device: str | None = None
-    feather: float | None = None
-    removal: str = "patches"
-    frame: Frame = "object"
-    size: int = 256
-    seed: int = 0
+    steps: Annotated[int | None, Option("Steps over the whole noise schedule (100 in the paper).")] = None
+    sampler: Annotated[SamplerName | None, Option("The diffusion sampler [default: auto].")] = None
+    guidance: Annotated[
+        GuidanceName | None,
+        Option(
+            "How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
+            "`released` for guided-diffusion's files, otherwise `calibrated`]."
+        ),
+    ] = None
+    guide: Annotated[str | None, Option("The classifier that adversarial backgrounds attack.", metavar="MODEL")] = None
+    precision: Annotated[
+        Precision | None, Option("Of the network [default: bf16 if the machine supports it, otherwise fp32].")
+    ] = None
+    device: Annotated[str | None, DEVICE] = None
+    feather: Annotated[
+        float | None, Option("Width in pixels over which `paste` blends the object's edge [default: 1].")
+    ] = None
+    removal: Annotated[
+        str, Option("How objects are removed: `patches`, or another method that `unfazed edits` lists.")
+    ] = "patches"
+    frame: Annotated[Frame, Option("How photographs are cropped or squeezed to a square.")] = "object"
+    size: Annotated[int, Option("Width and height of the pictures.", name="pixels")] = 256
+    seed: Annotated[int, Option("Random seed.")] = 0
 
     def __post_init__(self) -> None:
         check_choice("renderer", self.renderer, RendererName)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from unfazed.choices import Option
 from unfazed.errors import UserError, unknown
 from unfazed.transforms.mixture import EditMixture
 
@@ -20,37 +21,39 @@ ARMS: tuple[Arm, ...] = ("control", "repaired")
 class RepairSettings:
     """Everything that decides a fine-tune except the model and the data; both arms share it.
 
-    train: the parameters that are trained: the classification layer, the last blocks and it, or all. epochs: over the
-    training photographs. batch_size: pictures of one optimizer step, in `accumulate` passes. learning_rate,
-    layer_decay, freeze_norm: None for the default of the model's family (`family.py`). weight_decay: of AdamW.
-    warmup: share of the steps over which the rate rises. ema: decay of the averaged weights, which are what is kept.
-    patience: epochs without a better validation loss before an early stop. consistency: weight of the divergence
-    between the answers to a picture before and after its edit; 0 turns it off. crop: least share of the picture's
-    area that a training crop shows. precision: of the passes; None is bf16 on a GPU and fp32 on a CPU. mixture: the
-    edits of the repaired arm; the control has none. fill: what stands where an object was: patches of its background,
-    or a smooth fill, which is quicker. validation, held_out: shares of every class that are kept out of training, to
-    choose the epoch and to measure. seed: of the splits, the order, the crops, the edits and a new head.
+    train: the classification layer, the last blocks and it, or all. batch_size: in `accumulate` passes. weight_decay:
+    of AdamW. warmup: share of the steps over which the rate rises. ema: the averaged weights are what is kept. crop:
+    least share of the picture's area that a training crop shows. mixture: the edits of the repaired arm; the control
+    has none. fill: patches of the background, or a smooth fill.
     """
 
-    train: Part = "all"
-    epochs: int = 20
-    batch_size: int = 64
-    accumulate: int = 1
-    learning_rate: float | None = None
-    layer_decay: float | None = None
-    freeze_norm: bool | None = None
+    train: Annotated[Part, Option("Which part of the network is trained.")] = "all"
+    epochs: Annotated[int, Option("Passes over the photographs, at most.")] = 20
+    batch_size: Annotated[int, Option("Pictures of one optimizer step.")] = 64
+    accumulate: Annotated[int, Option("Passes that one step is divided into, to save memory.")] = 1
+    learning_rate: Annotated[float | None, Option("Peak learning rate [default: by the model's family].")] = None
+    layer_decay: Annotated[
+        float | None, Option("Factor of the rate from block to block [default: 0.75 for transformers].")
+    ] = None
+    freeze_norm: Annotated[bool | None, Option("Keep batch-norm statistics [default: below 20,000 photographs].")] = (
+        None
+    )
     weight_decay: float = 0.02
     warmup: float = 0.1
-    ema: float = 0.99
-    patience: int = 6
-    consistency: float = 0.0
+    ema: Annotated[float, Option("Decay of the averaged weights.")] = 0.99
+    patience: Annotated[int, Option("Epochs without a better validation loss before an early stop.")] = 6
+    consistency: Annotated[
+        float, Option("Weight of the divergence between answers before and after an edit; 0 is off.")
+    ] = 0.0
     crop: float = 0.5
-    precision: str | None = None
+    precision: Annotated[
+        Literal["fp32", "bf16"] | None, Option("Of the passes [default: fp32 on a CPU, bf16 on a GPU].")
+    ] = None
     mixture: EditMixture = field(default_factory=lambda: EditMixture(probability=0.7))
-    fill: Fill = "patches"
-    validation: float = 0.1
-    held_out: float = 0.2
-    seed: int = 0
+    fill: Annotated[Fill, Option("What stands where an object was; smooth is quicker.")] = "patches"
+    validation: Annotated[float, Option("Share of every class to choose the epoch with.")] = 0.1
+    held_out: Annotated[float, Option("Share of every class to measure on.")] = 0.2
+    seed: Annotated[int, Option("Of the splits, the order, the crops, the edits and a new head.")] = 0
 
     def __post_init__(self) -> None:
         if self.train not in PARTS:

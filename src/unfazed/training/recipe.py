@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from unfazed.choices import Option
 from unfazed.errors import UserError
 
 
@@ -14,25 +16,25 @@ from unfazed.errors import UserError
 class Recipe:
     """Everything besides the photographs that decides the result.
 
-    steps: in total; decay: the share of them, at the end, over which the learning rates fall to zero; near: the share
+    decay: at the end of the steps; near: the share
     of timesteps drawn below 620 of 1000 (edits use no higher ones), skewed toward little noise; spread: relative
     standard deviation of the error added to the noise level of half of each batch, so that the network tolerates a
-    sampler's small errors; ema: relative width of the power-function average (Karras et al. 2024); perceptual: weight
-    of the critic's distance, if there is a critic.
+    sampler's small errors; ema: relative width of the power-function average (Karras et al. 2024); perceptual: of the
+    critic's distance, if there is a critic.
     """
 
-    steps: int = 17500
-    batch: int = 128
-    lr: float = 2e-3
-    warmup: int = 300
-    decay: float = 0.5
+    steps: Annotated[int, Option("Total number of optimizer steps.")] = 17500
+    batch: Annotated[int, Option("Batch size.")] = 128
+    lr: Annotated[float, Option("Peak learning rate.")] = 2e-3
+    warmup: Annotated[int, Option("Number of warm-up steps.")] = 300
+    decay: Annotated[float, Option("Share of the steps in which the learning rate decays to zero.")] = 0.5
     near: float = 0.92
     spread: float = 0.02
     ema: float = 0.05
     doubt_weight: float = 0.02
-    perceptual: float = 0.04
-    held_out: int = 50
-    seed: int = 0
+    perceptual: Annotated[float, Option("Weight of the perceptual loss.")] = 0.04
+    held_out: Annotated[int, Option("Number of photographs held out for validation.")] = 50
+    seed: Annotated[int, Option("Random seed of the weights, the crops and the noise.")] = 0
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch", 1), ("warmup", 1), ("held_out", 0)):
