@@ -15,6 +15,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def imagenet_e(folder: Path) -> dict[str, str]:
             Image.fromarray(scene.image).resize((256, 256)).save(release / edit / f"{stem}.{suffix}")
         lines.append(f"{stem}.JPEG\t{scene.label}\n")
     (release / "labels.txt").write_text("".join(lines))
-    return {"IMAGENET_S": str(root), "IMAGENET_E": str(release), "RESNET50": "lite:0", "VIT": "lite:1"}
+    archive = shutil.make_archive(str(folder / "ImageNet-E"), "zip", folder, "ImageNet-E")
+    return {"IMAGENET_S": str(root), "IMAGENET_E": archive, "RESNET50": "lite:0", "VIT": "lite:1"}
 
 
 PAPERS: dict[str, Callable[[Path], dict[str, str]]] = {"ImageNet-E": imagenet_e}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import tarfile
+import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,89 @@ def test_the_folder_above_will_do_and_a_second_import_changes_nothing(release, t
     before = tree(tmp_path / "bench")
     import_benchmark(release, tmp_path / "bench")
     assert tree(tmp_path / "bench") == before
+
+
+def zipped(release: Path, path: Path, prefix: str, **more: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(release.rglob("*")):
+            if file.is_file():
+                archive.write(file, f"{prefix}{file.relative_to(release).as_posix()}")
+        for name, data in more.items():
+            archive.writestr(name, data)
+    return path
+
+
+def tarred(release: Path, path: Path, mode: str, prefix: str) -> Path:
+    with tarfile.open(path, mode) as archive:
+        for file in sorted(release.rglob("*")):
+            archive.add(file, f"{prefix}{file.relative_to(release).as_posix()}", recursive=False)
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["", "ImageNet-E/", "data/2023/ImageNet-E/"])
+@pytest.mark.parametrize("kind", ["zip", "w:", "w:gz", "w:xz"])
+def test_the_official_archive_in_any_nesting(release, tmp_path, kind, prefix):
+    # The name says nothing: what the file is decides.
+    path = tmp_path / "ImageNet-E.download"
+    if kind == "zip":
+        zipped(release, path, prefix, **{"__MACOSX/ori/._ILSVRC2012_val_00000003.JPEG": b"no picture"})
+    else:
+        tarred(release, path, kind, prefix)
+    (tmp_path / "labels.txt").write_text("of another dataset\t1\n")
+    import_benchmark(path, tmp_path / "bench")
+    check(tmp_path / "bench")
+
+
+def test_a_folder_deep_below_the_path(release, tmp_path):
+    release.parent.rename(tmp_path / "deep")
+    import_benchmark(tmp_path, tmp_path / "bench")
+    check(tmp_path / "bench")
+
+
+def test_two_releases_below_a_path_are_not_mixed(release, tmp_path):
+    (tmp_path / "download" / "copy" / "ori").mkdir(parents=True)
+    with pytest.raises(UserError, match="2 folders named ori"):
+        import_benchmark(tmp_path / "download", tmp_path / "bench")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../escaped.png", "/etc/escaped.png", "ori\\..\\..\\escaped.png", "C:/escaped.png"]
+)
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_path_that_climbs_is_refused_and_nothing_is_written(release, tmp_path, name, kind):
+    path = tmp_path / "bad"
+    if kind == "zip":
+        zipped(release, path, "", **{name: b"x"})
+    else:
+        write_shard(path, {"ori/a.png": b"x", name: b"x"})
+    with pytest.raises(UserError, match="climbs out of the archive"):
+        import_benchmark(path, tmp_path / "bench")
+    assert not (tmp_path / "bench").exists()
+    assert not list(tmp_path.rglob("escaped.png"))
+
+
+@pytest.mark.parametrize("kind", ["zip", "w:gz"])
+def test_an_archive_bomb_is_refused_and_nothing_is_written(release, tmp_path, kind, monkeypatch):
+    from unfazed import archives
+
+    monkeypatch.setattr(archives, "ROOM", 1 << 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "room"))
+    (tmp_path / "room").mkdir()
+    (release / "ori" / "ILSVRC2012_val_00000009.JPEG").write_bytes(bytes(40 << 20))
+    path = tmp_path / "bomb"
+    zipped(release, path, "") if kind == "zip" else tarred(release, path, kind, "")
+    with pytest.raises(UserError, match="unpacks to .* bytes or more"):
+        import_benchmark(path, tmp_path / "bench")
+    assert not (tmp_path / "bench").exists()
+    assert not list((tmp_path / "room").iterdir())
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 is cut", b"just a text", b"\x1f\x8b broken", b"\x89PNG\r\n\x1a\n"])
+def test_a_file_that_is_no_archive_is_refused(tmp_path, data):
+    (tmp_path / "ImageNet-E.zip").write_bytes(data)
+    with pytest.raises(UserError, match=r"not a readable archive.*(\n.*)*allowed: a \.zip, \.tar, \.tar\.gz"):
+        import_benchmark(tmp_path / "ImageNet-E.zip", tmp_path / "bench")
+    assert not (tmp_path / "bench").exists()
 
 
 def write_shard(path: Path, members: dict[str, bytes]) -> None:
@@ -205,7 +290,7 @@ def test_sets_that_cannot_be_imported(release, tmp_path):
         import_benchmark(release, tmp_path / "bench")
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "0.tar").write_bytes(b"not a tar file" * 100)
-    with pytest.raises(UserError, match="not a readable tar file"):
+    with pytest.raises(UserError, match="not a readable archive"):
         import_benchmark(tmp_path / "shards", tmp_path / "bench")
 
 

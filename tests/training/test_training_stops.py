@@ -148,7 +148,7 @@ def test_a_damaged_state_is_named(photos, tmp_path, damage):
 
 def test_what_is_no_whole_tar_is_named(photos, tmp_path):
     (tmp_path / "junk.tar").write_bytes(b"junk" * 500)
-    with pytest.raises(UserError, match=r"junk\.tar cannot be read as a tar of photographs: file could not be opened"):
+    with pytest.raises(UserError, match=r"junk\.tar is not a readable archive: invalid header"):
         list(read_photos([tmp_path / "junk.tar"]))
     for kind in ("", "gz"):
         with tarfile.open(tmp_path / "cut.tar", f"w:{kind}") as tar:
@@ -156,5 +156,5 @@ def test_what_is_no_whole_tar_is_named(photos, tmp_path):
                 tar.add(file, arcname=file.name)
         whole = (tmp_path / "cut.tar").read_bytes()
         (tmp_path / "cut.tar").write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(UserError, match=r"cut\.tar cannot be read as a tar of photographs"):
+        with pytest.raises(UserError, match=r"cut\.tar is not a readable archive"):
             list(read_photos([tmp_path / "cut.tar"]))

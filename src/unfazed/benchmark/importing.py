@@ -50,34 +50,33 @@ def import_benchmark(
 
     labels: the labels file (default: `labels.txt` in the dataset, or the labels in its shards); classes: a text file
     with one class name per line, if they are not ImageNet's; original: the folder of unedited pictures (default: `ori`
-    or `original`). Pictures in shards are always copied.
+    or `original`). Pictures in archives are always copied.
     """
     root = Path(out).expanduser()
-    release = open_release(Path(path).expanduser())
-    space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
-    by_name = _labels(release, labels, space)
-    edits = _edits(release, original)
-    stems = sorted({piece.stem for piece in release.pieces})
-    ids = dict(zip(stems, unique_slugs([f"{stem}.png" for stem in stems]), strict=True))
-    with explained(root):
-        root.mkdir(parents=True, exist_ok=True)
-    card = _card(release, edits, ids, space, copy)
-    settle_card(root, card)
-    pieces = _by_edit_and_stem(release, edits)
-    tasks = [(stem, edit) for stem in stems for edit in edits]
-    controls = _controls(edits)
+    with open_release(Path(path).expanduser()) as release:
+        space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
+        by_name = _labels(release, labels, space)
+        edits = _edits(release, original)
+        stems = sorted({piece.stem for piece in release.pieces})
+        ids = dict(zip(stems, unique_slugs([f"{stem}.png" for stem in stems]), strict=True))
+        pieces = _by_edit_and_stem(release, edits)
+        with explained(root):
+            root.mkdir(parents=True, exist_ok=True)
+        settle_card(root, _card(release, edits, ids, space, copy))
+        tasks = [(stem, edit) for stem in stems for edit in edits]
+        controls = _controls(edits)
 
-    def one(task: tuple[str, str]) -> Row:
-        stem, edit = task
-        row = replace(controls[edit], source_id=ids[stem], label=_label(by_name, stem))
-        return _placed(root, row, pieces.get((edit, stem)), edits[edit], stem, copy)
+        def one(task: tuple[str, str]) -> Row:
+            stem, edit = task
+            row = replace(controls[edit], source_id=ids[stem], label=_label(by_name, stem))
+            return _placed(root, row, pieces.get((edit, stem)), edits[edit], stem, copy)
 
-    rows: list[Row] = []
-    with ThreadPoolExecutor(workers) as pool:
-        for row in pool.map(one, tasks):
-            rows.append(row)
-            if report is not None:
-                report(len(rows), len(tasks))
+        rows: list[Row] = []
+        with ThreadPoolExecutor(workers) as pool:
+            for row in pool.map(one, tasks):
+                rows.append(row)
+                if report is not None:
+                    report(len(rows), len(tasks))
     write_manifest(root, rows)
     failures = {row.sample_id: str(row.reason) for row in rows if row.status == FAILED}
     return Imported(root, counts(rows), len(stems), tuple(edits), failures)
@@ -95,7 +94,7 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
     except BadPicture as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
-    if copy or piece.in_shard:
+    if copy or piece.archive is not None:
         write_bytes(root / where, data)
     else:
         _link(piece.path.resolve(), root / where)

@@ -1,17 +1,18 @@
-"""Reading a published dataset with one folder per edit: its pictures, in folders or tar shards, and its labels.
+"""Reading a published dataset with one folder per edit: its pictures, in folders or archives, and its labels.
 
 `OFFICIAL` maps the folder names of the official ImageNet-E release to the edits of this package.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from unfazed.archives import Archive, Member, open_archive
 from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
 from unfazed.sources.labeled import label_lines
@@ -32,61 +33,73 @@ OFFICIAL = {
     "rd": "direction",
 }
 
+ORIGINALS = "ori"
+SHARDS = ("*.tar", "*.tar.gz", "*.tgz")
+LARGEST_LABELS = 50_000_000  # bytes
 LABEL_FILES = ("labels.txt", "labels.csv", "labels.tsv")
 _LABEL_MEMBERS = ("cls", "cls.txt", "label", "label.txt", "json")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One picture: the edit's folder, the name that all edits of one photograph share, and where its bytes are."""
+    """One picture: the edit's folder, the name that all edits of one photograph share, and where its bytes are.
+
+    path: of the picture, or of the archive that holds it as `member`.
+    """
 
     folder: str
     stem: str
     suffix: str
     path: Path
-    offset: int = 0
-    length: int | None = None
-
-    @property
-    def in_shard(self) -> bool:
-        return self.length is not None
+    archive: Archive | None = None
+    member: Member | None = None
 
     def read(self) -> bytes:
-        if self.length is None:
+        if self.archive is None or self.member is None:
             return self.path.read_bytes()
-        with open(self.path, "rb") as file:
-            file.seek(self.offset)
-            return file.read(self.length)
+        return self.archive.read(self.member)
 
 
 @dataclass(frozen=True)
 class Release:
-    """The pieces of a dataset, and the labels in its shards (by stem, as written)."""
+    """The pieces of a dataset, and the labels in its archives (by stem, as written); root: its folder or archive."""
 
     root: Path
     pieces: tuple[Piece, ...]
     labels: dict[str, str]
 
 
-def open_release(path: Path) -> Release:
-    """Open the dataset in a folder or its subfolder `ImageNet-E` (edits as folders or tar files) or in a tar file."""
+@contextlib.contextmanager
+def open_release(path: Path) -> Iterator[Release]:
+    """Open the dataset in a folder, at any depth below it, or in an archive; its edits are folders or tar files."""
     if not path.exists():
         raise UserError(f"{path} does not exist")
-    if path.is_file():
-        shards, root = [path], path.parent
-    else:
-        root = path / "ImageNet-E" if (path / "ImageNet-E").is_dir() else path
-        shards = sorted(root.rglob("*.tar"))
-    if shards:
-        pieces, labels = _from_shards(root, shards)
-    else:
-        pieces, labels = list(_from_folders(root)), {}
-    if not pieces:
+    with contextlib.ExitStack() as open_files:
+        root = path if path.is_file() else _release_folder(path)
+        shards = [path] if path.is_file() else sorted(one for kind in SHARDS for one in root.rglob(kind))
+        labels: dict[str, str] = {}
+        if shards:
+            pieces = _from_archives(root, [open_files.enter_context(open_archive(shard)) for shard in shards], labels)
+        else:
+            pieces = list(_from_folders(root))
+        if not pieces:
+            raise UserError(
+                f"{path} contains neither pictures in folders named after edits nor tar shards",
+                allowed=f"folders such as {', '.join(OFFICIAL)}, and labels.txt",
+            )
+        yield Release(path.parent if path.is_file() and not labels else root, tuple(pieces), labels)
+
+
+def _release_folder(path: Path) -> Path:
+    """The folder that holds the edits: `path`, or the only folder below it with one named `ori`."""
+    if (path / ORIGINALS).is_dir():
+        return path
+    found = sorted({one.parent for one in path.rglob(ORIGINALS) if one.is_dir()})
+    if len(found) > 1:
         raise UserError(
-            f"{path} contains neither pictures in folders named after edits nor tar shards",
-            allowed=f"folders such as {', '.join(OFFICIAL)}, and labels.txt",
+            f"{path} contains {len(found)} folders named {ORIGINALS}", allowed=f"one of {', '.join(map(str, found))}"
         )
-    return Release(root, tuple(pieces), labels)
+    return found[0] if found else path / "ImageNet-E" if (path / "ImageNet-E").is_dir() else path
 
 
 def read_labels(path: Path, space: LabelSpace) -> dict[str, int]:
@@ -118,46 +131,36 @@ def _from_folders(root: Path) -> Iterator[Piece]:
                 yield Piece(folder.name, stem, path.suffix.lower(), path)
 
 
-def _from_shards(root: Path, shards: list[Path]) -> tuple[list[Piece], dict[str, str]]:
-    """Return pieces and labels by WebDataset's convention: the part of a member's name before its first dot is the key.
+def _from_archives(root: Path, archives: Sequence[Archive], labels: dict[str, str]) -> list[Piece]:
+    """Return the pieces, and add the labels, by WebDataset's convention: a name's part before its first dot is the key.
 
-    The edit is named by the member's folder (`005/KEY.png`), by its extension (`KEY.005.png`), or by the shard's own
+    The edit is named by the member's folder (`005/KEY.png`), by its extension (`KEY.005.png`), or by the archive's own
     folder or name (`005/000000.tar`, `005-000000.tar`).
     """
     pieces: list[Piece] = []
-    labels: dict[str, str] = {}
-    for shard in shards:
-        try:
-            with tarfile.open(shard, "r:") as tar:
-                for member in tar:
-                    if member.isfile():
-                        _take(root, shard, member, tar, pieces, labels)
-        except (tarfile.TarError, OSError, EOFError) as error:
-            raise UserError(f"{shard} is not a readable tar file: {error}", allowed="uncompressed tar shards") from None
-    return pieces, labels
+    for archive in archives:
+        for member in archive.members:
+            _take(root, archive, member, pieces, labels)
+    return pieces
 
 
-def _take(
-    root: Path, shard: Path, member: tarfile.TarInfo, tar: tarfile.TarFile, pieces: list[Piece], labels: dict[str, str]
-) -> None:
+def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], labels: dict[str, str]) -> None:
     name = PurePosixPath(member.name)
     key, _, extension = name.name.partition(".")
-    if not key or name.name.startswith("."):
+    if not key or name.name.startswith(".") or "__MACOSX" in name.parts:
         return
     if name.suffix.lower() in SUFFIXES:
         inner = extension[: -len(name.suffix)]
-        folder = inner or (name.parent.name if name.parent.name else _shard_edit(root, shard))
-        pieces.append(Piece(folder, key, name.suffix.lower(), shard, member.offset_data, member.size))
+        folder = inner or (name.parent.name if name.parent.name else _shard_edit(root, archive.path))
+        pieces.append(Piece(folder, key, name.suffix.lower(), archive.path, archive, member))
+    elif member.size > LARGEST_LABELS:
         return
-    content = tar.extractfile(member)
-    if content is None or member.size > 50_000_000:
-        return
-    if name.name in LABEL_FILES:
-        lines = content.read().decode("utf-8", "replace").splitlines()
+    elif name.name in LABEL_FILES:
+        lines = archive.read(member).decode("utf-8", "replace").splitlines()
         for _, given, label in label_lines(Path(member.name), lines):
             labels[PurePosixPath(without_suffix(given)).name] = label
     elif extension.lower() in _LABEL_MEMBERS:
-        found = _member_label(extension.lower(), content.read())
+        found = _member_label(extension.lower(), archive.read(member))
         if found is not None:
             labels.setdefault(key, found)
 
@@ -180,4 +183,4 @@ def _shard_edit(root: Path, shard: Path) -> str:
     named = re.fullmatch(r"(.+?)[-_.]\d{2,}", shard.stem)
     if named is not None:
         return named.group(1)
-    return shard.parent.name if shard.parent != root else shard.stem
+    return shard.parent.name if root.is_dir() and shard.parent != root else shard.stem

@@ -9,7 +9,12 @@ import typer
 
 
 def import_(
-    path: Annotated[Path, typer.Argument(help="A folder of folders, a folder of tar shards, or one shard.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="An archive (.zip, .tar, .tar.gz), a folder with the edits at any depth, or a folder of tar shards."
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")],
     labels: Annotated[
         Path | None, typer.Option(help="Lines of `name<TAB>class` [default: labels.txt in the dataset, or its shards].")
@@ -26,6 +31,7 @@ def import_(
 ) -> None:
     """Import the official ImageNet-E release, or any dataset with one folder per edit and a labels file.
 
+    - `unfazed import ImageNet-E.zip -o bench`
     - `unfazed import ImageNet-E -o bench`
     - `unfazed import shards/ -o bench`
     - `unfazed import myset -o bench --original clean --labels labels.csv --copy`

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tarfile
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from unfazed.archives import open_archive
 from unfazed.errors import UserError
 
 SIDE = 256
@@ -43,16 +42,10 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with tarfile.open(path) as tar:
-            for member in sorted((m for m in tar if m.isfile()), key=lambda m: m.name):
-                if member.name.lower().endswith(SUFFIXES):
-                    yield member.name, tar.extractfile(member).read()  # type: ignore[union-attr]
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as a tar of photographs: {str(error).partition(':')[0]}",
-            run=f"tar -tf {path}",
-        ) from None
+    with open_archive(path) as archive:
+        for member in sorted(archive.members, key=lambda one: one.name):
+            if member.name.lower().endswith(SUFFIXES):
+                yield member.name, archive.read(member)
 
 
 def decode(data: bytes) -> np.ndarray:
