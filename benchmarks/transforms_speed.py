@@ -3,9 +3,10 @@
     PYTHONPATH=src python benchmarks/transforms_speed.py [PETS] [--device cuda] [--batch 512]
 
 PETS: a folder of photographs with masks of the same name as PNG; constructed pictures without it. Prints pictures a
-second at 224×224. On a device: BatchEdit with every picture edited by a mixture of all edits; RandAugment applied to
-the whole batch (one draw for all pictures) and to each picture (a draw each, as BatchEdit has). On a CPU: one process
-with one thread, RandomEdit and RandAugment on `tv_tensors`, picture by picture, and the time of each edit.
+second at 224×224. On a device: BatchEdit, compiled and not, with every picture edited by a mixture of all edits;
+RandAugment applied to the whole batch (one draw for all pictures) and to each picture (a draw each, as BatchEdit has).
+On a CPU: one process with one thread, RandomEdit and RandAugment on `tv_tensors`, picture by picture, and the time of
+each edit.
 """
 
 from __future__ import annotations
@@ -65,16 +66,28 @@ def rate(run: Callable[[int], object], count: int, repeats: int, device: str) ->
     return count * repeats / (time.perf_counter() - begun)
 
 
+def every_edit(device: str) -> BatchEdit:
+    return BatchEdit(EditMixture(probability=1.0)).to(device)
+
+
 def on_device(images: torch.Tensor, masks: torch.Tensor, device: str, repeats: int) -> None:
     images, masks = images.to(device), masks.to(device)
     count = len(images)
-    edit, randaugment = BatchEdit(EditMixture(probability=1.0)).to(device), v2.RandAugment()
+    plain, edit, randaugment = every_edit(device), every_edit(device), v2.RandAugment()
+    edit.compile()
+    begun = time.perf_counter()
+    edit(images, masks)
+    print(f"compiling took {time.perf_counter() - begun:.0f} s")
     print(f"{device}: batch of {count}, {torch.cuda.get_device_name() if device.startswith('cuda') else 'CPU'}")
     ours = rate(lambda _: edit(images, masks), count, repeats, device)
-    whole = rate(lambda _: randaugment(images), count, repeats, device)
+    eager = rate(lambda _: plain(images, masks), count, repeats, device)
+    whole = rate(lambda _: randaugment(images), count, 8 * repeats, device)  # its operations differ greatly
     few = images[:64]
     each = rate(lambda _: [randaugment(one) for one in few], len(few), max(repeats // 10, 2), device)
-    print(f"  BatchEdit, all edits, a draw for each picture   {ours:12,.0f} pictures/s")
+    print(f"  BatchEdit, compiled, all edits, a draw for each {ours:12,.0f} pictures/s")
+    print(
+        f"  BatchEdit, not compiled                         {eager:12,.0f} pictures/s   time ratio {eager / ours:.3f}"
+    )
     print(f"  RandAugment, a draw for each picture            {each:12,.0f} pictures/s   time ratio {each / ours:.3f}")
     print(
         f"  RandAugment, one draw for the batch             {whole:12,.0f} pictures/s   time ratio {whole / ours:.3f}"

@@ -6,6 +6,7 @@ import pickle
 import re
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -16,6 +17,7 @@ from unfazed.errors import UserError
 from unfazed.sources import open_source
 from unfazed.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
 from unfazed.transforms.mixture import KINDS, draw
+from unfazed.transforms.pixels import blurred
 from unfazed.transforms.single import edit_one, rim, without_object
 
 DOCS = Path(__file__).parents[2] / "docs" / "transforms.md"
@@ -119,6 +121,30 @@ def test_one_picture_on_the_cpu_is_edited_as_in_a_batch(batch):
             apart = np.abs(picture.astype(int) - edited[place].permute(1, 2, 0).numpy()).mean()
             assert apart < 5, (kind, place, apart)
             assert np.abs(alpha - visible[place].numpy()).mean() < 0.01, (kind, place)
+
+
+def test_a_compiled_batch_is_edited_as_one_that_is_not_compiled_for_every_size_of_batch(batch):
+    images, masks = batch
+    mixture = EditMixture(probability=0.8)
+    plain, compiled = BatchEdit(mixture), BatchEdit(mixture)
+    # One graph without breaks; what a backend makes of it is the backend's own matter.
+    compiled.compile(backend="eager", fullgraph=True)
+    for count in (6, 5):
+        draws = draw(count, mixture, np.random.default_rng(count))
+        expected, shown = plain(images[:count], masks[:count], draws=draws)
+        edited, visible = compiled(images[:count], masks[:count], draws=draws)
+        assert (edited.int() - expected.int()).abs().max() <= 1
+        assert torch.allclose(visible, shown, atol=1e-4)
+
+
+def test_blur_reflects_at_the_borders_as_opencv_does():
+    rng = np.random.default_rng(0)
+    picture = rng.random((40, 52, 3)).astype(np.float32)
+    radius = 5.0
+    expected = cv2.GaussianBlur(picture, (0, 0), radius / 2, borderType=cv2.BORDER_REFLECT_101)
+    layer = torch.from_numpy(picture).permute(2, 0, 1)[None]
+    soft = blurred(layer, torch.tensor([radius]))[0].permute(1, 2, 0).numpy()
+    assert np.abs(soft - expected).max() < 0.003
 
 
 def test_the_same_generator_draws_the_same_edits_and_another_draws_others(batch):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,14 @@ from torch import Tensor, nn
 
 from unfazed.errors import UserError
 
-from .mixture import BACKGROUND, NUMBERS, OBJECT, Draws, EditMixture, draw
-from .pixels import blurred, recolored, relit, warped, without_objects
+from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw
+from .pixels import blurred, recolored, relit, smooth_fills, warped
 from .placement import covers, outlines, placements
+
+GEOMETRY = ("size", "position", "direction")
+# The flags of each picture, 0 or 1: which edits it gets, what light and blur act on, and whether what is behind the
+# object shows, so that the object's place must be filled.
+FLAGS = (*KINDS, "light on object", "light on background", "blur of object", "blur of background", "filled")
 
 
 class BatchEdit(nn.Module):
@@ -21,6 +27,9 @@ class BatchEdit(nn.Module):
 
     backgrounds: (K, 3, H, W) pictures to put behind objects and to hide them with, uint8 or in [0, 1]; without them
     the other pictures of the batch serve, their objects filled smoothly from what surrounds them.
+
+    For training on a GPU call `compile()` first: the first batch then takes a minute, every other a fraction of its
+    time.
 
     >>> images, masks = torch.zeros(2, 3, 64, 64), torch.zeros(2, 1, 64, 64)
     >>> masks[:, :, 20:40, 20:40] = 1
@@ -39,6 +48,11 @@ class BatchEdit(nn.Module):
                 f"the backgrounds have the shape {tuple(backgrounds.shape)}", allowed="(K, 3, H, W), at least one"
             )
         self.register_buffer("backgrounds", backgrounds, persistent=False)
+        self._compiled: Callable[..., tuple[Tensor, Tensor]] | None = None
+
+    def compile(self, **options: Any) -> None:  # type: ignore[override]
+        """Compiles the edits with `torch.compile`, to which the options go; the draws stay outside."""
+        self._compiled = torch.compile(edit_batch, **options)
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Draws:
         """The draws for a batch; generator: a CPU generator, torch's own if None."""
@@ -67,138 +81,177 @@ class BatchEdit(nn.Module):
                 f"the pictures are {tuple(images.shape)}, the masks {tuple(masks.shape)}",
                 allowed="(N, 3, H, W) pictures and (N, H, W) or (N, 1, H, W) masks of the same size",
             )
-        count = len(images)
-        draws = self.draw(count, generator) if draws is None else draws
-        may = np.ones(count, bool) if usable is None else np.asarray(usable, bool)
-        chosen = np.flatnonzero(draws.kinds.any(axis=1) & may)
-        if not len(chosen):
+        draws = self.draw(len(images), generator) if draws is None else draws
+        may = np.ones(len(images), bool) if usable is None else np.asarray(usable, bool)
+        rows = np.flatnonzero(draws.kinds.any(axis=1) & may)
+        if not len(rows):
             return images, masks
+        # One compiled graph serves every batch: all pictures go through all edits of the mixture, by flags of 0 and 1.
+        compiled = self._compiled is not None
+        rows = np.arange(len(images)) if compiled else rows
+        draws = draws[rows]
+        drawn = self.mixture.weights.get if compiled else lambda kind: draws.has(kind).any()
         lenders = np.flatnonzero(may)
-        rows = torch.from_numpy(chosen).to(images.device, non_blocking=True)
-        batch = _Batch(images, masks, removed, self.backgrounds)
-        edited, visible = batch.edit(draws[chosen], chosen, rows, lenders)
-        out, moved = images.clone(), masks.clone()
-        out[rows] = _like(edited, images)
-        moved[rows] = _mask_like(visible, masks, batch.scale(rows))
+        donor = draws.of("donor")
+        donors = np.stack([self._donors(one, rows, lenders) for one in (donor, 1 - donor - 1e-6)], axis=1)
+        if self.backgrounds is None:
+            donors[:, 0] = np.where(draws.has("background"), donors[:, 0], rows)
+        some = [np.flatnonzero(draws.has(*kinds)) for kinds in (("blur",), GEOMETRY)]
+        # At least two rows: a compiler makes graphs of their own for none and for one.
+        some = [one if len(one) > 1 else np.append(one, [0, 0])[:2] for one in some]
+
+        def there(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(images.device, non_blocking=True)
+
+        table = (there(donors), there(draws.numbers), there(_flags(draws, may[rows])), *map(there, some))
+        if compiled:
+            for one in (images, masks, removed, *table):
+                if one is not None:  # the number of pictures may change from batch to batch, their size does not
+                    torch._dynamo.maybe_mark_dynamic(one, 0)
+        edited, visible = (self._compiled or edit_batch)(
+            images,
+            masks,
+            removed,
+            self.backgrounds,
+            None if compiled else there(rows),
+            *table,
+            frozenset(kind for kind in KINDS if drawn(kind)),
+        )
+        if compiled:
+            return edited, visible
+        out, moved, at = images.clone(), masks.clone(), there(rows)
+        out[at], moved[at] = edited, visible
         return out, moved
 
-
-class _Batch:
-    """The pictures of one call, and what is read off them."""
-
-    def __init__(self, images: Tensor, masks: Tensor, removed: Tensor | None, bank: Tensor | None) -> None:
-        self.images, self.removed, self.bank = images, removed, bank
-        self.masks = masks.unsqueeze(1) if masks.ndim == 3 else masks
-
-    def scale(self, rows: Tensor) -> Tensor:
-        """(n, 1, 1, 1): the value that stands for an object in masks of integers: 1, or 255 where any is above 1."""
-        largest = self.masks[rows].amax(dim=(1, 2, 3), keepdim=True)
-        return torch.where(largest > 1, 255.0, 1.0)
-
-    def alpha(self, rows: Tensor) -> Tensor:
-        """(n, 1, H, W): 1 inside the object, with a rim of a pixel that fades inwards."""
-        masks = self.masks[rows].float()
-        if not self.masks.is_floating_point() and self.masks.dtype != torch.bool:
-            masks = masks / self.scale(rows)
-        # Steep around one half: an object is where its mask is above that, the half-known border of a trimap too.
-        solid = (masks * 8 - 3).clamp_(0, 1)
-        return torch.minimum(solid, nnf.avg_pool2d(solid, 3, 1, 1, count_include_pad=False))
-
-    def background(self, rows: Tensor) -> Tensor:
-        """(n, 3, H, W): the pictures of these rows without their objects."""
-        if self.removed is not None:
-            return _unit(self.removed[rows])
-        return without_objects(_unit(self.images[rows]), self.alpha(rows))
-
-    def lent(self, donors: np.ndarray, chosen: np.ndarray, lenders: np.ndarray) -> Tensor:
-        """(n, 3, H, W): other pictures' backgrounds, for draws `donors` in [0, 1) of the pictures `chosen`."""
-        device = self.images.device
-        if self.bank is not None:
-            rows = torch.from_numpy((donors * len(self.bank)).astype(np.int64)).to(device, non_blocking=True)
-            picked = _unit(self.bank[rows])
-            if picked.shape[-2:] == self.images.shape[-2:]:
-                return picked
-            return nnf.interpolate(picked, self.images.shape[-2:], mode="bilinear", antialias=True)
+    def _donors(self, drawn: np.ndarray, rows: np.ndarray, lenders: np.ndarray) -> np.ndarray:
+        """(n,): which picture lends its background to each row, for draws in [0, 1)."""
+        if self.backgrounds is not None:
+            return (drawn * len(self.backgrounds)).astype(np.int64)
         # Any other lender: so many steps further along the list, which never comes back to the picture itself.
-        own = np.searchsorted(lenders, chosen)
-        steps = 1 + (donors * max(len(lenders) - 1, 1)).astype(np.int64)
-        return self.background(torch.from_numpy(lenders[(own + steps) % len(lenders)]).to(device, non_blocking=True))
+        steps = 1 + (drawn * max(len(lenders) - 1, 1)).astype(np.int64)
+        return lenders[(np.searchsorted(lenders, rows) + steps) % len(lenders)]
 
-    def edit(self, draws: Draws, chosen: np.ndarray, rows: Tensor, lenders: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The edited pictures of these rows in [0, 1] and the alpha of what is visible of their objects."""
-        device = self.images.device
-        numbers = torch.from_numpy(draws.numbers).to(device, non_blocking=True)
-        of = {name: numbers[:, place] for place, name in enumerate(NUMBERS)}
 
-        def where(flags: np.ndarray) -> Tensor:
-            return torch.from_numpy(np.flatnonzero(flags)).to(device, non_blocking=True)
+def edit_batch(
+    images: Tensor,
+    masks: Tensor,
+    removed: Tensor | None,
+    bank: Tensor | None,
+    rows: Tensor | None,
+    donors: Tensor,
+    numbers: Tensor,
+    flags: Tensor,
+    blurs: Tensor,
+    moves: Tensor,
+    stages: frozenset[str],
+) -> tuple[Tensor, Tensor]:
+    """The edited pictures of n rows (None: of all rows) and the masks of what is visible of their objects.
 
-        original = _unit(self.images[rows])
-        alpha = self.alpha(rows)
-        there = alpha.amax(dim=(1, 2, 3), keepdim=True) > 0.5
-        front, back = original, original.clone()
-        replaced, geometric = draws.has("background"), draws.has("size", "position", "direction")
-        defocused = draws.has("blur") & (draws.blurred == BACKGROUND)
-        own = (geometric | defocused) & ~replaced
-        if own.any():
-            at = where(own)
-            back[at] = self.background(rows[at])
-        if replaced.any():
-            back[where(replaced)] = self.lent(draws.of("donor")[replaced], chosen[replaced], lenders)
-        lit = draws.has("lighting")
-        if (lit & (draws.lit != OBJECT)).any():
-            at = where(lit & (draws.lit != OBJECT))
-            back[at] = relit(back[at], of["lighting"][at])
-        unit = max(original.shape[-2:]) / 256
-        if defocused.any():
-            at = where(defocused)
-            back[at] = blurred(back[at], of["blur"][at] * unit, float(draws.of("blur")[defocused].max()) * unit)
-        if (draws.has("color") | (lit & (draws.lit != BACKGROUND))).any():
-            front = front.clone()
-        if (lit & (draws.lit != BACKGROUND)).any():
-            at = where(lit & (draws.lit != BACKGROUND))
-            front[at] = relit(front[at], of["lighting"][at])
-        if draws.has("color").any():
-            at = where(draws.has("color"))
-            front[at] = recolored(front[at], of["color"][at], of["saturation"][at])
-        layer = torch.cat([front * alpha, alpha], dim=1)
-        soft = draws.has("blur") & (draws.blurred == OBJECT)
-        if soft.any():
-            at = where(soft)
-            layer[at] = blurred(layer[at], of["blur"][at] * unit, float(draws.of("blur")[soft].max()) * unit)
-        if geometric.any():
-            at = where(geometric)
-            flags = np.stack([draws.has(kind) for kind in ("size", "position", "direction")], axis=1)
-            flagged = torch.from_numpy(flags[geometric].astype(np.float32)).to(device, non_blocking=True)
-            shape = (original.shape[-2], original.shape[-1])
-            maps, factor = placements(*outlines(alpha[at]), shape, flagged, numbers[at][:, :4])
-            layer[at] = warped(layer[at], maps, factor)
-        pictures = torch.addcmul(layer[:, :3], 1 - layer[:, 3:], back)
-        visible = layer[:, 3:]
-        hidden = draws.has("occlusion")
-        if hidden.any():
-            at = where(hidden)
-            patch = covers(visible[at], torch.stack([of[name][at] for name in ("occlusion", "place", "tilt")], dim=1))
-            other = self.lent(1 - draws.of("donor")[hidden] - 1e-6, chosen[hidden], lenders)
-            pictures[at] = torch.lerp(pictures[at], other, patch)
-            visible = visible.clone()
-            visible[at] = visible[at] * (1 - patch)
-        return torch.where(there, pictures, original), torch.where(there, visible, alpha)
+    donors: (n, 2) which pictures' backgrounds show behind the object and in the patch that hides it; numbers: (n, 12),
+    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; blurs, moves: which of the n
+    rows are blurred and which change their place, and perhaps others; stages: the edits that any row gets.
+    """
+    given, masks = masks, masks.unsqueeze(1) if masks.ndim == 3 else masks
+    number = dict(zip(NUMBERS, numbers.unbind(1), strict=True))
+    flag = dict(zip(FLAGS, flags.unbind(1), strict=True))
+
+    def has(name: str) -> Tensor:
+        return flag[name].view(-1, 1, 1, 1) > 0
+
+    scale = torch.where(masks.amax(dim=(1, 2, 3), keepdim=True) > 1, 255.0, 1.0)
+    objects = _alpha(masks, scale)
+    fills = smooth_fills(_unit(images), objects) if removed is None else _unit(removed)
+
+    def behind(place: Tensor | None) -> Tensor:
+        """The pictures at these places without their objects."""
+        fill = fills if place is None else fills[place]
+        if removed is not None:
+            return fill
+        return torch.lerp(_unit(images if place is None else images[place]), fill[:, :3], fill[:, 3:])
+
+    def lent(donor: Tensor) -> Tensor:
+        if bank is None:
+            return behind(donor)
+        picked = _unit(bank[donor])
+        if picked.shape[-2:] == images.shape[-2:]:
+            return picked
+        return nnf.interpolate(picked, images.shape[-2:], mode="bilinear", antialias=True)
+
+    def of_rows(every: Tensor) -> Tensor:
+        return every if rows is None else every[rows]
+
+    original, alpha = _unit(of_rows(images)), of_rows(objects)
+    front, back = original, torch.where(has("filled"), behind(donors[:, 0] if bank is None else rows), original)
+    if bank is not None:
+        back = torch.where(has("background"), lent(donors[:, 0]), back)
+    if "lighting" in stages:
+        front = relit(front, number["lighting"] * flag["light on object"])
+        back = relit(back, number["lighting"] * flag["light on background"])
+    if "color" in stages:
+        front = recolored(front, number["color"] * flag["color"], 1 + (number["saturation"] - 1) * flag["color"])
+    layer = torch.cat([front * alpha, alpha], dim=1)
+    if "blur" in stages:
+        sharp, sharp_back, of_back = layer[blurs], back[blurs], has("blur of background")[blurs]
+        opaque = torch.cat([sharp_back, torch.ones_like(sharp_back[:, :1])], dim=1)
+        soft = blurred(torch.where(of_back, opaque, sharp), number["blur"][blurs] * (max(images.shape[-2:]) / 256))
+        back = back.index_copy(0, blurs, torch.where(of_back, soft[:, :3], sharp_back))
+        layer = layer.index_copy(0, blurs, torch.where(has("blur of object")[blurs], soft, sharp))
+    if stages & set(GEOMETRY):
+        ways = torch.stack([flag[name] for name in GEOMETRY], dim=1)[moves]
+        shape = (images.shape[-2], images.shape[-1])
+        maps, factor = placements(*outlines(alpha[moves]), shape, ways, numbers[moves][:, :4])
+        still = layer[moves]
+        moved = torch.where(ways.amax(1).view(-1, 1, 1, 1) > 0, warped(still, maps, factor), still)
+        layer = layer.index_copy(0, moves, moved)
+    pictures = torch.addcmul(layer[:, :3], 1 - layer[:, 3:], back)
+    visible = layer[:, 3:]
+    if "occlusion" in stages:
+        patch = covers(visible, torch.stack([number[name] for name in ("occlusion", "place", "tilt")], dim=1))
+        patch = patch * flag["occlusion"].view(-1, 1, 1, 1).to(patch.dtype)
+        pictures = torch.lerp(pictures, lent(donors[:, 1]), patch)
+        visible = visible * (1 - patch)
+    # A picture without an edit or without an object stays as it is.
+    changed = (flags[:, : len(KINDS)].amax(1) > 0) & (alpha.amax(dim=(1, 2, 3)) > 0.5)
+    changed = changed.view(-1, 1, 1, 1)
+    left = torch.where(changed, _mask_like(visible, masks, of_rows(scale)), of_rows(masks))
+    return torch.where(changed, _like(pictures, images), of_rows(images)), left.view_as(of_rows(given))
+
+
+def _flags(draws: Draws, may: np.ndarray) -> np.ndarray:
+    """(n, 13) float32: the flags of each picture in the order of FLAGS; all 0 where a picture must not be edited."""
+    lit, soft = draws.has("lighting"), draws.has("blur")
+    of_back = soft & (draws.blurred == BACKGROUND)
+    more = (lit & (draws.lit != BACKGROUND), lit & (draws.lit != OBJECT), soft & ~of_back, of_back)
+    filled = draws.has("background", *GEOMETRY) | of_back
+    flags: np.ndarray = np.column_stack([draws.kinds, *more, filled]) & may[:, None]
+    return flags.astype(np.float32)
+
+
+def _alpha(masks: Tensor, scale: Tensor) -> Tensor:
+    """(N, 1, H, W): 1 inside the object, with a rim of a pixel that fades inwards."""
+    unit = masks.float()
+    if not masks.is_floating_point() and masks.dtype != torch.bool:
+        unit = unit / scale
+    # Steep around one half: an object is where its mask is above that, the half-known border of a trimap too.
+    solid = (unit * 8 - 3).clamp(0, 1)
+    return _unit(torch.minimum(solid, nnf.avg_pool2d(solid, 3, 1, 1, count_include_pad=False)))
 
 
 def _unit(pictures: Tensor) -> Tensor:
-    return pictures.float().div_(255) if pictures.dtype == torch.uint8 else pictures.float()
+    """The pictures in [0, 1]; on a GPU in half precision, which keeps all 256 levels at half the traffic."""
+    unit = pictures.float() / 255 if pictures.dtype == torch.uint8 else pictures
+    return unit.half() if pictures.is_cuda else unit.float()
 
 
 def _like(pictures: Tensor, before: Tensor) -> Tensor:
     if before.dtype == torch.uint8:
-        return (pictures * 255).round_().clamp_(0, 255).to(torch.uint8)
+        return (pictures.float() * 255).round().clamp(0, 255).to(torch.uint8)
     return pictures.to(before.dtype)
 
 
 def _mask_like(alpha: Tensor, before: Tensor, scale: Tensor) -> Tensor:
     if before.dtype == torch.bool:
-        alpha = alpha > 0.5
-    elif not before.is_floating_point():
+        return alpha > 0.5
+    if not before.is_floating_point():
         alpha = torch.where(scale > 1, (alpha * scale).round(), (alpha > 0.5).float())
-    return (alpha[:, 0] if before.ndim == 3 else alpha).to(before.dtype)
+    return alpha.to(before.dtype)

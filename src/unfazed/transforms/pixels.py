@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-
+import numpy as np
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor
@@ -12,44 +11,55 @@ DISPLAY_GAMMA = 2.2
 LEVELS = 3  # halvings that a warp can choose from; an object shrinks by 8 in width before it aliases
 # RGB to luma and two color axes, and back (YIQ); hue is an angle between the axes.
 _TO_YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
+_FROM_YIQ = np.linalg.inv(_TO_YIQ).tolist()
 
 
-def without_objects(pictures: Tensor, alpha: Tensor) -> Tensor:
-    """The pictures (n, 3, H, W) with their objects, alpha (n, 1, H, W), filled smoothly from what surrounds them.
+def smooth_fills(pictures: Tensor, alpha: Tensor) -> Tensor:
+    """(n, 4, H, W): what fills the objects smoothly from their surroundings, and where it covers the picture.
 
-    Known pixels are averaged down a pyramid and the hole is filled on the way back up, from half the resolution on:
-    a fill holds nothing finer.
+    pictures: (n, 3, H, W); alpha: (n, 1, H, W), 1 inside the objects. Known pixels are averaged down a pyramid and the
+    hole is filled on the way back up, from a quarter of the resolution on: a fill holds nothing finer.
     """
-    hole = nnf.max_pool2d(nnf.max_pool2d(alpha, 5, 2, 2), 3, 1, 1)
-    small = nnf.adaptive_avg_pool2d(pictures, (hole.shape[-2], hole.shape[-1]))
+    # Every cell that touches the object, and its neighbors: so the object itself is hidden wholly.
+    hole = nnf.max_pool2d(nnf.max_pool2d(alpha, 4, ceil_mode=True), 3, 1, 1)
     known = (hole < 0.05).to(pictures.dtype)
-    levels = [torch.cat([small * known, known], dim=1)]
+    levels = [torch.cat([nnf.avg_pool2d(pictures, 4, ceil_mode=True) * known, known], dim=1)]
     while max(levels[-1].shape[-2:]) > 1:
         levels.append(nnf.avg_pool2d(levels[-1], 2, ceil_mode=True))
     filled = levels[-1][:, :3] / levels[-1][:, 3:].clamp(min=1e-4)
     for level in reversed(levels[:-1]):
-        coarse = nnf.interpolate(filled, level.shape[-2:], mode="bilinear", align_corners=False)
+        coarse = _enlarged(filled, level.shape[-2], level.shape[-1], 2)
         filled = torch.addcmul(level[:, :3], 1 - level[:, 3:], coarse)
-    smooth = nnf.interpolate(
-        torch.cat([filled, 1 - known], dim=1), pictures.shape[-2:], mode="bilinear", align_corners=False
-    )
-    return torch.lerp(pictures, smooth[:, :3], smooth[:, 3:])
+    return _enlarged(torch.cat([filled, 1 - known], dim=1), pictures.shape[-2], pictures.shape[-1], 4)
+
+
+def _enlarged(layers: Tensor, high: int, wide: int, factor: int) -> Tensor:
+    """The layers (n, C, h, w) enlarged bilinearly by a factor and cut to high × wide, as two matrix products."""
+
+    def weights(small: int, large: int) -> Tensor:
+        place = (torch.arange(large, device=layers.device) + 0.5) / factor - 0.5
+        apart = place.clamp(0, small - 1)[:, None] - torch.arange(small, device=layers.device)
+        return (1 - apart.abs()).clamp(min=0).to(layers.dtype)
+
+    return weights(layers.shape[-2], high) @ (layers @ weights(layers.shape[-1], wide).T)
 
 
 def relit(pictures: Tensor, stops: Tensor) -> Tensor:
     """The pictures under 2**stops times the light: with a display gamma of 2.2 that is one gain, clipped."""
-    return (pictures * (stops / DISPLAY_GAMMA).exp2().view(-1, 1, 1, 1)).clamp_(max=1)
+    gain = (stops / DISPLAY_GAMMA).exp2().to(pictures.dtype)
+    return (pictures * gain.view(-1, 1, 1, 1)).clamp(max=1)
 
 
 def recolored(pictures: Tensor, hue: Tensor, saturation: Tensor) -> Tensor:
     """The pictures with the hue turned by `hue` degrees and the saturation scaled, at the same luma."""
-    turned = color_matrices(hue, saturation)
-    return torch.bmm(turned.to(pictures.dtype), pictures.flatten(2)).view_as(pictures).clamp_(0, 1)
+    matrix = color_matrices(hue, saturation)[..., None, None].to(pictures.dtype)
+    red, green, blue = pictures.split(1, dim=1)
+    return (matrix[:, :, 0] * red + matrix[:, :, 1] * green + matrix[:, :, 2] * blue).clamp(0, 1)
 
 
 def color_matrices(hue: Tensor, saturation: Tensor) -> Tensor:
     """(n, 3, 3): the change of RGB that turns the hue and scales the saturation."""
-    there, again = (one.to(hue.device, non_blocking=True) for one in _yiq())
+    there, again = (torch.tensor(one).to(hue.device, non_blocking=True) for one in (_TO_YIQ, _FROM_YIQ))
     angle = torch.deg2rad(hue)
     cosine, sine = saturation * angle.cos(), saturation * angle.sin()
     zero, one = torch.zeros_like(cosine), torch.ones_like(cosine)
@@ -57,27 +67,25 @@ def color_matrices(hue: Tensor, saturation: Tensor) -> Tensor:
     return again @ turn @ there
 
 
-@functools.cache
-def _yiq() -> tuple[Tensor, Tensor]:
-    """The change from RGB to YIQ and back; inverted once, on the CPU: a GPU's solver is slow for nine numbers."""
-    there = torch.tensor(_TO_YIQ, dtype=torch.float64)
-    return there.float(), torch.linalg.inv(there).float()
-
-
-def blurred(layers: Tensor, radius: Tensor, largest: float) -> Tensor:
+def blurred(layers: Tensor, radius: Tensor) -> Tensor:
     """The layers (n, C, H, W) out of focus by a disc of `radius` pixels, as the Gaussian of the same spread.
 
-    largest: the largest radius, known beforehand so that nothing waits for a GPU.
+    One matrix product along each side: a matrix holds the weights of a picture's radius, reflected at the borders.
     """
-    count, channels, high, wide = layers.shape
-    reach = max(1, min(int(largest * 1.5 + 0.999), min(high, wide) - 1))
-    offsets = torch.arange(-reach, reach + 1, device=layers.device, dtype=torch.float32)
-    taps = torch.exp(-0.5 * (offsets / (radius[:, None] / 2).clamp(min=1e-3)) ** 2)
-    taps = (taps / taps.sum(1, keepdim=True)).to(layers.dtype).repeat_interleave(channels, dim=0)
-    flat = layers.reshape(1, count * channels, high, wide)
-    flat = nnf.pad(flat, (reach, reach, reach, reach), mode="reflect")
-    flat = nnf.conv2d(flat, taps[:, None, :, None], groups=count * channels)
-    return nnf.conv2d(flat, taps[:, None, None, :], groups=count * channels).view_as(layers)
+    sigma = (radius / 2).clamp(min=1e-3).view(-1, 1, 1)
+
+    def weights(side: int) -> Tensor:
+        place = torch.arange(side, device=layers.device, dtype=torch.float32)
+        to, source = place[:, None], place[None, :]
+        apart = torch.stack([to - source, to + source, 2 * (side - 1) - to - source])
+        # The outermost pixels are the mirrors themselves and are not seen twice.
+        mirrored = torch.stack([source >= 0, source > 0, source < side - 1])
+        taps = (torch.exp(-0.5 * (apart[:, None] / sigma) ** 2) * mirrored[:, None]).sum(0)
+        return (taps / taps.sum(-1, keepdim=True)).to(layers.dtype)
+
+    high, wide = layers.shape[-2:]
+    across = torch.bmm(layers.flatten(1, 2), weights(wide).transpose(1, 2)).view_as(layers)
+    return (weights(high)[:, None] @ across).clamp(max=1)
 
 
 def warped(layers: Tensor, back: Tensor, factor: Tensor) -> Tensor:
@@ -99,17 +107,18 @@ def warped(layers: Tensor, back: Tensor, factor: Tensor) -> Tensor:
         corners.append((wide, top, broad, tall))
         top += tall
     places = torch.tensor(corners, dtype=torch.float32).to(layers.device, non_blocking=True)[level.long()]
-    left, above, width, height = (one.view(-1, 1, 1) for one in places.unbind(1))
-    y = ((torch.arange(high, device=layers.device) + 0.5) / longer).view(1, high, 1)
-    x = ((torch.arange(wide, device=layers.device) + 0.5) / longer).view(1, 1, wide)
-    entry = back.view(count, 6, 1, 1)
-    # In pixels of the level that is sampled, from its upper left corner.
-    shrink = level.exp2().view(-1, 1, 1)
-    column = (entry[:, 0] * x + entry[:, 1] * y + entry[:, 2]) * (longer / shrink)
-    row = (entry[:, 3] * x + entry[:, 4] * y + entry[:, 5]) * (longer / shrink)
-    inside = (column >= 0) & (column <= wide / shrink) & (row >= 0) & (row <= high / shrink)
-    column = torch.minimum(column.clamp(min=0.5), width - 0.5) + left
-    row = torch.minimum(row.clamp(min=0.5), height - 0.5) + above
-    grid = torch.stack([column * (2 / atlas.shape[-1]) - 1, row * (2 / high) - 1], dim=-1)
-    moved = nnf.grid_sample(atlas, grid.to(layers.dtype), mode="bilinear", align_corners=False)
-    return moved * inside[:, None]
+    corner, extent = places[:, :2, None], places[:, 2:, None]
+    size = places.new_tensor([[atlas.shape[-1]], [high]]) / 2  # of the atlas, whose grid reaches from -1 to 1
+    # From pixels of the canvas to the grid of the atlas: the map, then the level's scale and corner.
+    scale = (longer / level.exp2()).view(-1, 1, 1)
+    linear, offset = back[:, :, :2] * scale / longer / size, (back[:, :, 2:] * scale + corner) / size - 1
+    least, most = corner / size - 1, (corner + extent) / size - 1
+    half = 0.5 / size
+    y = (torch.arange(high, device=layers.device) + 0.5).view(1, 1, high, 1)
+    x = (torch.arange(wide, device=layers.device) + 0.5).view(1, 1, 1, wide)
+    at = linear[:, :, 0, None, None] * x + linear[:, :, 1, None, None] * y + offset[..., None]
+    inside = ((at >= least[..., None]) & (at <= most[..., None])).all(dim=1, keepdim=True)
+    grid = torch.minimum(torch.maximum(at, (least + half)[..., None]), (most - half)[..., None])
+    # The grid needs full precision, and the function one type for both.
+    moved = nnf.grid_sample(atlas.float(), grid.permute(0, 2, 3, 1), mode="bilinear", align_corners=False)
+    return (moved * inside).to(layers.dtype)

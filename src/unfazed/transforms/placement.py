@@ -80,7 +80,7 @@ def covers(alpha: Tensor, numbers: Tensor) -> Tensor:
     high, wide = alpha.shape[-2:]
     frame = frame_of(high, wide, alpha.device)
     points = cells(frame)
-    weight = nnf.adaptive_avg_pool2d(alpha, GRID).flatten(1)
+    weight = nnf.adaptive_avg_pool2d(alpha, GRID).flatten(1).float()
     reached = weight.cumsum(1)
     total = reached[:, -1:].clamp(min=1e-6)
     middle = points[(reached < numbers[:, 1:2] * total).sum(1).clamp(max=GRID * GRID - 1)]
@@ -92,7 +92,7 @@ def covers(alpha: Tensor, numbers: Tensor) -> Tensor:
     y = ((torch.arange(high, device=alpha.device) + 0.5) / max(high, wide)).view(1, high, 1)
     x = ((torch.arange(wide, device=alpha.device) + 0.5) / max(high, wide)).view(1, 1, wide)
     far = _distance(x, y, middle[:, :, None], tilt[:, None, None])
-    return ((radius[:, :, None] - far) * max(high, wide) + 0.5).clamp(0, 1)[:, None]
+    return ((radius[:, :, None] - far) * max(high, wide) + 0.5).clamp(0, 1)[:, None].to(alpha.dtype)
 
 
 def _bounds(points: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
