@@ -15,6 +15,8 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Quality = Literal["strict", "report", "off"]
 EngineName = Literal["local"]
 TransformName = Literal["own", "paper"]
+Convention = Literal["default", "released"]
+ClassColumn = Literal["label", "predicted"]
 TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from unfazed.analyses.sensitivity.alignment import by_correctness, by_edit, summary
+from unfazed.analyses.sensitivity.alignment import by_class, by_correctness, by_edit, by_group, summary
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.alignment import MEASURES, alignment
 from unfazed.measures.channels import channel_localization
@@ -122,3 +122,21 @@ def test_summary_counts_and_means():
     both = pl.concat([rows(["original"], {"original": [0.2]}), rows(["original"], {"original": [0.4]}, correct=False)])
     row = summary(both).row(0, named=True)
     assert (row["n"], row["accuracy"], row["iou"]) == (2, 0.5, pytest.approx(0.3))
+
+
+def test_alignment_by_true_and_predicted_class_and_by_group_of_models():
+    values = {measure: [0.2, 0.4, 0.9, 0.5] for measure in MEASURES}
+    rows = pl.DataFrame(
+        {
+            "model": ["a", "a", "a", "b"], "method": "layercam", "edit": "original", "label": [0, 0, 1, 0],
+            "predicted": [0, 1, 1, 1], "correct": [True, False, True, False], **values,
+        }
+    )  # fmt: skip
+    assert by_class(rows).filter(pl.col("model") == "a")["precision"].to_list() == pytest.approx([0.3, 0.9])
+    predicted = by_class(rows, "predicted").filter(pl.col("model") == "a")
+    assert predicted.select("predicted", "n").rows() == [(0, 1), (1, 2)]
+    assert predicted["precision"].to_list() == pytest.approx([0.2, 0.65])
+    groups = pl.DataFrame({"model": ["a", "b"], "training": ["x", "x"]})
+    row = by_group(rows, groups).row(0, named=True)
+    # The mean over classes of each model, then over models: (0.6 + 0.5) / 2.
+    assert (row["group"], row["models"], row["precision"]) == ("x", 2, pytest.approx(0.55))

@@ -89,6 +89,37 @@ def test_instance_table_gives_null_for_nothing_over_nothing():
     assert irfs["s01"] == pytest.approx(0.7 / 0.9)
 
 
+def test_the_released_convention_counts_undefined_as_zero_and_averages_over_levels_and_pictures():
+    published = PUBLISHED["irfs"]
+    made = [
+        {"model": "m", "source_id": f"s{i}", "label": 0, "seed": 0, "norm": "linf", "level": 30.0, "region": region,
+         "correct": True, "true_probability": value}
+        for i, pair in enumerate(zip(published["p_fg"], published["p_bg"], strict=True))
+        for region, value in zip(("foreground", "background"), pair, strict=True)
+    ]  # fmt: skip
+    values = instance_sensitivity(pl.DataFrame(made), "released")["irfs"]
+    assert values.to_list() == pytest.approx(published["irfs"], abs=1e-9)
+    two = rows([(0.2, 0.8), (0.6, 1.0)])
+    own, released = (sensitivity(two, draws=10, convention=how)["irfs"].to_list() for how in ("default", "released"))
+    assert released[:2] == pytest.approx(own[:2])
+    assert released[2] == pytest.approx(sum(own[:2]) / 2)
+    assert released[2] != pytest.approx(own[2])
+
+
+def test_released_drops_weight_pictures_and_ours_weight_classes():
+    made = [
+        {"model": "m", "source_id": f"s{i}", "label": int(i == 3), "seed": 0, "norm": norm, "level": None,
+         "region": "wings" if norm == "grey" else "none", "correct": norm == "clean" or i == 3,
+         "true_probability": 0.9 if norm == "clean" or i == 3 else 0.5}
+        for i in range(4) for norm in ("clean", "grey")
+    ]  # fmt: skip
+    own, released = (
+        region_drops(pl.DataFrame(made), 10, convention=how).row(0, named=True) for how in ("default", "released")
+    )
+    assert (own["drop"], released["drop"]) == (0.5, 0.75)
+    assert (own["probability_drop"], released["probability_drop"]) == pytest.approx((0.2, 0.3))
+
+
 def test_group_means_come_before_rfs_as_published():
     published = PUBLISHED["rfs_averaging_order"]
     levels = [30.0 * (i + 1) for i in range(7)]

@@ -3,6 +3,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from unfazed.errors import UserError
 from unfazed.measures.channels import auroc, best_channels, channel_localization, channel_table
 from unfazed.probes.suspects import suspects
 
@@ -63,3 +64,26 @@ def test_suspects_are_the_least_on_the_object_and_the_most_hurt_by_the_backgroun
     ]
     assert table["value"].to_list() == pytest.approx([-0.8, 0.2, 0.5])
     assert suspects(None, saliency)["reason"].unique().to_list() == ["saliency"]
+
+
+def test_suspects_by_the_predicted_class_and_another_measure():
+    saliency = pl.DataFrame(
+        {
+            "model": "m", "label": [0, 0, 1], "predicted": [1, 0, 1], "edit": "original", "source_id": list("abc"),
+            "precision": [0.1, 0.2, 0.9], "iou": [0.5, 0.6, 0.3],
+        }
+    )  # fmt: skip
+    rows = [("a", "clean", "none", 1, 0.9), ("a", "linf", "foreground", 0, 0.6), ("a", "linf", "background", 0, 0.5)]
+    noise = pl.DataFrame(
+        [
+            {"model": "m", "label": 0, "source_id": one, "norm": norm, "region": region, "predicted": predicted,
+             "true_probability": value}
+            for one, norm, region, predicted, value in rows
+        ]
+    )  # fmt: skip
+    table = suspects(noise, saliency, per_class=1, by="predicted", measure="iou")
+    assert table.select("predicted", "reason", "source_id").rows() == [
+        (0, "saliency", "b"), (1, "noise", "a"), (1, "saliency", "c")
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="no measure of alignment 'depth'"):
+        suspects(None, saliency, measure="depth")

@@ -68,11 +68,30 @@ def test_heat_on_the_object_scores_high_and_beside_it_low(model, tmp_path):
     assert there["precision"] > 0.5 > 0.1 > (elsewhere["precision"] or 0)
     assert there["average_precision"] > 0.9
     assert outcome.failures == {}
+    assert set(rows["notes"]) == {None}
     card = json.loads((tmp_path / "saliency/patch.json").read_text())
+    assert card["settings"]["frame"] == "object"
     assert card["settings"]["heat_layer"]["name"] == "features"
     row = by_correctness(rows, draws=20).filter(measure="iou").row(0, named=True)
     assert (row["n_right"], row["n_wrong"]) == (1, 1)
     assert row["difference"] > 0.3
+
+
+def test_heat_maps_follow_the_framing_and_rows_carry_the_notes_of_their_scene(model, tmp_path):
+    """The object is right of the center: squeezed to a square it lies in the model's patch, cropped it does not."""
+
+    def wide(entry):
+        image, mask = np.full((64, 128, 3), 90, np.uint8), np.zeros((64, 128), np.float32)
+        image[8:24, 80:112], mask[8:24, 80:112] = 250, 1
+        return Scene(entry.id, image, mask, 1, ("a note",))
+
+    source = Source("made", LABELS, (Entry("wide", "a.png", None, 1),), wide)
+    measure_alignment(model, source, tmp_path / "squash", frame="squash")
+    measure_alignment(model, source, tmp_path / "center", frame="center")
+    squash, cropped = (read_probe(tmp_path / how, "saliency").row(0, named=True) for how in ("squash", "center"))
+    assert squash["precision"] > 0.5
+    assert squash["true_probability"] > cropped["true_probability"]
+    assert squash["notes"] == "a note"
 
 
 @pytest.fixture

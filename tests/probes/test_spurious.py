@@ -151,7 +151,7 @@ def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tm
     (tmp_path / "spurious/colors/names.json").write_text(json.dumps({"0": "traffic light"}))
     settings = NoiseSettings({"linf": (60.0,)}, ablation=False)
     study = sensitivity_study.run_study("made", ["colors"], tmp_path, settings, spurious=True, channels="heat")
-    assert study.slugs == ["colors"]
+    assert study.noise == study.saliency == ["colors"]
     assert [line.partition(":")[0] for line in write_study_pictures(study)] == [
         str(tmp_path / "spurious/colors/gallery.html")
     ]

@@ -10,7 +10,7 @@ from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
 from unfazed.probes.run import read_probe, run_probe
 from unfazed.probes.study import run_study
-from unfazed.report.sensitivity_tables import write_tables
+from unfazed.report.sensitivity_tables import TableSettings, write_tables
 
 
 def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
@@ -19,13 +19,13 @@ def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
     settings = NoiseSettings(choose_levels("linf", "60"))
     spec, out = f"python:{bad}:build", tmp_path / "results"
     study = run_study("sample", [spec, "lite:0"], out, settings, limit=2)
-    assert study.slugs == ["lite-0"]
+    assert study.noise == ["lite-0"]
     assert "no layers" in study.failures[spec]
     before = read_probe(out, "noise")
     again = run_study("sample", ["other=lite:0"], out, settings, limit=1)
-    assert again.slugs == ["other", "lite-0"]
+    assert again.noise == ["other", "lite-0"]
     assert read_probe(out, "noise", ["lite-0"]).equals(before)
-    tables = write_tables(out, again.slugs, again.noise, again.saliency, draws=20)
+    tables = write_tables(out, again.noise, again.saliency, TableSettings(draws=20, classes=again.classes))
     assert set(tables["rfs"]["model"]) == {"lite:0", "other"}
     run_study("sample", ["lite:0"], out, settings, limit=1)
     assert read_probe(out, "noise", ["lite-0"])["source_id"].n_unique() == 2
@@ -44,7 +44,7 @@ def test_a_model_with_nan_logits_is_a_failure_and_not_a_number(tmp_path):
     settings = NoiseSettings(choose_levels("linf", "60"))
     spec = f"python:{bad}:build"
     study = run_study("sample", [spec, "lite:0"], tmp_path / "results", settings, limit=1)
-    assert study.slugs == ["lite-0"]
+    assert study.noise == ["lite-0"]
     assert "NaN" in study.failures[spec]
 
 

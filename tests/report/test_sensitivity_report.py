@@ -3,6 +3,7 @@ import polars as pl
 import pytest
 
 from unfazed.errors import UserError
+from unfazed.report.figures_alignment import attribute_map, irfs_densities, noise_scatter
 from unfazed.report.figures_factors import figure_bytes
 from unfazed.report.figures_sensitivity import outlined, overlay, sensitivity_curve
 from unfazed.report.sensitivity_tables import choose_table, for_people
@@ -20,8 +21,30 @@ def test_the_curve_leaves_a_gap_where_rfs_is_undefined():
     assert line.get_xdata().tolist() == [30, 60]
     assert np.isnan(line.get_ydata()[1])
     assert figure_bytes(figure, "svg").startswith(b"<?xml")
-    with pytest.raises(UserError, match="at most 8"):
-        sensitivity_curve(table([str(i) for i in range(9)]))
+    many = sensitivity_curve(table([str(i) for i in range(40)])).axes[1].get_lines()
+    looks = {(line.get_color(), line.get_marker()) for line in many if line.get_label()[0] != "_"}
+    assert len(looks) == 40
+
+
+def test_points_densities_and_maps_of_many_models_show_every_model_and_class():
+    models = [f"m{i}" for i in range(30)]
+    classes = pl.concat([table(models).with_columns(label=pl.lit(label, pl.Int64)) for label in (0, 1)])
+    scatter = noise_scatter(table(models), classes, ["cat", "dog"])
+    points = [line for line in scatter.axes[0].get_lines() if line.get_label() in models]
+    assert len({(line.get_color(), line.get_marker()) for line in points}) == 30
+    assert [axes.get_title() for axes in scatter.axes[1:25]] == models[:24]
+    values = np.random.default_rng(0).uniform(-1, 1, 40)
+    irfs = pl.DataFrame({"model": "m", "label": [0] * 36 + [1] * 4, "norm": "linf", "level": 30.0, "irfs": values})
+    lines = [line.get_label() for line in irfs_densities(irfs, ["cat", "dog"]).axes[0].get_lines()]
+    assert "cat" in lines
+    assert "dog" not in lines  # four pictures are no density
+    drops = pl.DataFrame(
+        {"model": ["a", "b", "a"], "norm": "grey", "region": ["wings", "wings", "beak"], "drop": [0.1, 0.3, -0.1]}
+    )
+    cells = attribute_map(drops).axes[0].images[0].get_array().filled(np.nan)
+    assert cells[0].tolist() == pytest.approx([10, 30, 20])
+    assert cells[-1].tolist() == pytest.approx([0, 30, 5])
+    assert attribute_map(drops.with_columns(region=pl.lit("background"))) is None
 
 
 def test_a_photograph_stays_as_it_is_where_the_map_is_cold():

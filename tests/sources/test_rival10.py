@@ -27,9 +27,9 @@ def as_base64(levels):
     return base64.b64encode(file.getvalue())
 
 
-def write_scene(root, name, attributes, split="test", whole=True, text=False):
+def write_scene(root, name, attributes, split="test", whole=True, text=False, kind="ordinary"):
     """One picture with all that lies beside it; attributes: name -> levels."""
-    folder = root / split / "ordinary"
+    folder = root / split / kind
     masks = root / split / "entire_object_masks"
     folder.mkdir(parents=True, exist_ok=True)
     masks.mkdir(exist_ok=True)
@@ -136,13 +136,38 @@ def test_a_pickle_that_imports_is_refused_by_name_and_the_others_load(root, tmp_
         ({"wings": 5}, "the mask of 'wings' is not a base64 picture"),
         ({"wings": "&&&&"}, "the mask of 'wings' is not a base64 picture"),
         ({"wings": base64.b64encode(b"words")}, "not a picture but text"),
-        ({"wings": as_base64(np.zeros((5, 5), np.uint8))}, "the mask of 'wings' has another size"),
     ],
 )
 def test_attributes_that_make_no_sense_are_one_bad_scene(root, content, reason):
     (root / "test/ordinary/n01531178_12_attr_dict.pkl").write_bytes(pickle.dumps(content))
     with pytest.raises(BadPicture, match=reason):
         open_source(f"rival10:{root}")["n01531178_12"]
+
+
+def test_masks_of_another_size_are_resized_to_the_nearest_pixel_with_a_note(root):
+    half = np.zeros((112, 112), np.uint8)
+    half[30:60, 30:51] = 255
+    content = {"wings": as_base64(half), "entire-object": as_base64(half)}
+    (root / "test/ordinary/n02391049_3_attr_dict.pkl").write_bytes(pickle.dumps(content))
+    scene = open_source(f"rival10:{root}")["n02391049_3"]
+    assert (scene.mask == np.kron(half / 255, np.ones((2, 2)))).all()
+    assert (scene.parts["wings"] == scene.mask).all()
+    assert scene.notes == (
+        "the object's mask was resized from 112×112 to 224×224", "the mask of wings was resized from 112×112 to 224×224"
+    )  # fmt: skip
+    assert open_source(f"rival10:{root}")["n01531178_12"].notes == ()
+
+
+def test_pictures_with_an_added_or_a_removed_attribute_are_read(root):
+    write_scene(root, "n01531178_5", {"wings": box_mask(60, 60, 100, 120)}, split="train", kind="superimposed")
+    write_scene(root, "n01531178_6", {}, split="train", kind="removed", whole=False)
+    added = open_source(f"rival10:{root}?split=train&kind=superimposed")
+    assert (added.ids, set(added[0].parts)) == (("n01531178_5",), {"wings"})
+    assert open_source(f"rival10:{root}?split=train&kind=removed")[0].label == 9
+    with pytest.raises(UserError, match="allowed: test/ordinary, train/ordinary, train/removed, train/superimposed"):
+        open_source(f"rival10:{root}?kind=removed")
+    with pytest.raises(UserError, match="ordinary, superimposed, removed"):
+        open_source(f"rival10:{root}?kind=pasted")
 
 
 def test_labels_that_are_pickled_or_missing_are_refused(root):

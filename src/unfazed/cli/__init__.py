@@ -12,7 +12,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Start": {"demo": "demo", "app": "app"},
     "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit"},
     "Benchmarks": {"build": "build", "import": "import_", "verify": "verify", "status": "status"},
-    "Models and predictions": {"models": "models", "evaluate": "evaluate"},
+    "Models and predictions": {"models": "models", "fit-head": "fit_head", "evaluate": "evaluate"},
     "Analyses": {
         "analyze": "analyze",
         "compare": "compare",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unfazed.choices import Frame, TableFormat
+from unfazed.choices import ClassColumn, Convention, Frame, TableFormat
 
 from .options import Device
 
@@ -36,6 +36,19 @@ def sensitivity(
     attributes: Annotated[bool, typer.Option(help="Also noise on each attribute's mask, if there are any.")] = True,
     ablation: Annotated[bool, typer.Option(help="Also replace each region by gray.")] = True,
     frame: Annotated[Frame, typer.Option(help="How photographs are cropped or squeezed to a square.")] = "object",
+    class_by: Annotated[
+        ClassColumn,
+        typer.Option(help="Classes of `saliency-class` and `suspects`: the true class or the predicted one."),
+    ] = "label",
+    measure: Annotated[
+        str, typer.Option(help="The measure of heat maps that ranks suspects and is drawn: `precision`, `iou`, ….")
+    ] = "precision",
+    convention: Annotated[
+        Convention,
+        typer.Option(
+            help="`released`: an undefined iRFS is 0 and drops are means over pictures, as in RIVAL10's released code."
+        ),
+    ] = "default",
     limit: Annotated[int | None, typer.Option(help="Only the first N scenes.")] = None,
     classes: Annotated[
         str | None, typer.Option(help="Only these classes: names, WNIDs or indices separated by commas.")
@@ -48,7 +61,8 @@ def sensitivity(
     table: Annotated[
         str | None,
         typer.Option(
-            help="The table to print: `rfs`, `class`, `group`, `drops`, `saliency`, `answers`, `edits`, `suspects`."
+            help="The table to print: `rfs`, `class`, `group`, `drops`, `irfs`, `saliency`, `saliency-class`, "
+            "`saliency-group`, `answers`, `edits`, `suspects`."
         ),
     ] = None,
     format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
@@ -72,8 +86,8 @@ def sensitivity(
 
     `unfazed sensitivity BENCH -m lite:0 -o results --saliency gradcam --table edits`
 
-    Running the same command again resumes. DIR contains every row (noise/, saliency/), the tables as CSV and the curve
-    as rfs.png.
+    Running the same command again resumes. DIR contains every row (noise/, saliency/), the tables as CSV and figures as
+    PNG: RFS against the level, accuracy under both noises by model and class, densities of iRFS, attributes, heat maps.
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
@@ -81,19 +95,22 @@ def sensitivity(
     from unfazed.probes.noise import choose_levels
     from unfazed.probes.noise_response import NoiseSettings
     from unfazed.probes.study import run_study
+    from unfazed.probes.suspects import check_measure
     from unfazed.report.formats import format_table
-    from unfazed.report.sensitivity_tables import HEADINGS, choose_table, for_people, write_tables
+    from unfazed.report.sensitivity_tables import HEADINGS, TableSettings, choose_table, for_people, write_tables
     from unfazed.report.study_pictures import write_study_pictures
 
     from .progress import progress_line
 
+    check_measure(measure)
     settings = NoiseSettings(choose_levels(norm, levels), seeds, attributes, ablation, frame)
     with progress_line("sensitivity", "pictures") as show:
         study = run_study(
             source, model, output, settings, saliency, spurious, channels, limit, classes, device, batch_size,
-            report=lambda what, done, total: show(done, total, what),
+            report=lambda what, done, total: show(done, total, what), class_by=class_by, measure=measure,
         )  # fmt: skip
-    tables = write_tables(output, study.slugs, study.noise, study.saliency, groups, resamples)
+    made = TableSettings(groups, resamples, convention, class_by, measure, study.classes)
+    tables = write_tables(output, study.noise, study.saliency, made)
     chosen = choose_table(tables, table)
     shown = chosen if format in ("csv", "json") else for_people(chosen)
     notes = " ".join(f"Suspicious: {one}." for one in study.suspicions) or None

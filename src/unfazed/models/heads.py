@@ -10,9 +10,8 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -28,15 +27,41 @@ from .registry import open_base
 
 @dataclass(frozen=True)
 class Training:
-    """How a head is trained: AdamW on cross-entropy; stopped when the validation loss did not fall for `patience`."""
+    """How a head is trained on cross-entropy, and how its epoch is chosen on the validation split.
+
+    patience: stop when so many epochs brought nothing better, None: never; optimizer: `adamw` or `adam`, whose weight
+    decay is a penalty in the loss; standardize: train on standardized features from zero weights, otherwise on the
+    features as they are from PyTorch's own initialization; choose: the epoch of the lowest validation `loss` or of the
+    highest validation `accuracy`.
+    """
 
     epochs: int = 200
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     batch_size: int = 256
     validation: float = 0.2
-    patience: int = 10
+    patience: int | None = 10
     seed: int = 0
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    standardize: bool = True
+    choose: Literal["loss", "accuracy"] = "loss"
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1:
+            raise UserError(f"epochs {self.epochs}, batch size {self.batch_size}", allowed="1 or more")
+        if not (self.learning_rate > 0 and self.weight_decay >= 0 and 0 < self.validation < 1):
+            raise UserError(
+                f"learning rate {self.learning_rate}, weight decay {self.weight_decay}, validation {self.validation}",
+                allowed="a learning rate above 0, a weight decay of 0 or more, a validation share between 0 and 1",
+            )
+
+
+# RIVAL10's released fine-tuner (Moayeri et al., CVPR 2022) in its optimizer and epochs; heads for pictures with a gray
+# background are trained twice as long. It chooses the epoch on the test pictures, which is not repeated here.
+RELEASED = Training(
+    epochs=10, learning_rate=1e-5, batch_size=32, patience=None, optimizer="adam", standardize=False, choose="accuracy"
+)
+PRESETS = {"default": Training(), "released": RELEASED}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +103,22 @@ class Head:
 
 def fit_head(
     base: Classifier,
-    images: Iterable[np.ndarray],
+    images: Iterable[Any],
     targets: Sequence[int],
     labels: LabelSpace | Sequence[str],
     training: Training = Training(),
+    prepare: Callable[[Any], torch.Tensor] | None = None,
+    **described: Any,
 ) -> Head:
     """A linear head on the frozen features of `base` for any label space.
 
     images: (H, W, 3) uint8 pictures, read once; targets: an index into `labels` for each. The epoch is chosen on a
     validation split of the pictures (by class), never on the pictures it will be evaluated on.
+    prepare: one of `images` -> the network's input (3, crop, crop), by the model's own transform if None. described:
+    what else the head's card says about its pictures, such as their framing.
     """
     space = labels if isinstance(labels, LabelSpace) else own(labels)
-    features = extract_features(base, images)
+    features = extract_features(base, images, prepare=prepare)
     answers = torch.as_tensor(list(targets))
     if len(features) != len(answers):
         raise UserError(f"there are {len(features)} pictures and {len(answers)} targets")
@@ -98,11 +127,13 @@ def fit_head(
     train, held_out = split(answers, training)
     weight, bias, history = train_linear(features, answers, train, held_out, len(space), training)
     card = {
-        "base": base.name,
+        # An alias cannot be opened again; the model behind it can.
+        "base": base.origin.get("spec", base.name),
         "base_weights_sha256": base.weights_hash,
         "labels": {"name": space.name, "classes": list(space.classes)},
         "training": asdict(training),
         "pictures": {"train": len(train), "validation": len(held_out)},
+        **described,
         **history,
     }
     return Head(base, space, weight, bias, card)
@@ -126,6 +157,20 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     tensors = load_file(str(folder / "head.safetensors"))
     space = LabelSpace.from_json(card["labels"])
     return Head(base, space, tensors["weight"], tensors["bias"], card).classifier(str(spec))
+
+
+def check_framing(model: Classifier, frame: str | None) -> None:
+    """Refuse a head that was trained in another framing; one without a record, and any other model, fits every one.
+
+    frame: how the pictures that it is about to see are framed, None if unknown.
+    """
+    trained = model.origin.get("head", {}).get("frame")
+    if trained is not None and frame is not None and trained != frame:
+        raise UserError(
+            f"{model.name} was trained on pictures with --frame {trained}, and these have --frame {frame}",
+            allowed=f"--frame {trained} for this head",
+            run=f"unfazed fit-head SOURCE -m MODEL -o DIR --frame {frame}",
+        )
 
 
 def feature_network(model: Classifier) -> nn.Module:
@@ -163,13 +208,19 @@ def classification_layer(model: Classifier) -> str:
     return found[-1]
 
 
-def extract_features(model: Classifier, images: Iterable[np.ndarray], batch_size: int = 32) -> torch.Tensor:
-    """(N, D) float32 features of the pictures on the CPU."""
+def extract_features(
+    model: Classifier,
+    images: Iterable[Any],
+    batch_size: int = 32,
+    prepare: Callable[[Any], torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """(N, D) float32 features of the pictures on the CPU; `prepare` as in `fit_head`."""
     network = feature_network(model)
+    prepare = prepare or model.prepare
     rows, batch = [], []
     with torch.inference_mode():
         for image in images:
-            batch.append(model.prepare(image))
+            batch.append(prepare(image))
             if len(batch) == batch_size:
                 rows.append(network(torch.stack(batch).to(model.device)).float().cpu())
                 batch = []
@@ -208,30 +259,38 @@ def train_linear(
     """Weight (classes, D), bias (classes,) of the best validation epoch, and the history for the card."""
     # Features are standardized while training, so that one learning rate suits every network; the head's weights
     # include the scaling.
-    center, spread = features[train].mean(0), features[train].std(0, correction=0).clamp_min(1e-6)
+    center, spread = torch.zeros(features.shape[1]), torch.ones(features.shape[1])
+    if training.standardize:
+        center, spread = features[train].mean(0), features[train].std(0, correction=0).clamp_min(1e-6)
     scaled = (features - center) / spread
     torch.manual_seed(training.seed)
     head = nn.Linear(features.shape[1], classes)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    optimizer = torch.optim.AdamW(head.parameters(), training.learning_rate, weight_decay=training.weight_decay)
+    if training.standardize:
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+    make = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[training.optimizer]
+    optimizer = make(head.parameters(), training.learning_rate, weight_decay=training.weight_decay)
     generator = torch.Generator().manual_seed(training.seed)
-    best_loss, best, best_epoch, losses = float("inf"), copy.deepcopy(head.state_dict()), 0, []
+    best_score, best_loss, best_epoch, losses = -float("inf"), float("nan"), 0, []
+    best = copy.deepcopy(head.state_dict())
     for epoch in range(1, training.epochs + 1):
         for part in train[torch.randperm(len(train), generator=generator)].split(training.batch_size):
             optimizer.zero_grad()
             functional.cross_entropy(head(scaled[part]), targets[part]).backward()
             optimizer.step()
         with torch.no_grad():
-            losses.append(float(functional.cross_entropy(head(scaled[held_out]), targets[held_out])))
-        if losses[-1] < best_loss:
-            best_loss, best, best_epoch = losses[-1], copy.deepcopy(head.state_dict()), epoch
-        elif epoch - best_epoch >= training.patience:
+            answered = head(scaled[held_out])
+            losses.append(float(functional.cross_entropy(answered, targets[held_out])))
+            right = float((answered.argmax(1) == targets[held_out]).float().mean())
+        score = right if training.choose == "accuracy" else -losses[-1]
+        if score > best_score:
+            best_score, best_loss, best_epoch, best = score, losses[-1], epoch, copy.deepcopy(head.state_dict())
+        elif training.patience is not None and epoch - best_epoch >= training.patience:
             break
     head.load_state_dict(best)
     with torch.no_grad():
-        right = (head(scaled[held_out]).argmax(1) == targets[held_out]).float().mean()
+        right = float((head(scaled[held_out]).argmax(1) == targets[held_out]).float().mean())
         weight = head.weight / spread
         bias = head.bias - weight @ center
-    history = {"epoch": best_epoch, "validation_loss": best_loss, "validation_accuracy": float(right), "losses": losses}
+    history = {"epoch": best_epoch, "validation_loss": best_loss, "validation_accuracy": right, "losses": losses}
     return weight.detach().clone(), bias.detach().clone(), history

@@ -15,6 +15,7 @@ from unfazed.errors import UserError
 from unfazed.files import make_folder, read_json, write_json
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
+from unfazed.models.heads import check_framing
 from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
 from unfazed.models.registry import model_key, model_spec, open_model, opener, split_alias
 from unfazed.specs import slug_of
@@ -101,6 +102,7 @@ def run_evaluation(
             if isinstance(model, str):
                 model = open_model(model, device=settings.device, precision=settings.precision, labels=target.labels)
             model = model.with_transform(settings.transform)
+            check_framing(model, target.frame)
             mapping = map_labels(model.labels, target.labels, target.needed, grouping)
             size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
             fingerprint = fingerprint_of(model, mapping, target, size)

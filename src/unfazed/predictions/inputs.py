@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unfazed.choices import stored_frame
 from unfazed.errors import UserError
 from unfazed.files import canonical, sha256
 from unfazed.labels import LabelSpace
@@ -36,6 +37,12 @@ class Pictures:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def frame(self) -> str | None:
+        """Return how the benchmark framed its photographs; None for pictures as they were found."""
+        stated = self.described.get("identity", {}).get("settings", {}).get("frame")
+        return None if stated is None else stored_frame(str(stated))
 
     @property
     def originals(self) -> list[int]:

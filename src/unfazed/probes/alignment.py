@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from unfazed.choices import Frame
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.alignment import MEASURES, alignment
 from unfazed.models.label_mapping import map_labels
 
 from .mapped_answers import answers, source_mapping, strongest_output
 from .noise import at_input
-from .noise_response import labeled
+from .noise_response import labeled, noted
 from .run import Outcome, run_probe
 from .saliency import explainer, on_picture
 
@@ -34,6 +35,7 @@ SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("model", "method", "sample_id", "source_id", "edit")]
     + [("label", pa.int64()), ("predicted", pa.int64()), ("correct", pa.bool_())]
     + [(name, pa.float64()) for name in ("probability", "true_probability", *MEASURES)]
+    + [("notes", pa.string())]
 )
 
 
@@ -41,7 +43,8 @@ SCHEMA = pa.schema(
 class Looked:
     """One picture, its object and its label, at the size of the comparison of heat map and mask.
 
-    image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped.
+    image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped;
+    notes: what was done to the photograph or its mask, None if nothing.
     """
 
     source_id: str
@@ -50,6 +53,7 @@ class Looked:
     image: np.ndarray
     mask: np.ndarray
     whole: bool
+    notes: str | None = None
 
 
 def measure_alignment(
@@ -58,13 +62,14 @@ def measure_alignment(
     folder: str | Path,
     method: str = "layercam",
     progress: Callable[[int], None] | None = None,
+    frame: Frame = "object",
 ) -> Outcome:
     """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object; resumes.
 
-    A source's pictures go into the model whole, as for noise; a benchmark's pictures, edits included, by the
-    model's own transform, as they were evaluated.
+    A source's pictures go into the model whole in the given framing, as for noise; a benchmark's pictures, edits
+    included, by the model's own transform, as they were evaluated.
     """
-    load, ids, mapping, spec = opened_pictures(pictures, model)
+    load, ids, mapping, described = opened_pictures(pictures, model, frame)
     with explainer(model, method) as explain:
 
         def measure(sample_id: str, picture: Looked) -> list[dict[str, Any]]:
@@ -74,12 +79,13 @@ def measure_alignment(
             except BadPicture as problem:
                 raise BadPicture(f"{sample_id}: {problem}") from None
             named = {"sample_id": sample_id, "source_id": picture.source_id, "edit": picture.edit}
-            return [{"model": model.name, "method": method, **named, "label": picture.label, **answer, **measures}]
+            named |= {"label": picture.label, "notes": picture.notes}
+            return [{"model": model.name, "method": method, **named, **answer, **measures}]
 
-        described = {"probe": KIND, "source": spec, "method": method, **model.card()}
-        described["heat_layer"] = model.heat_layer.to_json()
+        settings = {"probe": KIND, **described, "method": method, **model.card()}
+        settings["heat_layer"] = model.heat_layer.to_json()
         path = Path(folder) / KIND / f"{model.slug}.parquet"
-        return run_probe(path, described, list(ids), load, measure, SCHEMA, progress, id_column="sample_id")
+        return run_probe(path, settings, list(ids), load, measure, SCHEMA, progress, id_column="sample_id")
 
 
 def look(
@@ -100,29 +106,32 @@ def look(
     return answer, heat
 
 
-def scene_pictures(source: Source, model: Classifier) -> tuple[Callable[[str], Looked], LabelMapping]:
+def scene_pictures(
+    source: Source, model: Classifier, frame: Frame = "object"
+) -> tuple[Callable[[str], Looked], LabelMapping]:
     """A loader by scene id, with whole pictures at the model's input size, and the mapping to their classes."""
     if not source.has_masks:
         raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unfazed masks FOLDER")
 
     def load(scene_id: str) -> Looked:
         scene = source[scene_id]
-        image, masks = at_input(scene, model.transform.crop)
-        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True)
+        image, masks = at_input(scene, model.transform.crop, frame)
+        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene))
 
     return load, source_mapping(model, source)
 
 
 def opened_pictures(
-    pictures: Source | Benchmark, model: Classifier
-) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, str]:
-    """A loader by sample id, the sample ids in order, the label mapping, and a name for the whole."""
+    pictures: Source | Benchmark, model: Classifier, frame: Frame = "object"
+) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, dict[str, str]]:
+    """A loader by sample id, the sample ids in order, the label mapping, and the settings that name the pictures."""
     from unfazed.sources import Source
 
     if isinstance(pictures, Source):
-        load_scene, mapping = scene_pictures(pictures, model)
+        load_scene, mapping = scene_pictures(pictures, model, frame)
         ids = {f"{one}/original/0": None for one in pictures.ids}
-        return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, pictures.spec
+        named = {"source": pictures.spec, "frame": frame}
+        return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, named
 
     from unfazed.sources.pictures import read_mask, read_picture
 
@@ -140,4 +149,4 @@ def opened_pictures(
         return Looked(row["source_id"], row["edit"], row["label"], image, mask, False)
 
     mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
-    return load_row, dict.fromkeys(rows), mapping, str(benchmark.root)
+    return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

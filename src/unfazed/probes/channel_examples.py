@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from unfazed.choices import Frame
+
 from .features import activation_maps, open_layer
 from .neural_features import OBJECT, ChannelStudy
 from .noise import at_input
@@ -38,7 +40,7 @@ def channel_examples(
     with activation_maps(model, open_layer(model, study.layer)) as maps_of:
         return [
             [
-                _example(model, source, one, attribute, channel, maps_of)
+                _example(model, source, one, attribute, channel, maps_of, study.frame)
                 for one in study.examples(attribute, channel, most)
             ]
             for attribute, channel in best.select("attribute", "channel").iter_rows()
@@ -46,13 +48,13 @@ def channel_examples(
 
 
 def _example(
-    model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: object
+    model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: object, frame: Frame
 ) -> ChannelExample:
     import cv2
     import torch
 
     assert callable(maps_of)
-    image, masks = at_input(source[scene_id], model.transform.crop)
+    image, masks = at_input(source[scene_id], model.transform.crop, frame)
     heat = np.maximum(maps_of(model.from_pixels(torch.from_numpy(image)[None]))[0, channel].cpu().numpy(), 0)
     heat = cv2.resize(heat / max(float(heat.max()), 1e-6), image.shape[1::-1], interpolation=cv2.INTER_LINEAR)
     return ChannelExample(scene_id, image, heat, masks["foreground" if attribute == OBJECT else attribute])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unfazed.choices import Frame
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.channels import channel_localization, channel_table
 
@@ -31,6 +32,7 @@ class ChannelStudy:
     """table: one row per attribute and channel; ids: pictures read; pooled: (n, C) mean activations; failures."""
 
     layer: str
+    frame: Frame
     table: pl.DataFrame
     ids: list[str]
     present: dict[str, np.ndarray]
@@ -48,6 +50,7 @@ def study_channels(
     source: Source,
     layer: str | None = None,
     progress: Callable[[int], None] | None = None,
+    frame: Frame = "object",
 ) -> ChannelStudy:
     """Every channel of a layer (the heat layer if None) against every attribute of the source and the object itself."""
     if not source.has_masks:
@@ -59,7 +62,7 @@ def study_channels(
     with activation_maps(model, chosen) as maps_of:
         for scene_id in source.ids:
             try:
-                maps, masks = channel_maps(model, source, scene_id, maps_of)
+                maps, masks = channel_maps(model, source, scene_id, maps_of, frame)
             except BadPicture as problem:
                 failures[scene_id] = str(problem)
                 continue
@@ -77,18 +80,23 @@ def study_channels(
         raise UserError(f"no picture of '{source.spec}' could be read: {'; '.join(failures.values())[:300]}")
     present = {name: np.array([name in one for one in seen]) for name in sums}
     activations = np.stack(pooled)
-    return ChannelStudy(chosen.name, channel_table(sums, activations, present), ids, present, activations, failures)
+    table = channel_table(sums, activations, present)
+    return ChannelStudy(chosen.name, frame, table, ids, present, activations, failures)
 
 
 def channel_maps(
-    model: Classifier, source: Source, scene_id: str, maps_of: Callable[[torch.Tensor], torch.Tensor]
+    model: Classifier,
+    source: Source,
+    scene_id: str,
+    maps_of: Callable[[torch.Tensor], torch.Tensor],
+    frame: Frame = "object",
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One picture's activation maps (C, GRID, GRID), and the object's and its attributes' masks on the same grid."""
     import cv2
     import torch
     from torch.nn.functional import interpolate
 
-    image, regions = at_input(source[scene_id], model.transform.crop)
+    image, regions = at_input(source[scene_id], model.transform.crop, frame)
     coarse = maps_of(model.from_pixels(torch.from_numpy(image)[None]))
     maps = interpolate(coarse, (GRID, GRID), mode="bilinear", align_corners=False)[0].cpu().numpy()
     masks = {}

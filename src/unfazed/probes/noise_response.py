@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 KIND = "noise"
 SCHEMA = parquet_columns(
     "model source_id label:int64 norm level:float64 region seed:int64 predicted:int64 probability:float64 "
-    "true_probability:float64 correct:bool"
+    "true_probability:float64 correct:bool notes"
 )
 # On a CPU a larger batch exceeds the cache: EfficientNet-Lite0 takes 16 ms per picture in batches of 4, 24 in 8.
 BATCH_SIZES = {"cpu": 4, "cuda": 256}
@@ -82,14 +82,16 @@ def measure_noise(
     kind = str(model.device).partition(":")[0]
     size = batch_size or BATCH_SIZES.get(kind, BATCH_SIZES["cuda"])
 
-    def load(scene_id: str) -> tuple[int, np.ndarray, dict[str, np.ndarray]]:
+    def load(scene_id: str) -> tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]:
         scene = source[scene_id]
-        return (labeled(scene), *at_input(scene, model.transform.crop, settings.frame))
+        return (labeled(scene), noted(scene), *at_input(scene, model.transform.crop, settings.frame))
 
-    def measure(scene_id: str, loaded: tuple[int, np.ndarray, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
-        label, picture, masks = loaded
+    def measure(
+        scene_id: str, loaded: tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]
+    ) -> list[dict[str, Any]]:
+        label, notes, picture, masks = loaded
         rows = noise_rows(model, scene_id, picture, masks, mapping, label, settings, size)
-        return [{"model": model.name, "source_id": scene_id, "label": label, **row} for row in rows]
+        return [{"model": model.name, "source_id": scene_id, "label": label, "notes": notes, **row} for row in rows]
 
     described = {
         "probe": KIND,
@@ -141,6 +143,11 @@ def labeled(scene: Scene) -> int:
     if scene.label is None:
         raise BadPicture(f"{scene.id}: it has no label, so no prediction for it can be right or wrong")
     return scene.label
+
+
+def noted(scene: Scene) -> str | None:
+    """What was done to the photograph or its masks, for its rows; None if nothing."""
+    return "; ".join(scene.notes) or None
 
 
 def _chunks(variants: Sequence[Variant], size: int) -> Iterator[Sequence[Variant]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unfazed.choices import Frame
 from unfazed.engine.memory import in_parts
 from unfazed.errors import BadPicture
 from unfazed.files import read_json, write_json
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
 BATCH = 16
 
 
-def check_plausible(model: Classifier, pictures: Source | Benchmark, folder: str | Path) -> None:
+def check_plausible(
+    model: Classifier, pictures: Source | Benchmark, folder: str | Path, frame: Frame = "object"
+) -> None:
     """Record what is suspicious about the model's accuracy on up to 64 originals, as `evaluate` does.
 
     Refuses a model whose logits are not finite or not reproducible.
     """
     import torch
 
-    load, ids, mapping, _ = opened_pictures(pictures, model)
+    load, ids, mapping, _ = opened_pictures(pictures, model, frame)
     looked = []
     for sample_id in sanity_sample([one for one in ids if one.split("/")[-2] == "original"], SANITY):
         try:

@@ -73,7 +73,7 @@ def run_probe(
     tables, since = [kept], time.monotonic()
     if progress and resumed:
         progress(resumed)
-    for one, loaded in _ahead(load, todo):
+    for one, loaded in prefetched(load, todo):
         try:
             if isinstance(loaded, Exception):
                 raise loaded
@@ -129,11 +129,13 @@ def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None
         raise UserError(
             f"{folder} holds no results of the kind '{kind}'", run="unfazed sensitivity SOURCE -m MODEL -o DIR"
         )
-    return pl.concat([pl.read_parquet(Path(folder) / kind / f"{slug}.parquet") for slug in chosen])
+    # Results of an older version lack the columns that came later.
+    tables = [pl.read_parquet(Path(folder) / kind / f"{slug}.parquet") for slug in chosen]
+    return pl.concat(tables, how="diagonal")
 
 
-def _ahead(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Every id with the result of `load` or its exception; a few pictures are prefetched."""
+def prefetched(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Every id with the result of `load` or its exception; a few pictures are loaded in advance."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         waiting: list[tuple[str, Future[Any]]] = []
         for one in ids:

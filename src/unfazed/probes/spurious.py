@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unfazed.choices import Frame
 from unfazed.errors import BadPicture, UserError
 
 from .alignment import look, scene_pictures
@@ -56,9 +57,10 @@ def shared_regions(
     clustering: str = "hdbscan",
     clusters: int | None = None,
     seed: int = 0,
+    frame: Frame = "object",
 ) -> list[Region]:
     """One region per readable picture, with its cluster: the largest cluster first, those without one last."""
-    regions = list(looked_at(model, source, ids, method))
+    regions = list(looked_at(model, source, ids, method, frame))
     if not regions:
         raise UserError("in none of these pictures is there heat beside the object")
     found = cluster(np.stack([one.feature for one in regions]), clustering, clusters, seed)
@@ -67,12 +69,14 @@ def shared_regions(
     return sorted(marked, key=lambda one: (one.cluster == NOISE, -sizes[one.cluster], one.cluster, -one.share))
 
 
-def looked_at(model: Classifier, source: Source, ids: Iterable[str], method: str = "layercam") -> Iterable[Region]:
+def looked_at(
+    model: Classifier, source: Source, ids: Iterable[str], method: str = "layercam", frame: Frame = "object"
+) -> Iterable[Region]:
     """The region of each picture; without pictures that cannot be read or whose heat is only on the object."""
     import cv2
     import torch
 
-    load, mapping = scene_pictures(source, model)
+    load, mapping = scene_pictures(source, model, frame)
     with explainer(model, method) as explain, activation_maps(model) as maps_of:
         for scene_id in dict.fromkeys(ids):
             try:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from unfazed.choices import ClassColumn, Frame, stored_frame
 from unfazed.errors import UserError
 from unfazed.files import read_json, write_bytes
 from unfazed.measures.channels import best_channels
+from unfazed.models.heads import check_framing
 
 from .alignment import measure_alignment
 from .channel_examples import ChannelExample, channel_examples
@@ -51,17 +53,16 @@ class Channels:
 
 @dataclass(frozen=True)
 class Study:
-    """The result of a study: the models' file names in order, whether noise and saliency were measured, and failures.
+    """The result of a study: the file names of the models with noise and with saliency results, in order, and failures.
 
-    suspicions: about the models' labels and transforms, as `evaluate` has them.
-
-    regions, channels: by a model's file name, what `report.study_pictures` draws.
+    classes: the names of the pictures' classes; suspicions: about the models' labels and transforms, as `evaluate` has
+    them; regions, channels: what `report.study_pictures` draws, by a model's file name.
     """
 
     folder: Path
-    slugs: list[str]
-    noise: bool
-    saliency: bool
+    classes: Sequence[str]
+    noise: list[str]
+    saliency: list[str]
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
@@ -82,11 +83,15 @@ def run_study(
     device: str | None = None,
     batch_size: int | None = None,
     report: Report | None = None,
+    class_by: ClassColumn = "label",
+    measure: str = "precision",
 ) -> Study:
     """Run the probes of every model in turn, each resumed where it stopped.
 
     spec: a source with masks, or a benchmark's folder, for which only heat maps are measured (noise is for
-    photographs). saliency: a method of `saliency.METHODS`; spurious: also the galleries; channels: also the layer's
+    photographs). All probes see the photographs in the framing of `settings`, and a folder with results in another
+    one is refused. saliency: a method of `saliency.METHODS`; spurious: also the galleries, of the
+    suspects by `class_by` and `measure` (see `suspects`); channels: also the layer's
     channels against the attributes, `heat` for the model's heat layer. report: called with (what, done, total).
     """
     if len(set(models)) != len(models) or not models:
@@ -94,25 +99,30 @@ def run_study(
     pictures, is_benchmark = _opened(spec, limit, classes)
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
-    study = Study(Path(folder), [], not is_benchmark, bool(saliency) or is_benchmark or spurious)
-    measured: dict[str, list[str]] = {"noise": [], "saliency": []}
+    study = Study(Path(folder), pictures.labels.classes, [], [])
+    frame = _benchmark_frame(pictures) if is_benchmark else settings.frame  # type: ignore[arg-type]
+    if not is_benchmark:
+        _require_framing(study.folder, settings.frame)
 
     def probe(name: str) -> None:
         model = _open(name, device)
-        check_plausible(model, pictures, folder)
+        check_framing(model, frame)
+        check_plausible(model, pictures, folder, settings.frame)
         if not is_benchmark:
             show = counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
             _note(study, name, measure_noise(model, pictures, folder, settings, batch_size, show))  # type: ignore[arg-type]
-            measured["noise"].append(model.slug)
-        if study.saliency:
+            study.noise.append(model.slug)
+        method = saliency or "layercam"
+        if saliency or is_benchmark or spurious:
             show = counter(report, f"{name}: heat maps", None)
-            _note(study, name, measure_alignment(model, pictures, folder, saliency or "layercam", show))
-            measured["saliency"].append(model.slug)
+            _note(study, name, measure_alignment(model, pictures, folder, method, show, settings.frame))
+            study.saliency.append(model.slug)
         if spurious:
-            study.regions[model.slug] = _regions(study, model, pictures, saliency or "layercam")  # type: ignore[arg-type]
+            chosen = _suspects(study.folder, model.slug, class_by, measure)
+            study.regions[model.slug] = _regions(model, pictures, chosen, method, settings.frame)  # type: ignore[arg-type]
         if channels:
             layer = None if channels == "heat" else channels
-            study.channels[model.slug] = _channels(study, model, pictures, layer, report)  # type: ignore[arg-type]
+            study.channels[model.slug] = _channels(study, model, pictures, layer, settings.frame, report)  # type: ignore[arg-type]
 
     for name in models:
         try:
@@ -121,26 +131,46 @@ def run_study(
             if len(models) == 1:
                 raise
             study.failures[name] = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    there = list(dict.fromkeys([*measured["noise"], *measured["saliency"]]))
-    if not there:
+    if not study.noise and not study.saliency:
         raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
-    study.slugs.extend([*there, *_earlier(Path(folder), measured)])
-    study.suspicions.extend(suspicions_in(folder, study.slugs))
-    return replace(study, saliency=study.saliency and bool(measured["saliency"]))
+    for kind, slugs in (("noise", study.noise), ("saliency", study.saliency)):
+        slugs.extend(_earlier(Path(folder), kind, slugs))
+    study.suspicions.extend(suspicions_in(folder, [*study.noise, *study.saliency]))
+    return study
 
 
-def _earlier(folder: Path, measured: dict[str, list[str]]) -> list[str]:
+def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
     """The models that an earlier run measured in the same way: they stay in the tables of this one."""
-    found: dict[str, None] = {}
-    for kind, slugs in measured.items():
-        cards = {path.stem: read_json(path).get("settings", {}) for path in sorted((folder / kind).glob("*.json"))}
-        for slug, stated in cards.items():
-            now = cards.get(slugs[0], {}) if slugs else {}
-            # What is about the model itself may differ; the source and the probe's own settings may not.
-            shared = [name for name in now if name in _OWN and now[name] != stated.get(name)]
-            if slug not in slugs and now and not shared and (folder / kind / f"{slug}.parquet").is_file():
-                found[slug] = None
-    return list(found)
+    cards = _cards(folder, kind)
+    now = cards.get(slugs[0], {}) if slugs else {}
+    found = []
+    for slug, stated in cards.items():
+        # What is about the model itself may differ; the source and the probe's own settings may not.
+        differing = [name for name in now if name in _OWN and now[name] != stated.get(name)]
+        if slug not in slugs and now and not differing and (folder / kind / f"{slug}.parquet").is_file():
+            found.append(slug)
+    return found
+
+
+def _cards(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """The settings of every model's results of one kind, by file name."""
+    return {path.stem: read_json(path).get("settings", {}) for path in sorted((folder / kind).glob("*.json"))}
+
+
+def _require_framing(folder: Path, frame: Frame) -> None:
+    """Refuse a folder with results in another framing: its tables and pictures would mix two of them."""
+    for kind in ("noise", "saliency"):
+        for slug, stated in _cards(folder, kind).items():
+            if stored_frame(str(stated.get("frame", frame))) != frame:
+                raise UserError(
+                    f"{folder} contains results of {slug} with --frame {stated['frame']}, not {frame}",
+                    allowed=f"--frame {stated['frame']}, or another folder",
+                )
+
+
+def _benchmark_frame(benchmark: Benchmark) -> str | None:
+    stated = benchmark.card.get("frame")
+    return None if stated is None else stored_frame(str(stated))
 
 
 _OWN = frozenset(("probe", "source", "method", "benchmark", *(one.name for one in fields(NoiseSettings))))
@@ -169,17 +199,22 @@ def _note(study: Study, model: str, outcome: Outcome) -> None:
     study.notes.append(f"{outcome.path}: {outcome.measured} measured now, {outcome.resumed} before")
 
 
-def _regions(study: Study, model: Classifier, source: Source, method: str) -> Regions:
-    """The regions beside the object that the model uses, in pictures that its noise and saliency rows make suspects."""
-    noise, saliency = (read_probe(study.folder, kind, [model.slug]) for kind in ("noise", "saliency"))
-    chosen = suspects(noise, saliency)["source_id"].unique(maintain_order=True).to_list()
-    regions = shared_regions(model, source, [one for one in chosen if one in source], method)
+def _suspects(folder: Path, slug: str, by: ClassColumn, measure: str) -> list[str]:
+    noise, saliency = (read_probe(folder, kind, [slug]) for kind in ("noise", "saliency"))
+    return suspects(noise, saliency, by=by, measure=measure)["source_id"].unique(maintain_order=True).to_list()
+
+
+def _regions(model: Classifier, source: Source, chosen: list[str], method: str, frame: Frame) -> Regions:
+    """The regions beside the object that the model uses, in the pictures that its rows make suspects."""
+    regions = shared_regions(model, source, [one for one in chosen if one in source], method, frame=frame)
     return Regions(model.name, source.labels.classes, regions)
 
 
-def _channels(study: Study, model: Classifier, source: Source, layer: str | None, report: Report | None) -> Channels:
+def _channels(
+    study: Study, model: Classifier, source: Source, layer: str | None, frame: Frame, report: Report | None
+) -> Channels:
     """FOLDER/channels/<model>.parquet, and its best channels as CSV."""
-    found = study_channels(model, source, layer, counter(report, f"{model.name}: channels", len(source)))
+    found = study_channels(model, source, layer, counter(report, f"{model.name}: channels", len(source)), frame)
     best = best_channels(found.table)
     folder, buffer = study.folder / "channels", io.BytesIO()
     found.table.write_parquet(buffer)

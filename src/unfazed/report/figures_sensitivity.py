@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from unfazed.errors import UserError
-
 from .palette import COLORS, MARKERS, MOST
 
 if TYPE_CHECKING:
@@ -23,23 +21,23 @@ _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm o
 def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
     """Draw accuracy under noise and RFS against the level, one row of panels per norm, one color per model (or group).
 
-    table: of `sensitivity` (name="model") or `sensitivity_by_group` (name="group"), at most eight names. An undefined
-    RFS leaves a gap.
+    table: of `sensitivity` (name="model") or `sensitivity_by_group` (name="group"). An undefined RFS leaves a gap. More
+    than eight names repeat the colors with other markers, without the shaded intervals.
     """
     names = table[name].unique(maintain_order=True).to_list()
-    if len(names) > MOST_CURVES:
-        raise UserError(f"curves of {len(names)} {name}s cannot be distinguished", allowed=f"at most {MOST_CURVES}")
     levels = table.filter(pl.col("level").is_not_null())
     norms = levels["norm"].unique(maintain_order=True).to_list()
     from matplotlib.figure import Figure as NewFigure
 
-    figure = NewFigure(figsize=(8.6, 0.5 + 3.1 * len(norms)), layout="constrained")
+    many = len(names) > MOST_CURVES
+    legend = 1.9 * (1 + len(names) // 30) if many else 0
+    figure = NewFigure(figsize=(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0)), layout="constrained")
     panels = figure.subplots(len(norms), 2, squeeze=False)
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
         for place, one in enumerate(names):
             part = levels.filter((pl.col(name) == one) & (pl.col("norm") == norm)).sort("level")
             _accuracy(accuracy, part, place)
-            _rfs(rfs, part, place, one)
+            _rfs(rfs, part, place, one, shaded=not many)
         accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
         rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
         rfs.axhline(0, color="#888888", linewidth=0.8)
@@ -53,7 +51,11 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
     key = [Line2D([], [], color="#444444", linestyle=style) for style in ("-", "--")]
     panels[0][0].legend(key, ["noise on the background", "noise on the foreground"], frameon=False, fontsize=8)
     handles, labels = panels[0][1].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside upper right", ncols=min(4, len(names)), fontsize=9)
+    if many:
+        columns = 1 + len(names) // 30
+        figure.legend(handles, labels, frameon=False, loc="outside right upper", ncols=columns, fontsize=7.5)
+    else:
+        figure.legend(handles, labels, frameon=False, loc="outside upper right", ncols=min(4, len(names)), fontsize=9)
     return figure
 
 
@@ -104,16 +106,23 @@ def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
             part["level"],
             part[column],
             style,
-            color=COLORS[place],
-            marker=MARKERS[place],
+            color=COLORS[place % MOST],
+            marker=_marker(place),
             markersize=3.5,
             linewidth=1.4,
         )
 
 
-def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str) -> None:
+def _marker(place: int) -> str:
+    """A marker that differs from that of the last model with the same color."""
+    return MARKERS[(place // MOST + place) % MOST]
+
+
+def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str, shaded: bool) -> None:
     level, value, low, high = (
         part[column].cast(pl.Float64).fill_null(np.nan).to_numpy() for column in ("level", "rfs", "rfs_low", "rfs_high")
     )
-    axes.fill_between(level, low, high, color=COLORS[place], alpha=0.12, linewidth=0)
-    axes.plot(level, value, color=COLORS[place], marker=MARKERS[place], markersize=4, linewidth=1.4, label=label)
+    color = COLORS[place % MOST]
+    if shaded:
+        axes.fill_between(level, low, high, color=color, alpha=0.12, linewidth=0)
+    axes.plot(level, value, color=color, marker=_marker(place), markersize=4, linewidth=1.4, label=label)

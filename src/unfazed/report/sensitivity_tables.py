@@ -1,23 +1,33 @@
-"""The tables and the curve of a folder of sensitivity results."""
+"""The tables and figures of a folder of sensitivity results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from unfazed.analyses.sensitivity import alignment
 from unfazed.analyses.sensitivity import foreground as measures
+from unfazed.choices import ClassColumn, Convention
 from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 from unfazed.probes.run import read_probe
 from unfazed.probes.suspects import suspects
 
+from .figures_alignment import alignment_bars, alignment_map, attribute_map, irfs_densities, noise_scatter
 from .figures_factors import figure_bytes
-from .figures_sensitivity import MOST_CURVES, sensitivity_curve
+from .figures_sensitivity import sensitivity_curve
 
-TABLES = ("rfs", "class", "group", "drops", "saliency", "answers", "edits", "suspects")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TABLES = (
+    "rfs", "class", "group", "drops", "irfs", "saliency", "saliency-class", "saliency-group", "answers", "edits",
+    "suspects",
+)  # fmt: skip
 HEADINGS = {
     "accuracy_foreground": "acc. fg noise",
     "accuracy_background": "acc. bg noise",
@@ -32,36 +42,79 @@ HEADINGS = {
 }
 
 
-def write_tables(
-    folder: str | Path, slugs: Sequence[str], noise: bool, saliency: bool, groups: Path | None = None, draws: int = 1000
-) -> dict[str, pl.DataFrame]:
-    """Return every possible table by name; also write each as FOLDER/<name>.csv and the curve as FOLDER/rfs.png.
+@dataclass(frozen=True)
+class TableSettings:
+    """How tables are made from the rows.
 
-    noise, saliency: what was measured; groups: a CSV with the column model and one column per grouping.
+    groups: a CSV with the column model and one column per grouping; draws: bootstrap resamples; convention: of iRFS and
+    of drops; class_by: the classes of the saliency tables and of the suspects; measure: the measure of heat maps that
+    ranks suspects and is drawn; classes: the names of the classes.
+    """
+
+    groups: Path | None = None
+    draws: int = 1000
+    convention: Convention = "default"
+    class_by: ClassColumn = "label"
+    measure: str = "precision"
+    classes: Sequence[str] = ()
+
+
+def write_tables(
+    folder: str | Path, noise: Sequence[str], saliency: Sequence[str], settings: TableSettings = TableSettings()
+) -> dict[str, pl.DataFrame]:
+    """Return every possible table by name; also write each as FOLDER/<name>.csv and its figures as FOLDER/*.png.
+
+    noise, saliency: the file names of the models with these results.
     """
     folder = Path(folder)
-    rows = read_probe(folder, "noise", slugs) if noise else None
-    maps = read_probe(folder, "saliency", slugs) if saliency else None
+    rows = read_probe(folder, "noise", noise) if noise else None
+    maps = read_probe(folder, "saliency", saliency) if saliency else None
+    groups = None if settings.groups is None else read_model_groups(settings.groups)
+    draws, convention, by = settings.draws, settings.convention, settings.class_by
     tables: dict[str, pl.DataFrame] = {}
     if rows is not None:
-        tables["rfs"] = measures.sensitivity(rows, draws)
-        tables["class"] = measures.sensitivity_by_class(rows, draws)
-        tables["drops"] = measures.region_drops(rows, draws)
+        tables["rfs"] = measures.sensitivity(rows, draws, convention=convention)
+        tables["class"] = measures.sensitivity_by_class(rows, draws, convention=convention)
+        tables["drops"] = measures.region_drops(rows, draws, convention=convention)
+        tables["irfs"] = measures.instance_sensitivity(rows, convention)
         if groups is not None:
-            tables["group"] = measures.sensitivity_by_group(rows, read_model_groups(groups), draws)
-        write_bytes(folder / "irfs.csv", measures.instance_sensitivity(rows).write_csv().encode())
+            tables["group"] = measures.sensitivity_by_group(rows, groups, draws, convention=convention)
     if maps is not None:
         tables["saliency"] = alignment.summary(maps)
+        tables["saliency-class"] = alignment.by_class(maps, by)
+        if groups is not None:
+            tables["saliency-group"] = alignment.by_group(maps, groups, by)
         tables["answers"] = alignment.by_correctness(maps, draws)
         if maps["edit"].n_unique() > 1:
             tables["edits"] = alignment.by_edit(maps, draws)
     if rows is not None:
-        tables["suspects"] = suspects(rows, maps)
+        tables["suspects"] = suspects(rows, maps, by=by, measure=settings.measure)
     for name, table in tables.items():
         write_bytes(folder / f"{name}.csv", table.write_csv().encode())
-    for name in ("rfs", "group"):
-        _draw(folder, tables, name)
+    for name, figure in _figures(tables, settings):
+        write_bytes(folder / f"{name}.png", figure_bytes(figure, "png"))
     return tables
+
+
+def _figures(tables: dict[str, pl.DataFrame], settings: TableSettings) -> Iterator[tuple[str, Figure]]:
+    """Yield the name and the figure of every picture that the tables allow."""
+    if "rfs" in tables:
+        yield "rfs", sensitivity_curve(tables["rfs"])
+        yield "noise-scatter", noise_scatter(tables["rfs"], tables["class"], settings.classes)
+        yield "irfs", irfs_densities(tables["irfs"], settings.classes)
+        attributes = attribute_map(tables["drops"])
+        if attributes is not None:
+            yield "attributes", attributes
+    for (grouping,), part in _groupings(tables.get("group")):
+        yield f"group-{grouping}", sensitivity_curve(part, "group")
+    if "saliency-class" in tables:
+        yield "saliency-class", alignment_map(tables["saliency-class"], settings.measure, settings.classes)
+    for (grouping,), part in _groupings(tables.get("saliency-group")):
+        yield f"saliency-group-{grouping}", alignment_bars(part)
+
+
+def _groupings(table: pl.DataFrame | None) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
+    return iter(()) if table is None else iter(table.group_by("grouping", maintain_order=True))
 
 
 def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFrame:
@@ -90,18 +143,3 @@ def read_model_groups(path: Path) -> pl.DataFrame:
         return pl.read_csv(path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise UserError(f"{path} cannot be read as a CSV of groups: {error}", allowed="model,GROUPING …") from None
-
-
-def _draw(folder: Path, tables: dict[str, pl.DataFrame], name: str) -> None:
-    """Draw FOLDER/rfs.png or, for each grouping, FOLDER/group-<grouping>.png; too many curves are not drawn."""
-    if name not in tables:
-        return
-    parts = {"rfs": tables[name]} if name == "rfs" else _by_grouping(tables[name])
-    for file, table in parts.items():
-        column = "model" if name == "rfs" else "group"
-        if table[column].n_unique() <= MOST_CURVES:
-            write_bytes(folder / f"{file}.png", figure_bytes(sensitivity_curve(table, column), "png"))
-
-
-def _by_grouping(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    return {f"group-{key[0]}": part for key, part in table.group_by("grouping", maintain_order=True)}

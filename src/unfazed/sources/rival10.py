@@ -1,7 +1,8 @@
 """`rival10:PATH`: RIVAL10 as published: ten classes, the object's mask and the masks of its visual attributes.
 
 `PATH/{train,test}/ordinary/<wnid>_<number>.JPEG` with `…_attr_labels.npy`, `…_attr_dict.pkl` next to it and
-`PATH/{train,test}/entire_object_masks/<wnid>_<number>.JPEG`.
+`PATH/{train,test}/entire_object_masks/<wnid>_<number>.JPEG`. The folders `superimposed` and `removed` next to
+`ordinary` hold pictures to which an attribute was added, or from which one was removed, in the same layout.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .slugs import unique_slugs
 from .source import Entry, Source
 
 SPLITS = ("test", "train")
+KINDS = ("ordinary", "superimposed", "removed")
 SPACES = ("rival10", "imagenet-1k")
 ATTRIBUTES = (
     *("long-snout", "wings", "wheels", "text", "horns", "floppy-ears", "ears", "colored-eyes", "tail"),
@@ -41,16 +43,22 @@ def label_space() -> LabelSpace:
 def open_scenes(spec: Spec) -> Source:
     """The scenes of a split, with the masks of the attributes that are present in `Scene.parts`.
 
-    split: test or train; space: `rival10`, its ten classes, or `imagenet-1k`, the class that each picture came from.
+    split: test or train; kind: ordinary, superimposed or removed pictures; space: `rival10`, its ten classes, or
+    `imagenet-1k`, the class that each picture came from.
     """
     root = spec.folder()
     root = root / "RIVAL10" if (root / "RIVAL10").is_dir() else root
-    options = spec.take(split="test", space="rival10")
+    options = spec.take(split="test", space="rival10", kind="ordinary")
     folder = root / spec.one_of("split", options["split"], SPLITS)
     labels = label_space() if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
-    pictures = folder / "ordinary"
+    pictures = folder / spec.one_of("kind", options["kind"], KINDS)
     if not pictures.is_dir():
-        raise UserError(f"{pictures} does not exist", allowed="RIVAL10/test/ordinary and RIVAL10/train/ordinary")
+        there = sorted(
+            str(one.relative_to(root)) for split in SPLITS for kind in KINDS if (one := root / split / kind).is_dir()
+        )
+        raise UserError(
+            f"{pictures} does not exist", allowed=", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"
+        )
     names = sorted(
         path.name
         for path in pictures.iterdir()
@@ -81,11 +89,22 @@ def load_attributed(entry: Entry) -> Scene:
     if whole is None:
         raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks or in its attributes")
     image = read_picture(entry.image)
-    for name, mask in masks.items():
-        if mask.shape != whole.shape:
-            raise BadPicture(f"{entry.image}: the mask of '{name}' has another size than the object's mask")
-    present = {name: mask for name, mask in masks.items() if mask.any()}
-    return shrunk(Scene(entry.id, image, whole, entry.label, parts=present))
+    notes: list[str] = []
+    whole = _of_size(whole, image, "the object's mask", notes)
+    sized = {name: _of_size(mask, image, f"the mask of {name}", notes) for name, mask in masks.items()}
+    present = {name: mask for name, mask in sized.items() if mask.any()}
+    return shrunk(Scene(entry.id, image, whole, entry.label, tuple(notes), present))
+
+
+def _of_size(mask: np.ndarray, image: np.ndarray, name: str, notes: list[str]) -> np.ndarray:
+    """The mask at the size of the picture, by the nearest pixel as in the released code; a change is noted."""
+    import cv2
+
+    high, wide = image.shape[:2]
+    if mask.shape == (high, wide):
+        return mask
+    notes.append(f"{name} was resized from {mask.shape[1]}×{mask.shape[0]} to {wide}×{high}")
+    return cv2.resize(mask, (wide, high), interpolation=cv2.INTER_NEAREST)
 
 
 def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:

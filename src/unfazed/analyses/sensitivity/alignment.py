@@ -8,7 +8,10 @@ import polars as pl
 from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.balanced import interval
 from unfazed.analyses.statistics.paired import bootstrap_means, resample_weights
+from unfazed.choices import ClassColumn, check_choice
 from unfazed.measures.alignment import MEASURES
+
+from .foreground import members_of_groups
 
 
 def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
@@ -65,7 +68,43 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the mean of every measure: one row per model, method and edit, with n and accuracy on these pictures."""
-    return rows.group_by("model", "method", "edit", maintain_order=True).agg(
+    return _means(rows, ["model", "method", "edit"])
+
+
+def by_class(rows: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
+    """Return the mean of every measure on unedited pictures by class: model, method, `column`, n, accuracy, measures.
+
+    column: `label`, the true class, or `predicted`, the class that the heat map explains, as in the released code.
+    """
+    check_choice("class column", column, ClassColumn)
+    return _means(rows.filter(pl.col("edit") == "original"), ["model", "method", column]).sort(
+        "model", "method", column, maintain_order=True
+    )
+
+
+def by_group(rows: pl.DataFrame, groups: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
+    """Return the alignment of groups of models: grouping, group, method, models, and the mean of every measure.
+
+    A model's value is the mean over its classes (of `by_class`), a group's value the mean over its models.
+    """
+    classes = (
+        by_class(rows, column)
+        .group_by("model", "method", maintain_order=True)
+        .agg(pl.col(name).mean() for name in MEASURES)
+    )
+    found = members_of_groups(groups, classes["model"].unique(maintain_order=True).to_list())
+    tables = [
+        classes.filter(pl.col("model").is_in(members))
+        .group_by("method", maintain_order=True)
+        .agg(pl.len().alias("models"), *(pl.col(name).mean() for name in MEASURES))
+        .select(pl.lit(grouping).alias("grouping"), pl.lit(group).alias("group"), pl.all())
+        for grouping, group, members in found
+    ]
+    return pl.concat(tables)
+
+
+def _means(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    return rows.group_by(keys, maintain_order=True).agg(
         pl.len().alias("n"),
         pl.col("correct").cast(float).mean().alias("accuracy"),
         *(pl.col(m).mean() for m in MEASURES),

@@ -7,6 +7,7 @@ Output: tables; undefined values (0/0) are null. Moayeri et al., CVPR 2022, sect
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 
 from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
+from unfazed.choices import Convention
 from unfazed.errors import UserError
 
 NOISES = ("linf", "l2")
@@ -35,71 +37,91 @@ def relative_foreground_sensitivity(foreground: np.ndarray | float, background: 
     return np.where(undefined, np.nan, (background - foreground) / np.where(undefined, 1.0, room))
 
 
-def instance_sensitivity(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return iRFS of every picture: model, source_id, label, norm, level, and both probabilities, mean over seeds."""
+def instance_sensitivity(rows: pl.DataFrame, convention: Convention = "default") -> pl.DataFrame:
+    """Return iRFS of every picture: model, source_id, label, norm, level, and both probabilities, mean over seeds.
+
+    convention: an undefined value (0/0) is null, or 0 as in the released code.
+    """
     table = _pairs(rows).select(
         "model", "source_id", "label", "norm", "level", "foreground_probability", "background_probability"
     )
     values = relative_foreground_sensitivity(
         table["foreground_probability"].to_numpy(), table["background_probability"].to_numpy()
     )
-    return table.with_columns(_column("irfs", values))
+    return table.with_columns(_column("irfs", _by_convention(values, convention)))
 
 
-def sensitivity(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+def sensitivity(
+    rows: pl.DataFrame, draws: int = 1000, seed: int = 0, convention: Convention = "default"
+) -> pl.DataFrame:
     """Return one row per model, norm and level (null: RFS of the mean accuracies over all levels), with 95 % intervals.
 
     Columns: model, norm, level, n, accuracy_foreground, accuracy_background, rfs, rfs_low, rfs_high, irfs,
-    irfs_low, irfs_high, undefined (the share of bootstrap draws whose RFS is 0/0).
+    irfs_low, irfs_high, undefined (the share of bootstrap draws whose RFS is 0/0). convention: `released` counts an
+    undefined iRFS as 0, and over all levels it takes the mean of the levels' iRFS, not iRFS of the mean probabilities.
     """
     cube = _cube(rows)
-    return _table(cube, [("model", model, [index]) for index, model in enumerate(cube.models)], draws, seed)
+    wanted = [("model", model, [index]) for index, model in enumerate(cube.models)]
+    return _table(cube, wanted, draws, seed, convention)
 
 
-def sensitivity_by_group(rows: pl.DataFrame, groups: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+def sensitivity_by_group(
+    rows: pl.DataFrame, groups: pl.DataFrame, draws: int = 1000, seed: int = 0, convention: Convention = "default"
+) -> pl.DataFrame:
     """Return the table of `sensitivity` for groups of models: RFS of the group's mean accuracies, as published.
 
     groups: a column `model` and one column per grouping (architecture, training, …). `mean_model_rfs` is the mean of
     the models' own RFS, which differs because RFS is not linear in the accuracies.
     """
     cube = _cube(rows)
+    wanted = [
+        (grouping, group, [cube.models.index(model) for model in members])
+        for grouping, group, members in members_of_groups(groups, cube.models)
+    ]
+    table = _table(cube, wanted, draws, seed, convention).rename({"model": "group"})
+    return table.with_columns(pl.Series("models", [len(w[2]) for w in wanted for _ in range(len(cube.levels))]))
+
+
+def members_of_groups(groups: pl.DataFrame, models: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """Return (grouping, group, its models that have results) from a table with `model` and one column per grouping."""
     if "model" not in groups.columns or len(groups.columns) < 2:
         raise UserError(
             f"the groups have the columns {', '.join(groups.columns)}", allowed="model,GROUPING[,GROUPING …]"
         )
-    if not set(cube.models) & set(groups["model"].cast(str)):
+    if not set(models) & set(groups["model"].cast(str)):
         raise UserError(
-            "no model of the results is named in the groups",
-            allowed=f"the models of the results: {', '.join(cube.models)}",
+            "no model of the results is named in the groups", allowed=f"the models of the results: {', '.join(models)}"
         )
-    wanted: list[tuple[str, str, list[int]]] = []
-    for grouping in groups.columns:
-        if grouping == "model":
-            continue
-        members: dict[str, list[int]] = {}
+    found: list[tuple[str, str, list[str]]] = []
+    for grouping in (name for name in groups.columns if name != "model"):
+        members: dict[str, list[str]] = {}
         for model, group in groups.select(pl.col("model").cast(str), pl.col(grouping).cast(str)).iter_rows():
-            if model in cube.models and group is not None:
-                members.setdefault(group, []).append(cube.models.index(model))
-        wanted += [(grouping, group, indices) for group, indices in members.items()]
-    table = _table(cube, wanted, draws, seed).rename({"model": "group"})
-    return table.with_columns(pl.Series("models", [len(w[2]) for w in wanted for _ in range(len(cube.levels))]))
+            if model in models and group is not None:
+                members.setdefault(group, []).append(model)
+        found += [(grouping, group, chosen) for group, chosen in members.items()]
+    return found
 
 
-def sensitivity_by_class(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+def sensitivity_by_class(
+    rows: pl.DataFrame, draws: int = 1000, seed: int = 0, convention: Convention = "default"
+) -> pl.DataFrame:
     """Return the table of `sensitivity` by model and class: label after model, n the pictures of that class."""
     tables = []
     for label in sorted(set(rows["label"].drop_nulls().to_list())):
-        table = sensitivity(rows.filter(pl.col("label") == label), draws, seed)
+        table = sensitivity(rows.filter(pl.col("label") == label), draws, seed, convention)
         tables.append(table.insert_column(1, pl.Series("label", [label] * len(table), dtype=pl.Int64)))
     return pl.concat(tables)
 
 
-def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+def region_drops(
+    rows: pl.DataFrame, draws: int = 1000, seed: int = 0, convention: Convention = "default"
+) -> pl.DataFrame:
     """Return what noise or gray on a region costs: one row per model, norm, level and region, paired with the clean.
 
     Columns: model, norm, level (null for grey), region, n, clean_accuracy, accuracy, drop, low, high (of the drop, in
     points of accuracy in [0, 1]), probability_drop, probability_low, probability_high. n is the pictures that have
-    the region: the clean accuracy is over these alone.
+    the region: the clean accuracy is over these alone. convention: class-balanced means, or as in the released code
+    means over all pictures.
     """
     keys = ["model", "norm", "level", "region"]
     clean = rows.filter(pl.col("norm") == "clean").select(
@@ -117,7 +139,7 @@ def region_drops(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.Dat
     )
     records = []
     for key, group in treated.group_by(keys, maintain_order=True):
-        labels = group["label"].to_numpy()
+        labels = group["label"].to_numpy() if convention == "default" else np.zeros(len(group), int)
         values = group.select(
             "clean_correct",
             "correct",
@@ -193,12 +215,20 @@ def _pairs(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _table(cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, seed: int) -> pl.DataFrame:
+def _table(
+    cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, seed: int, convention: Convention
+) -> pl.DataFrame:
     tables = []
     for grouping, name, indices in wanted:
         # RFS is computed from the mean accuracies of the group's models; (pictures, levels, 2)
         correct = cube.correct[indices].mean(0)
         instance = relative_foreground_sensitivity(cube.probability[indices, ..., 0], cube.probability[indices, ..., 1])
+        instance = _by_convention(instance, convention)
+        if convention == "released":
+            for place, (norm, level) in enumerate(cube.levels):
+                if level is None:
+                    same = [i for i, (name, one) in enumerate(cube.levels) if name == norm and one is not None]
+                    instance[:, :, place] = instance[:, :, same].mean(2)
         instance = _mean_of_defined(instance)
         accuracy = class_balanced_mean(correct, cube.labels)
         resampled = bootstrap_balanced(correct, cube.labels, cube.ids, draws, seed)
@@ -233,6 +263,10 @@ def _table(cube: _Cube, wanted: list[tuple[str, str, list[int]]], draws: int, se
             table = table.insert_column(0, pl.Series("grouping", [grouping] * len(table)))
         tables.append(table)
     return pl.concat(tables)
+
+
+def _by_convention(values: np.ndarray, convention: Convention) -> np.ndarray:
+    return np.nan_to_num(values, nan=0.0) if convention == "released" else values
 
 
 def _mean_of_defined(values: np.ndarray) -> np.ndarray:
