@@ -48,7 +48,7 @@ def noise_scatter(models: pl.DataFrame, classes: pl.DataFrame, names: Sequence[s
                 x, y, marker, color=color, markersize=4.5, linestyle="none", label=names[label] if few else None,
                 alpha=0.8 if few else 0.4,
             )  # fmt: skip
-        axes.set_title(_short(model), fontsize=9)
+        axes.set_title(_short(model), fontsize=8)
     for axes in panels:
         axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
@@ -82,7 +82,7 @@ def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
             if line is not None:
                 axes.plot(at, line, color=COLORS[place], linewidth=1.3, label=names[label])
         axes.axvline(0, color=QUIET, linewidth=0.8)
-        axes.set_title(_short(model), fontsize=9)
+        axes.set_title(_short(model), fontsize=8)
         axes.set(xlim=(-1, 1))
         axes.set_ylim(bottom=0)
     figure.supxlabel("iRFS: 1 only the object matters, −1 only the background", fontsize=9)
@@ -192,4 +192,4 @@ def _with_averages(cells: np.ndarray) -> np.ndarray:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 26 else name[:12] + "…" + name[-13:]
+    return name if len(name) <= 34 else name[:16] + "…" + name[-17:]
