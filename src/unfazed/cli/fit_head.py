@@ -9,7 +9,7 @@ import typer
 
 from unfazed.choices import Frame
 
-from .devices import Device
+from .options import Device
 
 
 def fit_head(
