@@ -75,7 +75,8 @@ def _torch(path: Path, run: str) -> Any:
     import torch
 
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_harmless()):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         wanted = _wanted(error) or _bare_pickle(path)
         if wanted is not None:
@@ -92,6 +93,25 @@ def _torch(path: Path, run: str) -> Any:
         allowed=".pt or .safetensors",
         run=run,
     )
+
+
+def _harmless() -> list[Any]:
+    """Plain containers that training scripts save beside the weights: the arguments, and numbers of numpy."""
+    import argparse
+
+    import numpy as np
+
+    kinds = {type(np.dtype(kind)) for kind in (np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_)}
+    return [argparse.Namespace, np.dtype, np.ndarray, *kinds, *_numpy_readers()]
+
+
+def _numpy_readers() -> list[Any]:
+    """numpy's functions that rebuild a number or an array; files of numpy 1 name them in another module."""
+    import numpy as np
+
+    rebuilt = (np.float64(0).__reduce__()[0], np.zeros(1).__reduce__()[0])
+    names = ("scalar", "_reconstruct")
+    return [*rebuilt, *((one, f"numpy.core.multiarray.{name}") for one, name in zip(rebuilt, names, strict=True))]
 
 
 def _wanted(error: Exception) -> str | None:

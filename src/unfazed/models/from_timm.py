@@ -1,7 +1,15 @@
-"""`timm:NAME`: any pretrained model of timm; `timm:NAME?checkpoint=FILE`: its architecture with other weights."""
+"""`timm:NAME`: any pretrained model of timm; `timm:NAME?checkpoint=FILE`: its architecture with other weights.
+
+Every other option is a keyword of `timm.create_model`: `?global_pool=avg&drop_path_rate=0`.
+"""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import inspect
+import re
+import sys
 from typing import Any
 
 from unfazed.errors import UserError, unknown
@@ -11,8 +19,9 @@ from unfazed.specs import Spec
 from .classifier import Classifier
 from .foreign_transforms import from_timm
 from .options import COMMON, labels_from, transform_from
-from .weights import classes_in, load_foreign, read_state, unavailable
+from .weights import best_names, classes_in, load_foreign, read_state, unavailable
 
+OWN = ("checkpoint", "weights", *COMMON)
 REMOTE = ("hf-hub:", "hf_hub:", "local-dir:")
 
 
@@ -23,7 +32,6 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
 
     from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
 
-    spec.check_options("checkpoint", "weights", *COMMON)
     if spec.options.get("weights", "none") != "none":
         raise UserError(f"weights={spec.options['weights']}", allowed="weights=none: random weights, to be trained")
     if not spec.name.startswith(REMOTE) and not timm.is_model(spec.name):
@@ -31,13 +39,13 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
         state = read_state(checkpoint)
-        module: Any = timm.create_model(spec.name, pretrained=False)
+        module: Any = _created(spec)
         classes = classes_in(state, module, _classifier(module))
-        if classes not in (None, module.num_classes):
-            module = timm.create_model(spec.name, pretrained=False, num_classes=classes)
-        load_foreign(module, state, checkpoint)
+        if classes not in (None, module.num_classes) and "num_classes" not in spec.options:
+            module = _created(spec, num_classes=classes)
+        _load(module, state, checkpoint)
     elif "weights" in spec.options:
-        module = timm.create_model(spec.name, pretrained=False)
+        module = _created(spec)
     else:
         module = _pretrained(spec)
     return Classifier(
@@ -64,9 +72,62 @@ def _pretrained(spec: Spec) -> Any:
                 f"timm has no weights for {architecture}", allowed=f"timm:{architecture}?checkpoint=FILE with your own"
             )
     try:
-        return timm.create_model(spec.name, pretrained=True)
+        return _created(spec, pretrained=True)
+    except UserError:
+        raise
     except Exception as error:
         raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+
+
+def _created(spec: Spec, **more: Any) -> Any:
+    """The module with the options that are keywords of `timm.create_model`; others are refused by name."""
+    import timm
+
+    keywords = {name: _literal(value) for name, value in spec.options.items() if name not in OWN}
+    try:
+        return timm.create_model(spec.name, **{"pretrained": False, **keywords, **more})
+    except TypeError as error:
+        named = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if named is None or named[1] not in keywords:
+            raise
+        architecture = type(timm.create_model(spec.name, pretrained=False))
+        raise unknown(
+            f"option of timm:{spec.name}", named[1], sorted({*OWN, *inspect.signature(architecture).parameters})
+        ) from None
+    except (AssertionError, ValueError, KeyError, AttributeError, RuntimeError) as error:
+        if not keywords or more.get("pretrained"):
+            raise
+        given = "&".join(f"{name}={spec.options[name]}" for name in keywords)
+        raise UserError(
+            f"timm:{spec.name} does not take ?{given}: {str(error) or type(error).__name__}",
+            allowed="values that timm.create_model accepts for this architecture",
+        ) from None
+
+
+def _literal(text: str) -> Any:
+    """The value of an option: a Python number, True, False, None or tuple, or else the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _load(module: Any, state: dict[str, Any], where: str) -> None:
+    """Load a checkpoint under timm's names, or under those of the original code that timm itself can convert."""
+    try:
+        load_foreign(module, state, where)
+    except UserError:
+        convert = getattr(sys.modules[type(module).__module__], "checkpoint_filter_fn", None)
+        if convert is not None:
+            with contextlib.suppress(Exception):
+                load_foreign(module, convert(best_names(state, module), module), where)
+                return
+        pooled = any(name.endswith("fc_norm.weight") for name in state)
+        if pooled and not any(name.startswith("fc_norm.") for name in module.state_dict()):
+            raise UserError(
+                f"{where} was trained with average pooling: it has fc_norm and no norm", allowed="?global_pool=avg"
+            ) from None
+        raise
 
 
 def _classifier(module: Any) -> str:

@@ -59,7 +59,7 @@ def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]
 def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:
     """Load `state` into `module`, without the prefix whose removal matches most names; every tensor must fit."""
     wanted = module.state_dict()
-    best = _best(state, wanted)
+    best = best_names(state, module)
     optional = {
         name for name in wanted if name.endswith(("num_batches_tracked", "attn_mask", "relative_position_index"))
     }
@@ -79,6 +79,11 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
                 f"{where}: {name} is {tuple(best[name].shape)}, but the network's is {tuple(tensor.shape)}{classes}"
             )
     module.load_state_dict({name: best[name] for name in wanted if name in best}, strict=False)
+
+
+def best_names(state: Mapping[str, torch.Tensor], module: nn.Module) -> dict[str, torch.Tensor]:
+    """The state without the prefix whose removal matches most names of `module`."""
+    return _best(state, module.state_dict())
 
 
 def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str) -> int | None:
