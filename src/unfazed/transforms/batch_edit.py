@@ -98,12 +98,12 @@ class BatchEdit(nn.Module):
             donors[:, 0] = np.where(draws.has("background"), donors[:, 0], rows)
         some = [np.flatnonzero(draws.has(*kinds)) for kinds in (("blur",), GEOMETRY)]
         # At least two rows: a compiler makes graphs of their own for none and for one.
-        some = [one if len(one) > 1 else np.append(one, [0, 0])[:2] for one in some]
+        blurs, moves = (one if len(one) > 1 else np.append(one, [0, 0])[:2] for one in some)
 
         def there(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(images.device, non_blocking=True)
 
-        table = (there(donors), there(draws.numbers), there(_flags(draws, may[rows])), *map(there, some))
+        table = (there(donors), there(draws.numbers), there(_flags(draws, may[rows])), there(blurs), there(moves))
         if compiled:
             for one in (images, masks, removed, *table):
                 if one is not None:  # the number of pictures may change from batch to batch, their size does not
