@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,39 @@ def test_a_box_stands_for_a_mask_and_an_object_is_removed(dog):
 def test_mistakes_say_what_is_allowed(dog, image, mask, edits, says):
     with pytest.raises(unfazed.UserError, match=says):
         unfazed.edit(dog.image if image is None else image, dog.mask if mask is None else mask, **edits)
+
+
+def test_a_box_beyond_the_picture_is_refused(dog):
+    high, wide = dog.mask.shape
+    with pytest.raises(unfazed.UserError, match="reaches beyond the picture") as refused:
+        unfazed.edit(dog.image, (wide - 50, 10, 51, 40), size=0.05, renderer="paste")
+    assert f"x + width ≤ {wide}" in str(refused.value)
+
+
+def test_masks_that_look_wrong_raise_a_warning_that_stays_in_the_notes(dog):
+    with pytest.warns(unfazed.UnfazedWarning, match="looks inverted"):
+        made = unfazed.edit(dog.image, 1 - dog.mask, lighting=-1, renderer="paste")
+    assert "warning: the mask looks inverted" in made.notes[0]
+    gray = np.asarray(Image.fromarray(dog.image).convert("L"))
+    with pytest.warns(unfazed.UnfazedWarning, match="looks like a photograph"):
+        unfazed.remove_object(dog.image, gray, pixels=64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert unfazed.edit(dog.image, dog.mask, size=0.05, renderer="paste").notes == ()
+
+
+@pytest.mark.parametrize("edits", [{"size": 0.05}, {"background": "random"}, {"position": (0, 1)}])
+def test_an_edit_that_needs_a_background_is_refused_where_the_mask_is_all_white(dog, edits):
+    white = np.full(dog.mask.shape, 255, np.uint8)
+    with (
+        pytest.warns(unfazed.UnfazedWarning, match="all white"),
+        pytest.raises(unfazed.UserError, match="needs a background"),
+    ):
+        unfazed.edit(dog.image, white, renderer="paste", **edits)
+    with pytest.raises(unfazed.UserError, match="the mask is empty"):
+        unfazed.edit(dog.image, 0 * white, renderer="paste", **edits)
+    with pytest.warns(unfazed.UnfazedWarning, match="all white"):
+        assert unfazed.edit(dog.image, white, renderer="paste", lighting=-1).image.size == (256, 256)
 
 
 def test_an_edit_of_another_package_is_given_by_its_name(dog, monkeypatch):

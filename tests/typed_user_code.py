@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import polars
@@ -62,6 +63,7 @@ def measure(model: torch.nn.Module, folder: Path) -> str:
     drops: polars.DataFrame = unfazed.dropped_accuracy(predictions, by="class")
     compared: polars.DataFrame = unfazed.compare("predictions", "own", "lite:2")
     found = unfazed.check(predictions, max_drop={"size-0.05": 20}, min_accuracy={"original": 75})
+    warnings.simplefilter("error", unfazed.UnfazedWarning)
     if not found.passed:
         print(found.checks.height, drops.height, compared.height, again.height, logits.ndim)
     try:

@@ -8,6 +8,7 @@ from .api import report as report
 from .benchmark.building import build as build
 from .benchmark.folder import Benchmark as Benchmark
 from .benchmark.settings import BuildSettings as BuildSettings
+from .errors import UnfazedWarning as UnfazedWarning
 from .errors import UserError as UserError
 from .labels import LabelSpace as LabelSpace
 from .models.classifier import Classifier as Classifier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,14 @@ from unfazed.benchmark.photograph import Edited, EditValue, Request, chain_of, e
 from unfazed.choices import Frame, GuidanceName, RendererName, SamplerName
 from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
-from unfazed.errors import UserError
+from unfazed.errors import UnfazedWarning, UserError
 from unfazed.labels import imagenet
 from unfazed.probes.flip_heat import explain_pairs
 from unfazed.rendering.removal.methods import open_removal
 from unfazed.report.page import Written, write_report
 from unfazed.scene import Scene
 from unfazed.scene import frame as framed
+from unfazed.sources.mask_checks import WARNING
 from unfazed.sources.pictures import PictureLike
 from unfazed.sources.segment import Box
 
@@ -46,8 +48,9 @@ def edit(
     """Edit one photograph with the edits given by name; the result has an `image`, a `mask` and a record for replay.
 
     image: a file, a Pillow image, an array (H, W, 3) uint8, or a scene of a source, which has its mask. mask: a file,
-    image or array of the same size, white is the object; or a box (x, y, width, height) around the object, from which
-    a mask is made; None assumes that the object is in the middle.
+    image or array of the same size, white is the object; or a box (x, y, width, height) in the picture around the
+    object, from which a mask is made; None assumes that the object is in the middle. A mask that looks wrong, such as
+    an inverted one, raises an `UnfazedWarning`, which also stands in the result's `notes`.
     edits: any edit of `unfazed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
     file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order.
 
@@ -78,7 +81,8 @@ def edit(
         pool=pool,
         label=imagenet().index(label) if isinstance(label, str) else label,
     )
-    return edit_photograph(request, read_scene(image, mask), Path(image) if isinstance(image, str | Path) else None)
+    scene = _told(read_scene(image, mask))
+    return edit_photograph(request, scene, Path(image) if isinstance(image, str | Path) else None)
 
 
 def remove_object(
@@ -96,12 +100,20 @@ def remove_object(
     image, mask, frame and pixels: as for `edit`. method: as `--removal` of `unfazed build`. device: for the methods
     that run a network.
     """
-    scene = framed(read_scene(image, mask), frame)
+    scene = framed(_told(read_scene(image, mask)), frame)
     try:
         picture, hole = resized(scene.image, pixels), resized(scene.mask, pixels)
         return Image.fromarray(open_removal(method, device)(picture, hole, seed, scene.label))
     except Impossible as impossible:
         raise UserError(f"the object cannot be removed from {scene.id}: {impossible}") from None
+
+
+def _told(scene: Scene) -> Scene:
+    """Return the scene after a Python warning for each thing that looks wrong about its mask."""
+    for note in scene.notes:
+        if note.startswith(WARNING):
+            warnings.warn(f"{scene.id}: {note.removeprefix(WARNING)}", UnfazedWarning, stacklevel=3)
+    return scene
 
 
 def report(

@@ -9,7 +9,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.measures.mask_confidence import mask_confidence
 from unfazed.sources import open_source
 from unfazed.sources.sam2 import box_of
-from unfazed.sources.segment import grabcut, inside, parse_box, segment, segmented
+from unfazed.sources.segment import checked_box, grabcut, parse_box, segment, segmented
 
 
 def overlap(mask, truth):
@@ -70,9 +70,17 @@ def test_a_box_that_leaves_no_background_or_lies_outside_is_refused():
     high, wide = image.shape[:2]
     with pytest.raises(BadPicture, match="leaves no background"):
         segment(image, (0, 0, wide, high))
-    with pytest.raises(BadPicture, match="is outside the picture of 640×426"):
-        segment(image, (700, 0, 10, 10))
-    assert inside((-5, -5, 20, 1000), image.shape) == (0, 0, 15, high)
+    assert checked_box((0, 0, 640, high), image.shape) == (0, 0, 640, high)
+
+
+@pytest.mark.parametrize("box", [(700, 0, 10, 10), (-5, 0, 20, 20), (600, 0, 41, 20), (0, 0, 20, 427), (3, 3, 0, 5)])
+def test_a_box_beyond_the_picture_is_refused_with_its_range(box):
+    image = np.zeros((426, 640, 3), np.uint8)
+    with pytest.raises(BadPicture, match="beyond the picture of 640×426 pixels") as refused:
+        segment(image, box)
+    assert "x + width ≤ 640 and 0 ≤ y < y + height ≤ 426" in str(refused.value)
+    with pytest.raises(BadPicture, match="whole pixels"):
+        segment(image, (1.5, 2, 50, 50))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (2, 9)])

@@ -16,7 +16,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.scene import Scene
 from unfazed.sources import open_source
 from unfazed.sources.pictures import read_mask, read_picture, shrunk
-from unfazed.sources.segment import inside, segment
+from unfazed.sources.segment import checked_box, segment
 from unfazed.sources.slugs import slug
 
 SAMPLE = "sample"
@@ -82,7 +82,7 @@ def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, i
     """Return the photograph with the mask that a segmenter finds, within the box if there is one."""
     image, _ = read_once(photograph.path)
     if box is not None:
-        box = inside(box, image.shape)
+        box = checked_box(box, image.shape)
     prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
     name = "an ONNX segmenter" if segmenter.startswith("onnx:") else segmenter
     note = f"mask made by {name} from {prompt}"
@@ -123,19 +123,20 @@ def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> P
 
 
 def box_of(shares: Any, wide: int, high: int) -> tuple[int, int, int, int]:
-    """Return a box in pixels from one in shares of the picture.
+    """Return the part inside the picture of a box in shares of it, in pixels: the pointer may have left the picture.
 
     >>> box_of([0.25, 0.5, 0.5, 0.25], 640, 480)
     (160, 240, 320, 120)
     """
     try:
         x, y, width, height = (float(value) for value in shares)
-        box = round(x * wide), round(y * high), round(width * wide), round(height * high)
+        left, right = (min(max(round(share * wide), 0), wide) for share in (x, x + width))
+        top, bottom = (min(max(round(share * high), 0), high) for share in (y, y + height))
     except (TypeError, ValueError, OverflowError):
         raise UserError("the box is not four numbers", allowed="x, y, width, height, each from 0 to 1") from None
-    if box[2] < 8 or box[3] < 8:
+    if right - left < 8 or bottom - top < 8:
         raise UserError("the box is too small", allowed="a box around the whole object")
-    return box
+    return left, top, right - left, bottom - top
 
 
 def painted_over(encoded: str, wide: int, high: int) -> np.ndarray:

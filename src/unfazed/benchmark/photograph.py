@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from unfazed.rendering.removal.hole import lendable
 from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
 from unfazed.scene import Scene, frame
 from unfazed.sources import open_source
+from unfazed.sources.mask_checks import ALL, mask_warnings
 from unfazed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
 from unfazed.sources.segment import Box, segmented
 from unfazed.sources.slugs import slug
@@ -133,6 +134,11 @@ class Edited:
         return dict(self.record["values"])
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was done to the photograph, and `warning: …` for what looks wrong about its mask."""
+        return tuple(self.record["notes"])
+
+    @property
     def seed(self) -> int:
         """Return the random seed."""
         return int(self.record["request"]["seed"])
@@ -152,6 +158,7 @@ def exact_mask(mask: np.ndarray) -> np.ndarray:
 
 def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
     """Apply the request's edits to the scene and return the input of a renderer; an impossible edit is a UserError."""
+    _refuse_all_white(request, scene)
     plan = request_plan(request)
     others: dict[str, Scene] = {}
 
@@ -216,16 +223,35 @@ def edit_photograph(
 
 
 def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None) -> Scene:
-    """Return the photograph with its mask, with a mask made from a box, or, if None, for an object in the center."""
+    """Return the photograph with its mask, with a mask made from a box, or, if None, for an object in the center.
+
+    What looks wrong about the mask is in the scene's notes, as in a build.
+    """
     if isinstance(image, Scene):
         if mask is not None:
             raise UserError(f"the scene {image.id} has a mask and another one is given", allowed="one of them")
-        return shrunk(image)
+        return _with_warnings(image)
     scene_id = slug(Path(image).name) if isinstance(image, str | Path) else "photograph"
     picture = picture_of(image)
     if mask is None or isinstance(mask, tuple):
-        return shrunk(segmented(scene_id, picture, None, "grabcut", mask))
-    return shrunk(Scene(scene_id, picture, mask_of(mask)))
+        return _with_warnings(segmented(scene_id, picture, None, "grabcut", mask))
+    return _with_warnings(Scene(scene_id, picture, mask_of(mask)))
+
+
+def _with_warnings(scene: Scene) -> Scene:
+    notes = dict.fromkeys([*scene.notes, *mask_warnings(scene.mask)])
+    return shrunk(replace(scene, notes=tuple(notes)))
+
+
+def _refuse_all_white(request: Request, scene: Scene) -> None:
+    """Refuse edits that move the object or replace its background if the mask leaves no background."""
+    kinds = {type(edit).name for edit in request.chain if edit.control is not None}
+    if kinds and scene.pixel_rate > ALL:
+        raise UserError(
+            f"{scene.id}: the mask is all white: the object covers {scene.pixel_rate:.1%} of the picture, and "
+            f"{', '.join(sorted(kinds))} needs a background",
+            allowed="a mask whose object is white on black",
+        )
 
 
 def replay(

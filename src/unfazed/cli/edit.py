@@ -98,6 +98,6 @@ def edit(
     if as_json:
         print(json.dumps({**edited.record, "output": str(files[0])}, ensure_ascii=False))
         return
-    for note in edited.record["notes"]:
-        typer.echo(f"note: {note}", err=True)
+    for note in edited.notes:
+        typer.echo(note if note.startswith("warning: ") else f"note: {note}", err=True)
     print(f"{files[0]}: the object covers {edited.record['pixel_rate']:.3f} of the picture; record: {files[2]}")

@@ -16,7 +16,7 @@ from unfazed.measures.mask_confidence import mask_confidence
 
 from .labeled import pictures_below
 from .pictures import read_picture
-from .segment import Box, Choice, inside, open_segmenter, with_agreement
+from .segment import Box, Choice, checked_box, open_segmenter, with_agreement
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def make_masks(
             continue
         try:
             image = read_picture(root / name)
-            place = None if box is None else inside(box, image.shape)
+            place = None if box is None else checked_box(box, image.shape)
             mask, agreement = with_agreement(opened, image, place, choice_for(name) if choice_for else None)
             if not (mask > 0.5).any():
                 raise BadPicture(

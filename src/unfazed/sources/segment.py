@@ -37,14 +37,14 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
     segmenter: `auto` (sam2 where its weights are here, else grabcut), `sam2`, `silueta`, `grabcut`, `onnx:FILE` (a
     salient-object network such as U²-Net) or `transformers:CHECKPOINT` (SAM, SAM 2, BiRefNet).
     """
-    mask = open_segmenter(segmenter)(image, None if box is None else inside(box, image.shape))
+    mask = open_segmenter(segmenter)(image, None if box is None else checked_box(box, image.shape))
     return _with_object(mask, segmenter)
 
 
 def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
     """A scene with a mask made by a segmenter, and a note about it with its confidence."""
     try:
-        place = None if box is None else inside(box, image.shape)
+        place = None if box is None else checked_box(box, image.shape)
         mask, agreement = with_agreement(open_segmenter(segmenter), image, place)
         _with_object(mask, segmenter)
     except BadPicture as error:
@@ -95,13 +95,22 @@ def parse_box(text: str) -> Box:
     return x, y, wide, high
 
 
-def inside(box: Box, shape: tuple[int, ...]) -> Box:
-    """The part of the box that lies in a picture of this shape; raises BadPicture if there is none."""
-    x, y, wide, high = box
-    left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, shape[1]), min(y + high, shape[0])
-    if left >= right or top >= bottom:
-        raise BadPicture(f"the box {x},{y},{wide},{high} is outside the picture of {shape[1]}×{shape[0]}")
-    return left, top, right - left, bottom - top
+def checked_box(box: Box, shape: tuple[int, ...]) -> Box:
+    """The box, if it lies in a picture of this shape; raises BadPicture with the allowed range otherwise.
+
+    >>> checked_box((0, 0, 8, 4), (4, 8, 3))
+    (0, 0, 8, 4)
+    """
+    text, (high, wide) = ",".join(map(str, box)), shape[:2]
+    if len(box) != 4 or any(one != int(one) for one in box):
+        raise BadPicture(f"the box is {text}", allowed="x, y, width, height in whole pixels")
+    x, y, width, height = (int(one) for one in box)
+    if not (0 <= x < x + width <= wide and 0 <= y < y + height <= high):
+        raise BadPicture(
+            f"the box {text} reaches beyond the picture of {wide}×{high} pixels",
+            allowed=f"x, y, width, height with 0 ≤ x < x + width ≤ {wide} and 0 ≤ y < y + height ≤ {high}",
+        )
+    return x, y, width, height
 
 
 def open_segmenter(text: str) -> Segmenter:
