@@ -108,16 +108,20 @@ def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...
 
 
 def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of class names that differ by a letter or two, as a misspelling does; names that count are left alone.
+    """Pairs of class names that differ by a letter or two, as a misspelling or a plural does; names that count are left
+    alone.
 
-    >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cow"])
-    [('labrador', 'labradro')]
+    >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cats", "cow"])
+    [('labrador', 'labradro'), ('cat', 'cats')]
     """
     if len(classes) > _MOST_COMPARED:
         return []
     found = []
     for one, other in itertools.combinations(classes, 2):
         a, b = plain(one), plain(other)
+        if f"{a}s" == b or f"{b}s" == a:
+            found.append((one, other))
+            continue
         if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
             continue
         # Two letters that changed places count more than their share.

@@ -31,7 +31,7 @@ def test_a_model_in_two_files_is_refused(tmp_path):
         (lambda frame: frame.drop("run", "edit"), "lacks the columns edit, run"),
         (lambda frame: frame.clear(), "is empty"),
         (lambda frame: frame.filter(pl.col("edit") != "original"), "have no edit 'original'"),
-        (lambda frame: frame.with_columns(correct=pl.lit(None, pl.Boolean)), "6 rows of m have no correct"),
+        (lambda frame: frame.with_columns(correct=pl.lit(None, pl.Boolean)), "6 pictures of m have no label"),
         (lambda frame: frame.with_columns(model=pl.lit(None, pl.String)), "6 rows have no model"),
     ],
 )

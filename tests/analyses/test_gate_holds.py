@@ -16,7 +16,7 @@ from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.gate import check
 from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.cli import build_app
-from unfazed.errors import UnfazedWarning
+from unfazed.errors import UnfazedWarning, UserError
 
 SUSPICION = "m: accuracy on 64 originals is 0.0% (chance is 10.0%); suspected: the label order. Its outputs are shifted"
 
@@ -190,3 +190,21 @@ def test_the_average_is_not_less_certain_than_each_edit_where_nothing_changed():
     table = dropped_accuracy(same, resamples=50).drop_nulls("drop")
     width = dict(zip(table["edit"], table["high"] - table["low"], strict=True))
     assert width["average"] <= width["position"] + 1e-9
+
+
+def test_too_few_levels_are_counted(tmp_path):
+    sweep = {f"size-{level}": [1] * 20 for level in (0.1, 0.2, 0.4)}
+    there = folder(tmp_path / "p", {"m": frame({"original": [1] * 20, "position": [1] * 20} | sweep)})
+    said = " ".join(run("analyze", there, "--table", "fits").stdout.split())
+    assert "no sweep of at least five levels" in said
+    assert "levels found: size has 3 levels (0.1, 0.2, 0.4)." in said
+    assert run("analyze", there, "--table", "thresholds", "--resamples", "20").stdout.count("size") > 1
+    with pytest.raises(UserError, match="found: size has 3 levels"):
+        check(there, min_threshold={"position": (0.1, 80)})
+
+
+def test_an_unlabeled_picture_is_told_with_what_helps():
+    rows = answers(8, 8, 8).with_columns(correct=pl.when(pl.col("source_id") != "image-0003").then(pl.col("correct")))
+    with pytest.raises(UserError, match="2 pictures of m have no label, such as those of image-0003") as refused:
+        dropped_accuracy(rows)
+    assert "label in every row" in str(refused.value)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from unfazed.benchmark import Benchmark, BuildSettings, build
+from unfazed.benchmark.card import differences
 from unfazed.errors import UserError
 from unfazed.sources import open_source
 
@@ -59,6 +60,20 @@ def test_changed_settings_are_still_refused(tmp_path, changed):
     build("sample", tmp_path / "b", settings())
     with pytest.raises(UserError, match="contains another benchmark"):
         build("sample", tmp_path / "b", settings(**changed))
+
+
+def test_another_recipe_is_refused_with_the_edits_that_differ():
+    one, other = ({"recipe": {"edits": [item(name) for name in names]}} for names in (("a", "b"), ("a", "c")))
+    other["recipe"]["edits"][0]["parameters"] = {"rate": 0.2}
+    assert differences(one, other) == [
+        "recipe.edits: only there: b",
+        "recipe.edits: only now: c",
+        "recipe.edits.a.parameters.rate: 0.1 there, 0.2 now",
+    ]
+
+
+def item(name):
+    return {"name": name, "parameters": {"rate": 0.1}}
 
 
 def test_less_than_is_there_is_refused(tmp_path):

@@ -168,3 +168,10 @@ def test_bad_files_say_what_is_allowed(tmp_path: Path, text: str, message: str) 
     file.write_text(text)
     with pytest.raises(UserError, match=message):
         open_recipe(str(file))
+
+
+@pytest.mark.parametrize("text", ["size=0.05,0.1,position", "position size=0.05,0.1", "imagenet-e;size=0.05,0.1"])
+def test_a_sweep_beside_a_named_edit_is_refused_with_the_way_to_have_both(text):
+    with pytest.raises(UserError, match="has a sweep and the edit") as refused:
+        open_recipe(text)
+    assert 'edits = ["size=0.05,0.1", ' in str(refused.value)

@@ -29,6 +29,23 @@ def test_one_model_by_two_paths_is_evaluated_once(benchmark: Path, own_models: s
     assert done.remarks == (f"{again} is the same model as {spec} and is evaluated once",)
 
 
+def test_a_model_that_is_in_the_folder_under_another_path_is_one_model(
+    benchmark: Path, own_models: str, tmp_path: Path
+) -> None:
+    spec = own_models + "good"
+    run_evaluation(benchmark, [spec], tmp_path)
+    path = Path(spec.partition(":")[2].rpartition(":")[0])
+    again = f"python:{path.parent}/../{path.parent.name}/{path.name}:good"
+    done = run_evaluation(benchmark, [again], tmp_path)
+    assert (done.scored, done.skipped) == ((), (spec,))
+    assert done.remarks == (f"{again} is the same model as {spec}, whose predictions are already in {tmp_path}",)
+    assert set(cards(tmp_path)) == {spec}
+    # A name that was asked for is kept, and another model of the same file is another model.
+    assert run_evaluation(benchmark, [f"prod={spec}"], tmp_path).scored == ("prod",)
+    other = again.removesuffix("good") + "reordered"
+    assert run_evaluation(benchmark, [other], tmp_path).scored == (other,)
+
+
 def test_a_misspelled_name_is_forgotten_once_a_run_succeeds(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     assert run_evaluation(benchmark, [own_models + "goood", own_models + "good"], tmp_path).failed
     assert len(read_failures(tmp_path)) == 1

@@ -11,7 +11,7 @@ from unfazed.sources import open_source
 from unfazed.sources.labeled import name_remarks
 from unfazed.sources.mask_checks import mask_warnings, warning_summary
 from unfazed.sources.mask_names import without_masks
-from unfazed.sources.pictures import mask_of, read_mask
+from unfazed.sources.pictures import mask_of, read_mask, read_picture
 
 
 def test_masks_beside_pictures_are_not_classified(tmp_path, photograph, mask_file):
@@ -140,6 +140,71 @@ def test_a_few_classes_outside_imagenet_are_pointed_out():
     names = ["tench", "goldfish", "hammerhead", "stingray", "hen", "ostritch"]
     (remark,) = name_remarks(own(names))
     assert "5 of 6 classes are ImageNet's and 1 not, such as 'ostritch' (did you mean 'ostrich'?)" in remark
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("labels.csv", "file,label\na.jpg,3\nb.jpg, \n"), ("l.txt", "a.jpg,3\nb.jpg,\n")]
+)
+def test_an_empty_label_is_refused_with_its_line(tmp_path, photograph, name, text):
+    photograph("a.jpg")
+    photograph("b.jpg")
+    (tmp_path / name).write_text(text)
+    for kind in ("images", "folder"):
+        with pytest.raises(UserError, match=rf"line {text.count(chr(10))} of .*{name} has no label: b.jpg"):
+            open_source(f"{kind}:{tmp_path}?labels={name}")
+
+
+def test_a_table_without_the_column_label_has_no_labels(tmp_path, photograph, mask_file):
+    photograph("a.jpg")
+    mask_file("a.png")
+    (tmp_path / "labels.csv").write_text("file,mask\na.jpg,a.png\n")
+    assert open_source(f"folder:{tmp_path}")[0].label is None
+
+
+def test_a_picture_that_a_table_names_and_that_is_missing_is_told_with_its_line(tmp_path, photograph, mask_file):
+    photograph("a.jpg")
+    mask_file("a.png")
+    (tmp_path / "labels.csv").write_text("file,label\na.jpg,3\ngone.jpg,4\n")
+    source = open_source(f"folder:{tmp_path}")
+    assert source["a"].label == 3
+    with pytest.raises(BadPicture, match=r"line 3 of .*labels.csv names it, but there is no such file"):
+        source["gone"]
+
+
+def test_pictures_beside_the_class_folders_are_pointed_out(tmp_path, photograph, mask_file):
+    for name in ("dog/1", "dog/2", "stray"):
+        photograph(f"{name}.jpg")
+        mask_file(f"{name}.png")
+    (remark,) = open_source(f"folder:{tmp_path}").remarks
+    assert remark.startswith("1 of 3 pictures are in no class folder and have no label, such as stray.jpg")
+
+
+def test_nearly_equal_names_in_a_table_are_pointed_out(tmp_path, photograph, mask_file):
+    labels = {"1": "my labrador", "2": "my labradro", "3": "owl", "4": "owls", "5": "cat of mine"}
+    for name in labels:
+        photograph(f"{name}.jpg")
+        mask_file(f"{name}.png")
+    (tmp_path / "labels.csv").write_text("file,label\n" + "".join(f"{n}.jpg,{label}\n" for n, label in labels.items()))
+    for kind in ("images", "folder"):
+        remarks = " ".join(open_source(f"{kind}:{tmp_path}").remarks)
+        assert "'my labrador' and 'my labradro' have nearly the same name" in remarks
+        assert "'owl' and 'owls' have nearly the same name" in remarks
+
+
+def test_heic_pictures_are_read_where_the_package_is_installed(tmp_path):
+    heif = pytest.importorskip("pillow_heif")
+    heif.register_heif_opener()
+    image = open_source("sample")["dog"].image
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(image).save(tmp_path / "dog.heic", quality=90)
+    Image.fromarray(image).save(tmp_path / "turned.heic", quality=90, exif=exif.tobytes())
+    found = read_picture(tmp_path / "dog.heic")
+    assert found.shape == image.shape
+    assert np.abs(found.astype(int) - image).mean() < 4
+    turned = read_picture(tmp_path / "turned.heic")
+    assert turned.shape == np.rot90(image, -1).shape
+    assert np.abs(turned.astype(int) - np.rot90(image, -1)).mean() < 4
 
 
 def test_heic_pictures_are_named_and_not_passed_over(tmp_path, photograph, mask_file):

@@ -134,6 +134,12 @@ def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = 
         ]
     if canonical(there) == canonical(now):
         return []
+    if isinstance(there, list) and isinstance(now, list) and all(map(_is_named, [*there, *now])):
+        old, new = ({item["name"]: item for item in items} for items in (there, now))
+        both = {name: old[name] for name in old if name in new}
+        alone = [(words[0], [name for name in old if name not in new]), (words[1], [n for n in new if n not in old])]
+        lines = [f"{where}: only {word}: {', '.join(names)}" for word, names in alone if names]
+        return lines + differences(both, {name: new[name] for name in both}, where, words)
     if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
         return [
             line
@@ -141,6 +147,10 @@ def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = 
             for line in differences(one, other, f"{where}[{index}]", words)
         ]
     return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("name"), str)
 
 
 def ids_hash(ids: tuple[str, ...]) -> str:

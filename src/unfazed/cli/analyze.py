@@ -75,7 +75,7 @@ def analyze(
     """
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
-    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines, moved_lines, remark_lines
+    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines, moved_lines, remark_lines, swept
     from unfazed.report.formats import format_of
 
     if valid_only and human_valid_only:
@@ -105,7 +105,8 @@ def analyze(
     remarks = remark_lines(predictions, model, common)
     for line in remarks:
         typer.echo(f"warning: {line}", err=True)
-    text = analysis_text(frame, table, chosen, by, level, remarks)
+    found = swept(predictions, benchmark) if frame.is_empty() else ""
+    text = analysis_text(frame, table, chosen, by, level, remarks, found)
     if output is None:
         typer.echo(text, nl=False)
     else:

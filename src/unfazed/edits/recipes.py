@@ -100,9 +100,10 @@ def open_recipe(spec: str) -> Recipe:
         return RECIPES[spec]
     if spec.endswith(".toml"):
         return _from_file(Path(spec))
-    if "=" in spec:
-        return _complete(spec, expression(spec))
     items = named_items()
+    if "=" in spec:
+        _refuse_mixture(spec, {*items, *RECIPES})
+        return _complete(spec, expression(spec))
     names = [name.strip() for name in spec.split(",") if name.strip()]
     for name in names:
         if name not in items:
@@ -110,6 +111,20 @@ def open_recipe(spec: str) -> Recipe:
     if not names:
         raise UserError("the recipe is empty", allowed=", ".join(RECIPES), run="unfazed edits")
     return _complete(spec, [items[name] for name in names])
+
+
+def _refuse_mixture(spec: str, names: set[str]) -> None:
+    """Refuse a text that has named edits or recipes beside a sweep; a TOML file may have both."""
+    parts = [part for part in re.split(r"[,;\s]+", spec) if part]
+    mixed = [part for part in parts if part in names]
+    if mixed:
+        rest = ",".join(part for part in parts if part not in names and part not in ("x", "×"))
+        listed = ", ".join(f'"{text}"' for text in (rest, *mixed))
+        raise UserError(
+            f"the recipe '{spec}' has a sweep and the edit {', '.join(mixed)}",
+            allowed=f"a sweep or grid, or a list of edits; for both, a file such as mine.toml with edits = [{listed}]",
+            run="unfazed build … --recipe mine.toml",
+        )
 
 
 def _complete(name: str, items: Iterable[Item]) -> Recipe:

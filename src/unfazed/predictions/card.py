@@ -16,14 +16,21 @@ from .inputs import Pictures
 FORMAT = 2  # raised when the meaning of a column changes, so that old predictions are replaced
 
 
-def fingerprint_of(model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None = None) -> str:
+def fingerprint_of(
+    model: Classifier,
+    mapping: LabelMapping,
+    pictures: Pictures,
+    adaptation: int | None = None,
+    name: str | None = None,
+) -> str:
     """Return the SHA-256 of everything that determines the predictions; if it is unchanged they are not made again.
 
-    adaptation: the size of the batches that a model adapts to, which its statistics depend on.
+    adaptation: the size of the batches that a model adapts to, which its statistics depend on; name: another name of
+    the model.
     """
     parts = {
         "format": FORMAT,
-        "model": model.name,
+        "model": name or model.name,
         "weights": model.weights_hash,
         "code": model.origin.get("code_sha256"),
         "settings": model.origin.get("settings"),

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def run_evaluation(
 
     def prepare(model: str | Classifier) -> _Ready | None:
         name = _name(model)
+        named = not isinstance(model, str) or split_alias(model)[0] is not None
         try:
             if isinstance(model, str):
                 model = open_model(model, device=settings.device, precision=settings.precision, labels=target.labels)
@@ -110,8 +112,14 @@ def run_evaluation(
         except Exception as error:
             failed[name] = record_failure(folder, name, error)
             return None
-        lock, ours = Lock(folder / PARTS / f"{model.slug}.lock"), False
         finished = is_finished(folder, model.slug, fingerprint)
+        if not finished and not named:
+            known = _known_as(folder, partial(fingerprint_of, model, mapping, target, size))
+            if known is not None:
+                remarks.append(f"{name} is the same model as {known}, whose predictions are already in {folder}")
+                skipped.append(known)
+                return None
+        lock, ours = Lock(folder / PARTS / f"{model.slug}.lock"), False
         if not finished:
             locks.callback(lock.release)
             ours = lock.take()
@@ -177,6 +185,17 @@ def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier
             seen[key] = model
         kept.append(model)
     return kept, remarks
+
+
+def _known_as(folder: Path, fingerprint_as: Callable[[str], str]) -> str | None:
+    """The name of the finished predictions in the folder that this model would make under that name; None if there are
+    none."""
+    for path in sorted(folder.glob("*.parquet")):
+        card = path.with_suffix(".json")
+        known = read_json(card) if card.is_file() else {}
+        if "fingerprint" in known and fingerprint_as(str(known["model"])) == known["fingerprint"]:
+            return str(known["model"])
+    return None
 
 
 def _forget_failures(folder: Path, before: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from unfazed.analyses.drops.conditional import differs, with_human_ceiling, with_valid_drops
-from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips
+from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, levels_found, smallest_flips
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.drop_rows import corrected
 from unfazed.analyses.drops.grids import interactions
@@ -24,6 +24,7 @@ from unfazed.predictions.frames import (
     Predictions,
     columns_of,
     common_predictions,
+    each_model,
     model_names,
     read_cards,
     read_failures,
@@ -54,7 +55,7 @@ class Analysis:
     title: str
     columns: Sequence[str]
     notes: str = ""
-    none: str = "There is no sweep of at least three levels in these predictions."
+    none: str = "There is no sweep of at least three levels in these predictions"
     options: frozenset[str] = frozenset({"resamples", "level", "seed"})
     digits: Mapping[str, int] = field(default_factory=lambda: _DIGITS)
     percent: tuple[str, ...] = ()
@@ -130,10 +131,12 @@ def analysis_text(
     by: str | None = None,
     level: float = 0.95,
     remarks: Sequence[str] = (),
+    found: str = "",
 ) -> str:
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
-    remarks: what a reader of the numbers must know; below the table in the formats for people.
+    remarks: what a reader of the numbers must know; below the table in the formats for people. found: what there is
+    instead of a sweep, where the table is empty.
     """
     if format in ("csv", "json"):
         return format_table(frame, format)
@@ -142,7 +145,8 @@ def analysis_text(
         people, notes = for_people(frame, by, level), _with_remarks(_notes(frame), remarks)
         return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=notes)
     columns = [name for name in shown.columns if name in frame.columns]
-    notes = _with_remarks(shown.notes if frame.height else shown.none, remarks)
+    none = f"{shown.none}; {found}." if found else f"{shown.none}."
+    notes = _with_remarks(shown.notes if frame.height else none, remarks)
     frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
     return format_table(frame.select(columns), format, digits=shown.digits, title=shown.title, notes=notes)
 
@@ -168,6 +172,13 @@ def remark_lines(
 
 def _with_remarks(notes: str, remarks: Sequence[str]) -> str:
     return " ".join([notes, *(f"Note: {one}." for one in remarks)])
+
+
+def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:
+    """Return which levels the predictions have, for a table that needs more of them."""
+    facts = read_facts(predictions, benchmark, common=True)
+    edits = {edit for _, rows in each_model(predictions, ("model", "edit")) for edit in rows["edit"].unique()}
+    return f"levels found: {levels_found(facts.sorted(edits), facts)}"
 
 
 def moved_lines(predictions: str | Path) -> list[str]:
@@ -357,6 +368,8 @@ ANALYSES: dict[str, Analysis] = {
         "halfway: the level, in the attribute's own unit, at which accuracy is midway between floor and ceiling; a "
         "dash if it is outside the levels of the sweep, accuracy is flat, or the ceiling was not reached. Floor and "
         "ceiling in %.",
+        none="There is no sweep of at least five levels in these predictions, which the fit of a curve needs (`--table "
+        "thresholds` needs three)",
         digits={**_FINE, "floor": 2, "ceiling": 2},
         percent=("floor", "ceiling"),
     ),
@@ -381,6 +394,6 @@ ANALYSES: dict[str, Analysis] = {
         "Interactions of two attributes",
         ("model", "first", "second", "n", "drop", "first_drop", "second_drop", "interaction", "low", "high", "p_holm"),
         "Points; interaction = drop - first_drop - second_drop, positive if the pair is worse than the sum.",
-        "There is no grid of two attributes in these predictions.",
+        "There is no grid of two attributes in these predictions",
     ),
 }

@@ -65,7 +65,7 @@ def open_scenes(spec: Spec) -> Source:
         labels,
         entries,
         partial(load_or_segment, segmenter=segmenter) if segmenter else load_masked,
-        remarks=(*listing.left_out, *name_remarks(labels)),
+        remarks=(*listing.left_out, *name_remarks(labels), *_unlabeled(rows)),
     )
 
 
@@ -146,6 +146,8 @@ def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
 
 def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segmenter: str | None) -> Entry:
     image = str(listing.root / row.file)
+    if row.where and not Path(image).is_file():
+        return Entry(scene_id, image, None, label, f"{row.where} names it, but there is no such file")
     if row.mask is not None:
         return Entry(scene_id, image, str(listing.root / row.mask), label)
     candidates = sorted(map(str, listing.masks.get(stem(row.file), ())))
@@ -155,6 +157,15 @@ def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segment
     if candidates:
         return Entry(scene_id, image, candidates[0], label, detail=listing.confidence.get(stem(row.file)))
     return Entry(scene_id, image, None, label, None if segmenter else NO_MASK)
+
+
+def _unlabeled(rows: list[Row]) -> tuple[str, ...]:
+    """A remark about pictures without a label beside pictures with one: no prediction for them is right or wrong."""
+    missing = [row.file for row in rows if row.label is None]
+    if not missing or len(missing) == len(rows):
+        return ()
+    count = f"{len(missing)} of {len(rows)} pictures are in no class folder and have no label"
+    return (f"{count}, such as {missing[0]}; no model can be measured on them",)
 
 
 def _within(root: Path, name: str, text: str | None = None) -> Path:

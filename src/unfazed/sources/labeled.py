@@ -25,11 +25,13 @@ _HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: the picture's name, its label as written, its mask's name; None if not given."""
+    """One line of a table: the picture's name, its label as written, its mask's name; None if not given; where: the
+    table and the line."""
 
     file: str
     label: str | None = None
     mask: str | None = None
+    where: str = ""
 
 
 def pictures_below(folder: Path) -> list[str]:
@@ -56,12 +58,19 @@ def read_table(path: Path) -> list[Row]:
     """The rows of a labels file.
 
     A CSV file with a header: columns `file` and, each optional, `label` and `mask`. Any other file: lines of a
-    picture's name and its label, separated by a tab, a comma or the last space.
+    picture's name and its label, separated by a tab, a comma or the last space. A row with an empty label is refused.
     """
     if path.suffix.lower() == ".csv":
         rows = list(_with_header(path))
     else:
-        rows = [Row(_posix(file), label) for _, file, label in label_lines(path)]
+        rows = [Row(_posix(file), label, None, _line(path, number)) for number, file, label in label_lines(path)]
+    blank = [row for row in rows if row.label == ""]
+    if blank:
+        more = f", and {len(blank) - 1} more" if len(blank) > 1 else ""
+        raise UserError(
+            f"{blank[0].where} has no label: {blank[0].file}{more}",
+            allowed="a label in every row; without labels, leave out the column `label`",
+        )
     twice = _first_repeated(row.file for row in rows)
     if twice is not None:
         raise UserError(f"{path} names {twice} more than once", allowed="one row per picture")
@@ -138,9 +147,14 @@ def _with_header(path: Path) -> Iterator[Row]:
             raise unknown(f"column for {path.name}", name, _COLUMNS)
     reader.fieldnames = columns
     for row in reader:
-        values = {name: (row.get(name) or "").strip() or None for name in _COLUMNS}
-        if values["file"] is not None:
-            yield Row(_posix(values["file"]), values["label"], values["mask"] and _posix(values["mask"]))
+        values = {name: (row.get(name) or "").strip() for name in _COLUMNS}
+        if values["file"]:
+            label = values["label"] if "label" in columns else None
+            yield Row(_posix(values["file"]), label, _posix(values["mask"]) or None, _line(path, reader.line_num))
+
+
+def _line(path: Path, number: int) -> str:
+    return f"line {number} of {path}"
 
 
 def _posix(name: str) -> str:

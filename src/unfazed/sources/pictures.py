@@ -212,7 +212,7 @@ def _what_it_is(data: bytes) -> str:
         if start.startswith(magic):
             return f"this is not a picture but {kind}"
     if _is_heic(data):
-        return "this is a HEIC picture: install the package pillow-heif to read it, or convert it to JPEG"
+        return "this is a HEIC picture: `pip install 'unfazed[heic]'` to read it, or convert it to JPEG"
     if start.startswith((b"\xff\xd8", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"GIF8")):
         return "the file is damaged or cut off (truncated)"
     try:

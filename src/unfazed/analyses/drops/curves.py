@@ -66,6 +66,22 @@ def sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
     return found
 
 
+def levels_found(edits: list[str], facts: Facts) -> str:
+    """Return the attributes with numeric levels and these levels, as text; `none` if there are none.
+
+    >>> levels_found(["original", "size-0.1", "size-0.3"], Facts())
+    'size has 2 levels (0.1, 0.3)'
+    """
+    levels: dict[str, list[float]] = {}
+    for attribute, level in single_levels(edits, facts).values():
+        levels.setdefault(attribute, []).append(level)
+    parts = [
+        f"{attribute} has {len(found)} level{'s' * (len(found) != 1)} ({', '.join(map('{:g}'.format, sorted(found)))})"
+        for attribute, found in levels.items()
+    ]
+    return "; ".join(parts) or "none"
+
+
 def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]]:
     """Return edit -> (attribute, level) of edits with one numeric attribute, from the manifest or the edit's name.
 

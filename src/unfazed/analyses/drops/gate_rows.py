@@ -15,7 +15,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts
 from unfazed.predictions.suspicions import chance_in
 
-from .curves import sweeps
+from .curves import levels_found, sweeps
 from .outcomes import Outcomes
 from .rules import Rules
 from .thresholds import threshold_bounds
@@ -71,7 +71,8 @@ def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) 
     rows = []
     for attribute, (wanted, percent) in rules.min_threshold.items():
         if attribute not in there:
-            raise unknown("sweep of at least three levels", attribute, there)
+            near = unknown("sweep of at least three levels of", attribute, there)
+            raise UserError(near.given, allowed=f"{near.allowed}; found: {levels_found(list(found.edits), facts)}")
         sweep = there[attribute]
         if not sweep.levels[0] <= wanted <= sweep.levels[-1]:
             levels = f"{sweep.levels[0]:g} to {sweep.levels[-1]:g}"

@@ -76,7 +76,16 @@ def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = No
 
 
 def _refuse_gaps(model: str, rows: pl.DataFrame) -> None:
-    for column in ("source_id", "edit", "correct"):
+    unlabeled = rows.filter(pl.col("correct").is_null())
+    if unlabeled.height:
+        first = unlabeled["source_id"][0]
+        raise UserError(
+            f"{unlabeled.height} pictures of {model} have no label, such as those of {first}, so their predictions are "
+            "neither right nor wrong",
+            allowed="photographs with labels: class folders, or a labels.csv with a label in every row",
+            run="unfazed build … -o ANOTHER, after labeling or removing these photographs",
+        )
+    for column in ("source_id", "edit"):
         missing = rows[column].null_count()
         if missing:
             raise UserError(
