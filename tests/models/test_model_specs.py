@@ -45,7 +45,7 @@ def test_a_plus_in_a_file_name_is_no_wrapper() -> None:
         ("timm:resnet50?checkpont=a", "did you mean 'checkpoint'"),
         ("timm:resnet50?checkpoint", "has no value"),
         ("timm:resnet18?checkpoint=nowhere.pt", "no checkpoint nowhere.pt"),
-        ("onnx:nowhere.onnx", "no ONNX file"),
+        ("onnx:nowhere.onnx", "does not exist"),
         ("python:nowhere.py:build", "no Python file"),
         ("python:json", "names no function"),
         ("python:json:lods", "did you mean 'loads'"),

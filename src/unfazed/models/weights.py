@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,17 @@ def read_state(path: str | Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
     return unwrap(read_tensor_file(path), str(path))
+
+
+def wheel_file(package: str, model: str, install: str) -> Path:
+    """The one weights file inside an installed package of weights; `install` is the command that installs it."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise UserError(f"the weights of {model} are not installed", run=install)
+    files = sorted(Path(found.origin).parent.glob("*/*.pth"))
+    if len(files) != 1:
+        raise UserError(f"the package {package} holds {len(files)} weight files, not one")
+    return files[0]
 
 
 def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from unfazed.errors import missing_extra
-from unfazed.files import write_bytes, write_json
+from unfazed.files import write_bytes
 from unfazed.models.classifier import Classifier
+from unfazed.models.deployed import write_sidecar
 
 
 def export_onnx(model: Classifier, path: str | Path) -> None:
@@ -41,5 +42,4 @@ def export_onnx(model: Classifier, path: str | Path) -> None:
             verbose=False,
         )
         write_bytes(path, made.read_bytes())
-    record = {"transform": model.transform.to_json(), "labels": model.labels.to_json()}
-    write_json(Path(path).with_name(Path(path).name + ".json"), record)
+    write_sidecar(path, model)
