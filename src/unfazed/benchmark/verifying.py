@@ -159,7 +159,7 @@ def _validity(row: dict[str, Any]) -> Problem | None:
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
     """Return a file's bytes, or what is wrong with it."""
-    if not _inside(root, path):
+    if not is_inside(path):
         return None, Problem(path, "is outside the benchmark")
     try:
         data = (root / path).read_bytes()
@@ -190,6 +190,6 @@ def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
     return problems
 
 
-def _inside(root: Path, path: str) -> bool:
+def is_inside(path: str) -> bool:
     """Return whether a path of the manifest is inside the benchmark's folder (a link there may point outside)."""
     return not Path(path).is_absolute() and ".." not in Path(path).parts

@@ -11,7 +11,13 @@ from typing import Any
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {"demo": "demo", "app": "app"},
     "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit"},
-    "Benchmarks": {"build": "build", "import": "import_", "verify": "verify", "status": "status"},
+    "Benchmarks": {
+        "build": "build",
+        "import": "import_",
+        "export": "export",
+        "verify": "verify",
+        "status": "status",
+    },
     "Models and predictions": {"models": "models", "fit-head": "fit_head", "evaluate": "evaluate"},
     "Analyses": {
         "analyze": "analyze",

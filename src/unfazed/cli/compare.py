@@ -20,6 +20,12 @@ def compare(
         typer.Option(help="What is compared: accuracy, its drop, or the drop net of each edit's control."),
     ] = "drop",
     other: Annotated[Path | None, typer.Option(help="The folder of B's predictions, if it is not the same.")] = None,
+    same: Annotated[
+        bool, typer.Option("--same-model", help="A and B are one model in two forms: did the conversion cost anything?")
+    ] = False,
+    margin: Annotated[
+        float | None, typer.Option(help="With --same-model: points of difference that count as none [default: 1].")
+    ] = None,
     common: Annotated[
         bool, typer.Option("--common", help="If the benchmarks differ, compare only the pictures they share.")
     ] = False,
@@ -33,6 +39,9 @@ def compare(
     pair of models is compared. The p-values are corrected for the number of tests in the table (Holm). Models that
     were evaluated on different benchmarks are refused.
 
+    With `--same-model`, B is a converted form of A, quantized for instance: each edit is also tested for equivalence
+    within the margin, and the last line answers in one sentence whether the conversion cost robustness.
+
     Examples:
 
     `unfazed compare predictions/ lite:0 lite:2`
@@ -41,15 +50,34 @@ def compare(
 
     `unfazed compare new/ lite:0 lite:0 --other old/`
 
+    `unfazed compare predictions/ lite:0 onnx:lite0-int8.onnx --same-model`
+
     `unfazed compare predictions/`
     """
     from unfazed.analyses.drops.compare import compare as compare_models
     from unfazed.analyses.drops.compare import compare_all
+    from unfazed.analyses.drops.same_model import same_model
     from unfazed.errors import UserError
     from unfazed.predictions.facts import read_facts
-    from unfazed.report.drop_tables import comparison_text, remark_lines
+    from unfazed.report.drop_tables import comparison_text, remark_lines, same_model_text
 
     names = models or []
+    if margin is not None and not same:
+        raise UserError(f"--margin {margin:g} needs --same-model", run="unfazed check … --margin for a gate")
+    if same:
+        if len(names) != 2 or measure != "drop":
+            raise UserError("--same-model compares the drops of exactly two models", allowed="A B --same-model")
+        found = same_model(
+            predictions,
+            *names,
+            other=other,
+            margin=1.0 if margin is None else margin,
+            common=common,
+            resamples=resamples,
+            seed=seed,
+        )
+        typer.echo(same_model_text(found, names, format), nl=False)
+        return
     if len(names) == 1 or (other is not None and len(names) != 2):
         raise UserError(
             f"{len(names)} model{'s' * (len(names) != 1)} to compare",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import chosen, command_with
+from .track import Track, record_results
 
 COMMAND = command_with("unfazed.predictions.settings:EvaluateSettings")
 
@@ -24,6 +25,7 @@ def evaluate(
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
+    track: Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Classify every picture with every model and store every prediction.
@@ -85,5 +87,7 @@ def evaluate(
                 "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
             )
             print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
+    if there:
+        record_results(output, track, there)
     if done.failed:
         raise typer.Exit(EXIT_WITH_FAILURES if there else EXIT_USAGE)

@@ -10,9 +10,11 @@ import typer
 
 def import_(
     path: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="An archive (.zip, .tar, .tar.gz), a folder with the edits at any depth, or a folder of tar shards."
+            metavar="PATH|hf:REPO",
+            help="An archive (.zip, .tar, .tar.gz), a folder with the edits at any depth or of tar shards, an exported "
+            "folder, or a repository on the Hub.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")],
@@ -29,16 +31,18 @@ def import_(
     workers: Annotated[int, typer.Option(help="Number of threads that read and hash files.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Import the official ImageNet-E release, or any dataset with one folder per edit and a labels file.
+    """Import the official ImageNet-E release, any dataset with one folder per edit, or a benchmark that was exported.
 
     - `unfazed import ImageNet-E.zip -o bench`
     - `unfazed import ImageNet-E -o bench`
+    - `unfazed import hf:OWNER/NAME -o bench`
     - `unfazed import shards/ -o bench`
     - `unfazed import myset -o bench --original clean --labels labels.csv --copy`
 
     The folders of the release get the names that `unfazed build` uses (`ori` becomes `original`, `20_smooth`
     `background-simple`, `005` `size-0.05`, `rd` `direction`); other folders keep their names. A label is an index, a
-    WNID or a class name.
+    WNID or a class name. What `unfazed export --to datasets` wrote, in a folder or on the Hugging Face Hub
+    (`hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION`), becomes the same benchmark again and needs no options.
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures have no label or cannot be read.
     """
@@ -47,20 +51,28 @@ def import_(
 
     from unfazed.benchmark import import_benchmark
     from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.errors import UserError
+    from unfazed.exchange.published import import_published, is_published
 
     from .progress import progress_line
 
+    published = is_published(path)
+    if published and (labels or classes or original):
+        raise UserError("an exported benchmark has its labels: --labels, --classes and --original do not apply")
     with progress_line("import", "pictures") as show:
-        imported = import_benchmark(
-            path,
-            output,
-            labels=labels,
-            classes=classes,
-            original=original,
-            copy=copy,
-            workers=workers,
-            report=lambda done, total: show(done, total, ""),
-        )
+        if published:
+            imported = import_published(path, output, progress=lambda done, total: show(done, total, ""))
+        else:
+            imported = import_benchmark(
+                path,
+                output,
+                labels=labels,
+                classes=classes,
+                original=original,
+                copy=copy,
+                workers=workers,
+                report=lambda done, total: show(done, total, ""),
+            )
     if as_json:
         print(json.dumps({**asdict(imported), "root": str(imported.root)}, ensure_ascii=False))
     else:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .track import Track, record_results
+
 
 def report(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unfazed evaluate` wrote.")],
@@ -32,6 +34,7 @@ def report(
     ] = False,
     resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the resamples and of the choice of flips.")] = 0,
+    track: Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Write the report: one HTML file that opens in any browser and needs no internet connection.
@@ -72,6 +75,7 @@ def report(
         )
     for note in written.notes:
         typer.echo(f"note: {note}", err=True)
+    record_results(predictions, track, report=written.path)
     if as_json:
         record = {
             "report": str(written.path),

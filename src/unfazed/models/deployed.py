@@ -1,4 +1,4 @@
-"""Models as files for a runtime (`onnx:`, `openvino:`, `tflite:`, `torchscript:`, `pt2:`) and the JSON file beside each.
+"""Models as files (`onnx:`, `openvino:`, `tflite:`, `torchscript:`, `pt2:`), each with a JSON file beside it.
 
     {"transform": {"resize": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
      "labels": "imagenet-1k", "label_offset": 0, "layout": "NCHW", "scores": "logits"}

@@ -16,7 +16,7 @@ from .deployed import Runtime, open_deployed
 
 
 def open_openvino(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
-    """A model that OpenVINO reads (.xml with its .bin, or .onnx, .tflite) as a classifier, run on the CPU in float32."""
+    """A model that OpenVINO reads (.xml with its .bin, or .onnx, .tflite), run on the CPU in float32."""
     try:
         import openvino
     except ImportError:

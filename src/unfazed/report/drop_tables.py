@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from unfazed.analyses.drops.drop_rows import corrected
 from unfazed.analyses.drops.grids import interactions
 from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.drops.published import with_published
+from unfazed.analyses.drops.same_model import SameModel
 from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
@@ -270,6 +272,32 @@ _DIFFERENCES = {
     "drop": ("drop_difference", "low", "high"),
     "net": ("net_difference", "net_low", "net_high"),
 }
+
+
+def same_model_text(found: SameModel, models: Sequence[str], format: str) -> str:
+    """Return the comparison of one model in two forms, and its answer as the last line."""
+    if format == "json":
+        return json.dumps({"answer": found.answer, "sentence": found.sentence, "edits": found.table.to_dicts()}) + "\n"
+    if format == "csv":
+        return format_table(found.table, format)
+    shown = found.table.select(
+        "edit",
+        "n",
+        (100 * pl.col("first_accuracy")).alias("first %"),
+        (100 * pl.col("second_accuracy")).alias("second %"),
+        (100 * pl.col("same")).alias("same class %"),
+        "cost",
+        _interval("low", "high").alias("90 %"),
+        "p_holm",
+        "verdict",
+    )
+    notes = (
+        "cost: points that the second form loses, in accuracy on the originals and in drop on the edits, paired over "
+        "photographs. 90 % interval within the margin: equivalent (two one-sided tests at 5 %). p_holm: sign-flip test "
+        "for a difference, corrected over the table."
+    )
+    title = f"first: {models[0]}, second: {models[1]}; the same model?"
+    return format_table(shown, format, digits=_DIGITS, title=title, notes=notes) + f"\n{found.sentence}\n"
 
 
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remarks: Sequence[str] = ()) -> str:

@@ -1,0 +1,206 @@
+"""Exports opened by the libraries they are for, and the way back: the same labels, bytes, hashes and credits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+from PIL import Image
+
+from unfazed.benchmark import Benchmark, verify
+from unfazed.cli import main
+from unfazed.errors import UserError
+from unfazed.exchange import export_benchmark, import_published
+
+
+def finished(bench: Path) -> list[dict]:
+    return [row for row in Benchmark(bench).manifest.to_pylist() if row["status"] == "ok"]
+
+
+@pytest.fixture(scope="module")
+def published(bench, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("published") / "animals"
+    export_benchmark(bench, "datasets", folder)
+    return folder
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file of a benchmark but its caches, with its bytes."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {one.relative_to(root).as_posix(): one.read_bytes() for one in files if not one.name.startswith(".")}
+
+
+def test_a_benchmark_comes_back_from_a_datasets_folder_with_the_same_files(bench, published, tmp_path):
+    seen = []
+    back = import_published(published, tmp_path / "back", progress=lambda done, total: seen.append((done, total)))
+    assert back.failures == {} and back.sources == 3 and seen[-1] == (len(finished(bench)),) * 2
+    assert verify(tmp_path / "back").passed
+    files = tree(tmp_path / "back")
+    credits = files.pop("CREDITS.csv")
+    assert files == {name: data for name, data in tree(bench).items() if not name.startswith(".cache")}
+    assert [row["photograph"] for row in csv.DictReader(io.StringIO(credits.decode()))] == ["bison", "cat", "chameleon"]
+
+
+def test_a_folder_that_came_back_can_be_exported_again_with_its_credits(published, tmp_path):
+    import_published(published, tmp_path / "back")
+    export_benchmark(tmp_path / "back", "datasets", tmp_path / "again")
+    assert (tmp_path / "again" / "CREDITS.csv").read_bytes() == (published / "CREDITS.csv").read_bytes()
+
+
+def test_load_dataset_opens_the_folder_as_it_is(bench, published):
+    datasets = pytest.importorskip("datasets", reason="pip install 'unfazed[datasets]'")
+    opened = datasets.load_dataset(str(published), split="test")
+    rows = finished(bench)
+    assert opened["sample_id"][:] == [row["sample_id"] for row in rows]
+    assert opened["label"][:] == [row["label"] for row in rows]
+    assert opened.features["label"].int2str(rows[0]["label"]) == Benchmark(bench).labels.classes[rows[0]["label"]]
+    assert opened[0]["image"].size == Image.open(bench / rows[0]["path"]).size
+    stored = opened.cast_column("image", datasets.Image(decode=False)).cast_column("mask", datasets.Image(decode=False))
+    for row, found in zip(rows, stored, strict=True):
+        assert found["image"]["bytes"] == (bench / row["path"]).read_bytes()
+        assert (found["mask"] is None) == (row["mask_path"] is None)
+        if row["mask_path"]:
+            assert found["mask"]["bytes"] == (bench / row["mask_path"]).read_bytes()
+    card = (published / "README.md").read_text()
+    assert "| size-0.05 | 3 | 0 |" in card and "path: data/test-*.parquet" in card
+
+
+def test_image_folders_open_in_torchvision_and_timm(bench, tmp_path):
+    from timm.data import create_dataset
+    from torchvision.datasets import ImageFolder
+
+    made = export_benchmark(bench, "imagefolder", tmp_path / "folders")
+    rows = [row for row in finished(bench) if row["edit"] == "position"]
+    assert made.pictures == len(finished(bench)) and len(rows) == 6
+    opened = ImageFolder(str(tmp_path / "folders" / "position"))
+    wnids = Benchmark(bench).labels.wnids
+    assert sorted(Path(path).name for path, _ in opened.samples) == sorted(Path(row["path"]).name for row in rows)
+    by_name = {Path(path).name: Path(path) for path, _ in opened.samples}
+    for row in rows:
+        path = by_name[Path(row["path"]).name]
+        assert path.parent.name == wnids[row["label"]]
+        assert path.read_bytes() == (bench / row["path"]).read_bytes()
+    timm = create_dataset(
+        "", root=str(tmp_path / "folders" / "position"), class_map=str(tmp_path / "folders" / "class_map.txt")
+    )
+    assert sorted(timm[at][1] for at in range(len(timm))) == sorted(row["label"] for row in rows)
+
+
+@pytest.mark.slow  # FiftyOne and its database take half a minute to start
+def test_fiftyone_shows_groups_masks_predictions_and_flips(bench, predictions, tmp_path, monkeypatch):
+    monkeypatch.setenv("FIFTYONE_DATABASE_DIR", str(tmp_path / "database"))
+    monkeypatch.setenv("FIFTYONE_DO_NOT_TRACK", "true")
+    fiftyone = pytest.importorskip("fiftyone", reason="pip install 'unfazed[fiftyone]'")
+    try:
+        fiftyone.list_datasets()
+    except Exception as error:
+        pytest.skip(f"FiftyOne's database does not run here: {str(error).splitlines()[0]}")
+    export_benchmark(bench, "fiftyone", "animals", predictions=predictions)
+    opened = fiftyone.load_dataset("animals")
+    rows = {row["sample_id"]: row for row in finished(bench)}
+    assert opened.persistent and len(opened.distinct("group.id")) == 3
+    assert set(opened.group_slices) == {
+        "source", "original", "size-0.05", "position", "position.run1", "background-random", "background-random.run1",
+    }  # fmt: skip
+    answers = parquet.read_table(predictions / "lite-0.parquet").to_pylist()
+    right = {one["source_id"] for one in answers if one["edit"] == "original" and one["correct"]}
+    flips = {
+        one["sample_id"]
+        for one in answers
+        if one["edit"] not in ("original", "source") and one["source_id"] in right and not one["correct"]
+    }
+    classes = Benchmark(bench).labels.classes
+    everything = list(opened.select_group_slices())
+    assert {sample.sample_id for sample in everything} == set(rows)
+    by_id = {one["sample_id"]: one for one in answers}
+    for sample in everything:
+        row = rows[sample.sample_id]
+        assert sample.ground_truth.label == classes[row["label"]]
+        assert (sample.object is None) == (row["mask_path"] is None)
+        if sample.sample_id in by_id:
+            assert sample.predicted_lite_0.label == classes[by_id[sample.sample_id]["predicted"]]
+    assert flips and {sample.sample_id for sample in opened.load_saved_view("flips")} == flips
+    with pytest.raises(UserError, match="already has a dataset"):
+        export_benchmark(bench, "fiftyone", "animals")
+    fiftyone.delete_dataset("animals")
+
+
+def test_a_changed_picture_is_reported_when_it_comes_back(published, tmp_path):
+    import pyarrow as pa
+
+    shutil.copytree(published, tmp_path / "broken")
+    [path] = (tmp_path / "broken" / "data").glob("*.parquet")
+    table = parquet.read_table(path)
+    images = table.column("image").to_pylist()
+    images[1]["bytes"] += b"x"
+    changed = table.set_column(0, table.schema.field("image"), pa.array(images, table.schema.field("image").type))
+    parquet.write_table(changed.slice(0, len(changed) - 1), path)
+    back = import_published(tmp_path / "broken", tmp_path / "back")
+    names = table.column("sample_id").to_pylist()
+    assert set(back.failures) == {names[1], names[-1]}
+    assert "does not match" in back.failures[names[1]] and "no picture" in back.failures[names[-1]]
+
+
+def test_push_and_import_through_the_hub(bench, tmp_path, monkeypatch, capsys):
+    """The Hub's two functions are replaced by a folder: what was uploaded is what comes down."""
+    import huggingface_hub
+
+    calls = []
+
+    class Hub:
+        def create_repo(self, repo, **settings):
+            calls.append((repo, settings["private"], settings["repo_type"]))
+
+        def upload_folder(self, *, repo_id, folder_path, **settings):
+            shutil.copytree(folder_path, tmp_path / "hub" / repo_id)
+
+    def download(name, *, repo_type, revision):
+        assert (repo_type, revision) == ("dataset", "v1")
+        return str(tmp_path / "hub" / name)
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    out = str(tmp_path / "out")
+    monkeypatch.setattr("sys.argv", ["unfazed", "export", str(bench), "--to", "datasets", "-o", out, "--push", "me/it"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert calls == [("me/it", True, "dataset")]
+    assert "https://huggingface.co/datasets/me/it" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["unfazed", "import", "hf:me/it@v1", "-o", str(tmp_path / "back")])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert verify(tmp_path / "back").passed
+
+
+def test_a_hub_that_cannot_be_reached_is_a_users_error(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    def refuse(*names, **settings):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(UserError, match="could not be downloaded: no route"):
+        import_published("hf:me/it", tmp_path / "back")
+
+
+def test_a_folder_with_files_and_wrong_options_are_refused(bench, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note.txt").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        export_benchmark(bench, "imagefolder", tmp_path / "full")
+    with pytest.raises(UserError, match="there is no format 'dataset'; did you mean 'datasets'"):
+        export_benchmark(bench, "dataset", tmp_path / "new")
+    with pytest.raises(UserError, match="belong to --to fiftyone"):
+        export_benchmark(bench, "datasets", tmp_path / "new", predictions=tmp_path)
+    with pytest.raises(UserError, match="not a benchmark that unfazed exported"):
+        import_published(tmp_path / "full", tmp_path / "new")
+
+
+def test_missing_fiftyone_names_its_pip_line(bench, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fiftyone", None)
+    with pytest.raises(UserError, match=r"pip install 'unfazed\[fiftyone\]'"):
+        export_benchmark(bench, "fiftyone", "animals")
