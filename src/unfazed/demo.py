@@ -54,7 +54,7 @@ def run_demo(
     scenes: int = 6,
     steps: int = 20,
     seed: int = 0,
-    models: Sequence[str] = MODELS,
+    models: Sequence[str] | None = None,
     removal: str = "patches",
     device: str | None = None,
     heat_maps: int = _HEAT_MAPS,
@@ -62,8 +62,7 @@ def run_demo(
 ) -> Demo:
     """Write OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; a stopped demo resumes.
 
-    scenes: how many, first of `SCENES` and then of the rest of the sample.
-
+    scenes: how many, first of `SCENES` and then of the rest of the sample. models: `demo_models()` if None.
     progress: called with the work done, the total work (both in passes of the network) and the current stage.
     """
     from unfazed.edits.recipes import open_recipe
@@ -76,6 +75,7 @@ def run_demo(
     from .predictions import EvaluateSettings, run_evaluation
 
     output = Path(output).expanduser()
+    models = demo_models() if models is None else models
     source, recipe = demo_scenes(scenes), open_recipe(RECIPE)
     each = [_work(recipe, number, steps) for number in range(len(recipe.items))]
     whole = _Whole(progress or (lambda done, total, what: None))
@@ -120,6 +120,17 @@ def run_demo(
     )
     whole.reach("report", 1.0)
     return Demo(written.path, sheet, written.drops, written.verdict, built.failures)
+
+
+def demo_models() -> tuple[str, ...]:
+    """Return EfficientNet-Lite 0, 1 and 2, and MobileNetV2, an unrelated family, where its weights are installed."""
+    from unfazed.models.mobilenet import mobilenet_file
+
+    try:
+        mobilenet_file()
+    except UserError:
+        return MODELS
+    return (*MODELS, "mobilenet:v2")
 
 
 def demo_scenes(count: int) -> Source:

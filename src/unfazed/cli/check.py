@@ -44,6 +44,9 @@ def check(
     ] = False,
     json: Annotated[Path | None, typer.Option(help="Also write the checks to this JSON file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write the checks to this JUnit XML file.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write verdict, checks and worst flips to this Markdown file.")
+    ] = None,
     format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
     resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the resamples.")] = 0,
@@ -92,5 +95,9 @@ def check(
         write_json(json, found.to_json())
     if junit is not None:
         write_bytes(junit, junit_xml(found.checks, found.remarks))
+    if markdown is not None:
+        from unfazed.report.check_markdown import check_markdown
+
+        write_bytes(markdown, check_markdown(found, predictions).encode())
     typer.echo(checks_text(found.checks, found.verdict, format, found.remarks), nl=False)
     raise typer.Exit(EXITS[found.verdict])

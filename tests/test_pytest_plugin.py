@@ -1,0 +1,76 @@
+"""The pytest plugin in a real pytest run: passes, fails with interval and flips, and says when it cannot tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pytest_plugins = ["pytester"]
+TEST = """
+def test_size(unfazed_results):
+    assert unfazed_results.drop("size-0.05") < {limit}
+
+def test_accuracy(unfazed_results):
+    assert unfazed_results.accuracy() >= 90
+    assert 0 < float(unfazed_results.drop("size-0.05")) < 100
+"""
+
+
+@pytest.fixture(scope="module")
+def predictions(tmp_path_factory) -> Path:
+    """200 photographs, all right before the edit; 40 of them wrong on size-0.05."""
+    folder = tmp_path_factory.mktemp("plugin") / "predictions"
+    folder.mkdir()
+    rows = [
+        {"model": "m", "source_id": f"photo-{i}", "edit": edit, "run": 0, "label": 207, "correct": i >= lost,
+         "predicted": 207 if i >= lost else 208, "probability": 1 - i / 400}
+        for edit, lost in {"original": 0, "size-0.05": 40}.items()
+        for i in range(200)
+    ]  # fmt: skip
+    pl.DataFrame(rows).write_parquet(folder / "m.parquet")
+    (folder / "m.json").write_text(json.dumps({"model": "m", "labels": {"name": "imagenet-1k"}}))
+    return folder
+
+
+def outcome(pytester: pytest.Pytester, *options: object, limit: float = 10) -> pytest.RunResult:
+    pytester.makepyfile(TEST.format(limit=limit))
+    # Where the package is installed, the entry point has already loaded the plugin.
+    return pytester.runpytest_inprocess("-p", "unfazed.pytest_plugin", "-p", "no:cacheprovider", *map(str, options))
+
+
+def test_a_drop_below_the_limit_passes(pytester, predictions):
+    outcome(pytester, "--unfazed-predictions", predictions, limit=40).assert_outcomes(passed=2)
+
+
+def test_a_failure_shows_interval_number_and_flips(pytester, predictions):
+    result = outcome(pytester, "--unfazed-predictions", predictions)
+    result.assert_outcomes(passed=1, failed=1)
+    text = result.stdout.str()
+    assert "drop of m on size-0.05: 20.0 points (95 % interval 15" in text and "n = 200" in text
+    assert "40 flips, the worst: photo-0 (golden retriever became Labrador retriever, 100%)" in text
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("skip", {"skipped": 1}), ("fail", {"failed": 1})])
+def test_an_undecided_comparison_is_skipped_or_fails_as_asked(pytester, predictions, choice, expected):
+    options = ("--unfazed-predictions", predictions, "--unfazed-undecided", choice, "-rs")
+    result = outcome(pytester, *options, limit=22)
+    result.assert_outcomes(passed=1, **expected)
+    assert "cannot tell whether <drop of m on size-0.05" in result.stdout.str()
+
+
+def test_the_ini_file_names_the_folder_and_without_one_tests_are_skipped(pytester, predictions):
+    result = outcome(pytester, "-rs", limit=40)
+    result.assert_outcomes(skipped=2)
+    assert "pytest --unfazed-predictions P" in result.stdout.str()
+    pytester.makeini(f"[pytest]\nunfazed_predictions = {predictions}\n")
+    outcome(pytester, limit=40).assert_outcomes(passed=2)
+
+
+def test_an_unknown_edit_is_an_error_with_the_nearest_name(pytester, predictions):
+    pytester.makepyfile("def test_it(unfazed_results):\n    assert unfazed_results.drop('size-0.5') < 1\n")
+    result = pytester.runpytest_inprocess("-p", "unfazed.pytest_plugin", "--unfazed-predictions", str(predictions))
+    result.assert_outcomes(failed=1)
+    assert "did you mean 'size-0.05'?" in result.stdout.str()
