@@ -4,7 +4,7 @@
 # make setup-integrations   installs what only the tests of the integrations need; without it those tests are skipped
 # make lint   ruff, mypy and import-linter
 # make docs   builds the documentation into site/; a broken link is an error
-# make bench  every benchmark that needs no GPU; each prints its ratio
+# make bench  every benchmark that needs no GPU and no environment of its own; each prints its ratio
 # make lock   compiles the pinned requirements anew
 
 PYTHON ?= python3
@@ -67,7 +67,7 @@ docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 bench: $(VENV)/ready-dev
-	@for file in $(filter-out benchmarks/adm_speed.py benchmarks/network_cost.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
+	@for file in $(filter-out benchmarks/adm_speed.py benchmarks/network_cost.py benchmarks/to_tflite.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
 
 lock: | $(UV)
 	$(COMPILE) -o requirements.txt

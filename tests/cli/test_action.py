@@ -67,7 +67,7 @@ def test_no_input_reaches_a_shell_as_code():
 @pytest.mark.slow  # nine runs of the command
 def test_the_steps_pass_fail_and_cannot_tell(tmp_path):
     job = Job(tmp_path / "job")
-    options = "--recipe original,size-0.05 --renderer paste --limit 4 --size 96"
+    options = "--recipe original,position --renderer paste --limit 6 --size 160 --seed 7"
     built = job.step("Benchmark", build_options=options)
     assert built.returncode == 0, built.stderr
     before = (job.folder / ".unfazed/benchmark/manifest.parquet").stat().st_mtime_ns
@@ -84,11 +84,11 @@ def test_the_steps_pass_fail_and_cannot_tell(tmp_path):
     assert "## ✅ unfazed check: pass" in job.summary()
     assert "verdict=pass" in (job.folder / "output").read_text()
 
-    failed = job.step("Check", limits="--min-accuracy size-0.05=99.9")
+    failed = job.step("Check", limits="--min-accuracy position=99.9")
     assert failed.returncode == 1 and "## ❌ unfazed check: fail" in job.summary()
-    assert "### The worst flips" in job.summary() and "| size-0.05 | lite:0 |" in job.summary()
+    assert "### The worst flips" in job.summary() and "| position | lite:0 |" in job.summary()
 
-    unsure = "--max-drop size-0.05=50"
+    unsure = "--max-drop position=20"
     lenient, strict = job.step("Check", limits=unsure), job.step("Check", limits=unsure, cannot_tell="fail")
     assert lenient.returncode == 0 and "::warning::unfazed: cannot tell" in lenient.stdout
     assert strict.returncode == 3 and "## ❔ unfazed check: cannot tell" in job.summary()

@@ -12,10 +12,10 @@ from unfazed.predictions import EvaluateSettings, run_evaluation
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory) -> Path:
-    """Three photographs of the sample with three edits, one of them in two runs, and an impossible one."""
+    """Six photographs of the sample, one of which flips; two of the edits in two runs."""
     root = tmp_path_factory.mktemp("exchange") / "animals"
     recipe = "original,size-0.05,position,background-random"
-    build("sample", root, BuildSettings(renderer="paste", seed=7, limit=3, size=96, runs=2, recipe=recipe, workers=1))
+    build("sample", root, BuildSettings(renderer="paste", seed=7, limit=6, size=160, runs=2, recipe=recipe, workers=1))
     return root
 
 

@@ -28,10 +28,12 @@ from unfazed.tracking.tracker import chosen_trackers, opener
 
 @pytest.fixture(scope="module")
 def predictions(tmp_path_factory) -> Path:
-    """EfficientNet-Lite0 on three photographs and two edits."""
+    """EfficientNet-Lite0 on six photographs, one of which flips."""
     root = tmp_path_factory.mktemp("tracked")
-    recipe = "original,size-0.05,background-random"
-    build("sample", root / "bench", BuildSettings(renderer="paste", seed=7, limit=3, size=96, recipe=recipe, workers=1))
+    recipe = "original,position"
+    build(
+        "sample", root / "bench", BuildSettings(renderer="paste", seed=7, limit=6, size=160, recipe=recipe, workers=1)
+    )
     run_evaluation(root / "bench", ["lite:0"], root / "predictions", EvaluateSettings(device="cpu"))
     return root / "predictions"
 
@@ -113,7 +115,7 @@ def test_an_mlflow_server_holds_the_numbers_of_the_table(server, predictions, tm
     files = {one.path for one in client.list_artifacts(found.info.run_id)}
     assert {"report.html", "flips.json"} <= files
     table = mlflow.load_table("flips.json", run_ids=[found.info.run_id])
-    assert set(table["edit"]) <= {"size-0.05", "background-random"} and len(table)
+    assert set(table["edit"]) <= {"reinsertion", "position"} and len(table)
     (tmp_path / "down").mkdir()
     local = client.download_artifacts(found.info.run_id, "report.html", str(tmp_path / "down"))
     assert Path(local).read_bytes() == (tmp_path / "report.html").read_bytes()
