@@ -2,6 +2,7 @@ from . import transforms as transforms
 from .analyses.drops.compare import compare as compare
 from .analyses.drops.drop import dropped_accuracy as dropped_accuracy
 from .analyses.drops.gate import check as check
+from .analyses.drops.same_model import same_model as same_model
 from .api import edit as edit
 from .api import remove_object as remove_object
 from .api import report as report
@@ -10,6 +11,8 @@ from .benchmark.folder import Benchmark as Benchmark
 from .benchmark.settings import BuildSettings as BuildSettings
 from .errors import UnfazedWarning as UnfazedWarning
 from .errors import UserError as UserError
+from .exchange.exporting import export_benchmark as export_benchmark
+from .exchange.published import import_published as import_published
 from .labels import LabelSpace as LabelSpace
 from .models.classifier import Classifier as Classifier
 from .models.registry import open_model as open_model
