@@ -49,8 +49,8 @@ def test_a_failure_shows_interval_number_and_flips(pytester, predictions):
     result = outcome(pytester, "--unfazed-predictions", predictions)
     result.assert_outcomes(passed=1, failed=1)
     text = result.stdout.str()
-    assert "drop of m on size-0.05: 20.0 points (95 % interval 15" in text and "n = 200" in text
-    assert "40 flips, the worst: photo-0 (golden retriever became Labrador retriever, 100%)" in text
+    assert "drop of m on size-0.05: 20.0 points (95 % interval 14.4 to 25.6" in text and "n = 200" in text
+    assert "40 flips, the worst: photo-0 (golden retri" in text and "became Labrador retriever, 100%)" in text
 
 
 @pytest.mark.parametrize(("choice", "expected"), [("skip", {"skipped": 1}), ("fail", {"failed": 1})])

@@ -57,9 +57,9 @@ def test_a_folder_that_came_back_can_be_exported_again_with_its_credits(publishe
     assert (tmp_path / "again" / "CREDITS.csv").read_bytes() == (published / "CREDITS.csv").read_bytes()
 
 
-def test_load_dataset_opens_the_folder_as_it_is(bench, published):
+def test_load_dataset_opens_the_folder_as_it_is(bench, published, tmp_path):
     datasets = pytest.importorskip("datasets", reason="pip install 'unfazed[datasets]'")
-    opened = datasets.load_dataset(str(published), split="test")
+    opened = datasets.load_dataset(str(published), split="test", cache_dir=str(tmp_path))
     rows = finished(bench)
     assert opened["sample_id"][:] == [row["sample_id"] for row in rows]
     assert opened["label"][:] == [row["label"] for row in rows]
@@ -147,8 +147,8 @@ def test_fiftyone_shows_groups_masks_predictions_and_flips(bench, predictions, t
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.partition("FOUND ")[2])
     assert found["persistent"] and found["groups"] == 6
-    two = [f"{edit}{run}" for edit in ("background-random", "position") for run in ("", ".run1")]
-    assert found["slices"] == sorted(["source", "original", "reinsertion", "size-0.05", *two])
+    two = [f"{edit}{run}" for edit in ("background-random", "position") for run in ("", "-run1")]
+    assert found["slices"] == sorted(["source", "original", "reinsertion", "size-0_05", *two])
     answers = {one["sample_id"]: one for one in parquet.read_table(predictions / "lite-0.parquet").to_pylist()}
     right = {one["source_id"] for one in answers.values() if one["edit"] == "original" and one["correct"]}
     flips = sorted(

@@ -114,7 +114,7 @@ def test_an_mlflow_server_holds_the_numbers_of_the_table(server, predictions, tm
     assert found.data.params["benchmark.identity.sha256"] == card["benchmark"]["identity"]["sha256"]
     files = {one.path for one in client.list_artifacts(found.info.run_id)}
     assert {"report.html", "flips.json"} <= files
-    table = mlflow.load_table("flips.json", run_ids=[found.info.run_id])
+    table = client.load_table(experiment.experiment_id, "flips.json", run_ids=[found.info.run_id])
     assert set(table["edit"]) <= {"reinsertion", "position"} and len(table)
     (tmp_path / "down").mkdir()
     local = client.download_artifacts(found.info.run_id, "report.html", str(tmp_path / "down"))
@@ -155,13 +155,14 @@ class Kept:
 
     def __init__(self, name, run_id):
         self.run_id = run_id or f"{name}-1"
-        self.seen = self.runs.setdefault(self.run_id, {"closed": 0, "files": []})
+        self.seen = self.runs.setdefault(self.run_id, {"closed": 0, "files": [], "tables": 0})
 
     def parameters(self, values):
         self.seen["parameters"] = dict(values)
 
     def metrics(self, values):
         self.seen["metrics"] = dict(values)
+        self.seen["tables"] += 1
 
     def flips(self, flips):
         self.seen["flips"] = list(flips)
@@ -183,11 +184,26 @@ def test_the_tracker_of_another_package_is_found_and_continued(predictions, monk
     (tmp_path / "report.html").write_text("page")
     record(predictions, trackers, report=tmp_path / "report.html")
     [(name, seen)] = Kept.runs.items()
-    assert (name, seen["closed"], seen["files"]) == ("lite:0-1", 2, ["report.html"])
+    assert (name, seen["closed"], seen["files"], seen["tables"]) == ("lite:0-1", 2, ["report.html"], 1)
     assert {one: seen["metrics"][one] for one in expected(predictions)} == pytest.approx(expected(predictions))
     assert seen["flips"] and all(isinstance(one.edited, np.ndarray) for one in seen["flips"])
     assert all(one.label != one.predicted for one in seen["flips"])
     assert not any(re.search(r"classes$", key) and len(value) > 400 for key, value in seen["parameters"].items())
+
+
+def test_other_predictions_of_the_model_are_another_run(predictions, monkeypatch):
+    opened = []
+
+    def keep(name, run_id):
+        opened.append(run_id)
+        return Kept(name, run_id)
+
+    record(predictions, {"kept": keep})
+    record(predictions, {"kept": keep})
+    card = cards(predictions)["lite:0"]
+    monkeypatch.setattr("unfazed.tracking.recording._fingerprint", lambda card: "another")
+    record(predictions, {"kept": keep})
+    assert card["fingerprint"] and opened == [None, "lite:0-1", None]
 
 
 def test_a_tracker_that_fails_ends_nothing(predictions, monkeypatch):

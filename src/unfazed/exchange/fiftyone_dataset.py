@@ -72,7 +72,9 @@ def write_fiftyone(
 
 
 def _slice(row: dict[str, Any]) -> str:
-    return row["edit"] if row["run"] == 0 else f"{row['edit']}.run{row['run']}"
+    """The name of a picture's slice, without dots: the database takes none (`size-0_05`, `position-run1`)."""
+    name = row["edit"] if row["run"] == 0 else f"{row['edit']}-run{row['run']}"
+    return name.replace(".", "_")
 
 
 def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, tuple[str, float, bool, str]]]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from unfazed.engine.devices import choose_device
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json, sha256, write_json
 from unfazed.specs import Spec
@@ -55,7 +56,7 @@ def open_deployed(
     spec.check_options("label_offset", "layout", "output", "scores", *COMMON)
     path = spec.file()
     settings = read_sidecar(path, spec)
-    device = device or "cpu"
+    device = str(choose_device(device)) if gpu else device or "cpu"
     if not gpu and torch.device(device).type != "cpu":
         raise UserError(f"{spec.kind}: models run on the CPU, not on {device!r}", allowed="--device cpu")
     try:

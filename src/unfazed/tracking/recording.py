@@ -18,7 +18,7 @@ from unfazed.report.gallery_pictures import Album
 
 from .tracker import FlipPicture, Open, Tracker
 
-RUNS = ".tracking.json"  # in the folder of predictions: tracker -> model -> id of its run
+RUNS = ".tracking.json"  # in the folder of predictions: tracker -> model -> its run and its predictions
 FLIPS = 24  # per model
 _LEFT_OUT = ("members", "classes")
 
@@ -34,7 +34,8 @@ def record(
     """Record every model's settings, drops, flips and the report; return the number of runs by tracker.
 
     trackers: as `chosen_trackers` returns them. models: only these. A later call for the same folder continues the
-    same runs. A tracker that fails is reported through `say` and ends nothing.
+    same runs with the report, unless the predictions have changed. A tracker that fails is reported through `say` and
+    ends nothing.
     """
     if not trackers:
         return {}
@@ -50,9 +51,13 @@ def record(
         done[name] = 0
         for model in names:
             try:
-                tracker = open_run(model, runs.get(model))
-                runs[model] = tracker.run_id
-                _record_model(tracker, facts.cards.get(model, {}), table.filter(model=model), pictures[model], report)
+                card = facts.cards.get(model, {})
+                before = runs.get(model, {})
+                known = before.get("run") if before.get("predictions") == _fingerprint(card) else None
+                tracker = open_run(model, known)
+                results = None if tracker.run_id == known else (card, table.filter(model=model), pictures[model])
+                _record_model(tracker, results, report)
+                runs[model] = {"run": tracker.run_id, "predictions": _fingerprint(card)}
                 done[name] += 1
             except Exception as error:
                 reason = error if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -90,13 +95,18 @@ def parameters_of(card: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _record_model(
-    tracker: Tracker, card: Mapping[str, Any], table: pl.DataFrame, flips: list[FlipPicture], report: Any
+    tracker: Tracker,
+    results: tuple[Mapping[str, Any], pl.DataFrame, list[FlipPicture]] | None,
+    report: str | Path | None,
 ) -> None:
+    """Record the card, the drops and the flips of a new run, and the report of any."""
     try:
-        tracker.parameters(parameters_of(card))
-        tracker.metrics(metrics_of(table))
-        if flips:
-            tracker.flips(flips)
+        if results is not None:
+            card, table, flips = results
+            tracker.parameters(parameters_of(card))
+            tracker.metrics(metrics_of(table))
+            if flips:
+                tracker.flips(flips)
         if report is not None:
             tracker.file(Path(report))
     finally:
@@ -125,9 +135,14 @@ def _flips(folder: Path, facts: Facts, names: Sequence[str]) -> dict[str, list[F
     return found
 
 
+def _fingerprint(card: Mapping[str, Any]) -> str | None:
+    """What decides the predictions: another one means another run."""
+    return card.get("fingerprint")
+
+
 def _class(facts: Facts, index: int) -> str:
     return facts.classes[index] if 0 <= index < len(facts.classes) else str(index)
 
 
-def _known_runs(folder: Path) -> dict[str, dict[str, str]]:
+def _known_runs(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
     return dict(read_json(folder / RUNS)) if (folder / RUNS).is_file() else {}

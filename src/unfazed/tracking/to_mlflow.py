@@ -41,14 +41,9 @@ class _Run:
     def parameters(self, values: Mapping[str, str]) -> None:
         from mlflow.entities import Param
 
-        known = self.client.get_run(self.run_id).data.params
-        # A parameter of a run cannot change: what differs from the earlier run becomes a tag.
-        new = [Param(_key(key), value) for key, value in values.items() if _key(key) not in known]
-        for start in range(0, len(new), _AT_ONCE):
-            self.client.log_batch(self.run_id, params=new[start : start + _AT_ONCE])
-        for key, value in values.items():
-            if known.get(_key(key), value) != value:
-                self.client.set_tag(self.run_id, f"now.{_key(key)}", value)
+        every = [Param(_key(key), value) for key, value in values.items()]
+        for start in range(0, len(every), _AT_ONCE):
+            self.client.log_batch(self.run_id, params=every[start : start + _AT_ONCE])
 
     def metrics(self, values: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
@@ -67,9 +62,7 @@ class _Run:
                 picture = name in ("original", "edited")
                 shown = mlflow.Image(value) if picture and value is not None else value
                 columns.setdefault(name, []).append(shown)
-        # A table is appended to, so a continued run gets another file.
-        number = len([one for one in self.client.list_artifacts(self.run_id) if one.path.startswith("flips")])
-        self.client.log_table(self.run_id, columns, f"flips{number or ''}.json")
+        self.client.log_table(self.run_id, columns, "flips.json")
 
     def file(self, path: Path) -> None:
         self.client.log_artifact(self.run_id, str(path))
