@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from unfazed.analyses.drops.gate import Checked
 from unfazed.errors import UserError
 from unfazed.predictions.facts import Facts, read_facts
 
@@ -15,10 +16,11 @@ from .flips import Flip, worst_flips
 _SIGNS = {"pass": "✅", "fail": "❌", "cannot tell": "❔", "not measured": "❔"}
 
 
-def check_markdown(checks: pl.DataFrame, verdict: str, predictions: str | Path) -> str:
+def check_markdown(found: Checked, predictions: str | Path) -> str:
     """Return the verdict as a heading, the table of checks, and the three worst flips of what was checked."""
+    checks, verdict = found.checks, found.verdict
     lines = [f"## {_SIGNS[verdict]} unfazed check: {verdict}", "", _counted(checks), ""]
-    lines += [checks_text(checks, verdict, "markdown").strip(), ""]
+    lines += [checks_text(checks, verdict, "markdown", found.remarks).strip(), ""]
     flips = worst_flips(predictions, list(dict.fromkeys(checks["model"])), _edits(checks))
     if flips:
         facts = _facts(predictions)
