@@ -47,6 +47,14 @@ def test_no_check_of_a_suspected_model_passes(suspected, rules):
     assert row["value"] is not None
 
 
+def test_the_suspicion_is_the_reason_where_nothing_can_be_lost_either(tmp_path):
+    card = {"suspicion": SUSPICION, "originals": {"chance": 0.1}}
+    there = folder(tmp_path / "p", {"m": answers(400, 0, 0)}, {"m": card})
+    assert check(there, max_drop={"size-0.05": 20}).checks["reason"].to_list() == [f"not measured: {SUSPICION}"]
+    alone = folder(tmp_path / "q", {"m": answers(400, 4, 4)}, {"m": card | {"suspicion": None}})
+    assert "1.0 %, no more than chance (10.0 %)" in check(alone, max_drop={"size-0.05": 20}).checks["reason"][0]
+
+
 def test_a_suspected_model_still_fails_and_a_suspected_baseline_shows_nothing(suspected, tmp_path):
     assert check(suspected, max_drop={"size-0.05": -5}).verdict == "fail"
     good = folder(tmp_path / "good", {"m": answers(400, 400, 396)}, {"m": {"weights_sha256": "other"}})
@@ -172,6 +180,9 @@ def test_a_few_photographs_that_are_always_right_do_not_show_a_threshold(n, perc
     right = frame({"original": [1] * n} | {f"size-{level:g}": [1] * n for level in SIZES})
     found = check(right, min_threshold={"size": (SIZES[2], 80)}, resamples=100)
     assert found.verdict == expected
+    (row,) = found.checks.rows(named=True)
+    assert all(SIZES[0] <= row[name] <= SIZES[-1] for name in ("value", "low", "high"))
+    assert "kept at every level of the sweep" in row["reason"]
     row = thresholds(right, accuracy=[80], resamples=100).row(0, named=True)
     assert row["met"] == "at every level"
     # An accuracy of exactly 100 % cannot be shown by any sample.

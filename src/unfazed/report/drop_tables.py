@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from unfazed.analyses.drops.baseline_rows import SAME_WEIGHTS
 from unfazed.analyses.drops.conditional import differs, with_human_ceiling, with_valid_drops
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, levels_found, smallest_flips
 from unfazed.analyses.drops.drop import dropped_accuracy
@@ -314,10 +315,11 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     doubtful = checks.filter(verdict="cannot tell")
     if doubtful.height:
         notes += " more: about how many more photographs would decide with a power of 80 %, if the value stays."
-    unmeasured = checks.filter(verdict="not measured").group_by("reason", maintain_order=True).agg("model", "edit")
+    # The interval of a check does not explain these verdicts.
+    told = checks.filter((pl.col("verdict") == "not measured") | (pl.col("reason") == SAME_WEIGHTS))
     reasons = [
-        f"{', '.join(dict.fromkeys(f'{m}, {e}' for m, e in zip(models, edits, strict=True)))}: {reason}"
-        for reason, models, edits in unmeasured.iter_rows()
+        f"{model}, {', '.join(dict.fromkeys(edits))}: {reason}"
+        for model, reason, edits in told.group_by("model", "reason", maintain_order=True).agg("edit").iter_rows()
     ]
     limit = text["threshold"].alias("threshold")
     shown = ordered.select(*columns, limit, *(["more"] if doubtful.height else []))
@@ -336,7 +338,8 @@ def _number(name: str, digits: int) -> pl.Expr:
     def text(value: float) -> str:
         return f"{value:.{digits}f}".replace("-", "−")
 
-    return pl.col(name).round(digits).map_elements(text, return_dtype=pl.String)
+    # Adding zero turns −0.0 into 0.0.
+    return (pl.col(name).round(digits) + 0.0).map_elements(text, return_dtype=pl.String)
 
 
 def _title(frame: pl.DataFrame, by: str | None) -> str:

@@ -18,6 +18,8 @@ from .gate_rows import PASS, check_row, judge, not_measured, out_of_reach, withh
 from .outcomes import Outcomes
 from .rules import Rules
 
+SAME_WEIGHTS = "the same weights give the same predictions"
+
 
 def baseline_rows(
     predictions: Predictions,
@@ -58,7 +60,7 @@ def baseline_rows(
         entry = {"model": model, "edit": row["edit"], "n": row["n"]}
         out = check_row(entry, measure, value, low, high, rules.margin, PASS if unchanged else result, "at most")
         if unchanged:
-            out["reason"] = "the same weights give the same predictions"
+            out["reason"] = SAME_WEIGHTS
         elif rules.measure == "drop":
             original = row["first_accuracy"] + row["first_drop"] / 100
             out = withheld(out, out_of_reach(original, chance_in(card), rules.margin))

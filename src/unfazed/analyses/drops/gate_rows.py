@@ -80,10 +80,13 @@ def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) 
         value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
         result = judge(low, high, wanted) if rising else judge(-high, -low, -wanted)
         n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
-        row = check_row(
-            {"model": found.model, "edit": attribute, "n": n}, f"level with {percent:g} %", value, low, high, wanted,
-            result, "at most" if rising else "at least",
-        )  # fmt: skip
+        # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
+        ends = (min(max(one, sweep.levels[0]), sweep.levels[-1]) for one in (value, low, high))
+        source = {"model": found.model, "edit": attribute, "n": n}
+        must = "at most" if rising else "at least"
+        row = check_row(source, f"level with {percent:g} %", *ends, wanted, result, must)
+        if not sweep.levels[0] <= value <= sweep.levels[-1]:
+            row["reason"] += f"; kept at {'every' if (value < sweep.levels[0]) == rising else 'no'} level of the sweep"
         rows.append(row)
     return rows
 
@@ -95,8 +98,11 @@ def not_measured(model: str, edit: str, measure: str, limit: float, why: str) ->
 
 
 def withheld(row: dict[str, Any], why: str | None) -> dict[str, Any]:
-    """Return the row of a check that is not measured for a reason, although it has a value; a failure stays one."""
-    if why is None or row["verdict"] in (FAIL, NOT_MEASURED):
+    """Return the row of a check that is not measured for a reason, although it has a value; a failure stays one.
+
+    The last reason counts.
+    """
+    if why is None or row["verdict"] == FAIL or "value" not in row:
         return row
     return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
 
@@ -114,7 +120,8 @@ def out_of_reach(accuracy: float, chance: float, limit: float) -> str | None:
     most = 100 * (accuracy - chance)
     if most > limit:
         return None
-    height = f"{100 * accuracy:.1f} %" + (f", {most:.1f} points above chance" if chance else "")
+    above = f", {most:.1f} points above chance" if most > 0 else f", no more than chance ({100 * chance:.1f} %)"
+    height = f"{100 * accuracy:.1f} %{above if chance else ''}"
     return f"the accuracy on the originals is {height}, so a drop of more than {limit:g} points cannot be seen"
 
 
@@ -152,6 +159,8 @@ def with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
     """Return the row with the number of further photographs that would decide, if it is undecided."""
     if row["verdict"] != CANNOT_TELL:
         return row
+    if row["measure"].startswith("level"):  # the number is known for means, not for thresholds
+        return row | {"reason": f"{row['reason']}; more photographs are needed"}
     needed = photographs_to_tell(row["value"], row["low"], row["high"], row["n"], row["threshold"], level)
     if needed is None:
         advice = "the value is so close to the limit that no feasible number of photographs would decide"
