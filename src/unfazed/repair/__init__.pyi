@@ -1,0 +1,2 @@
+from .run import repair as repair
+from .settings import RepairSettings as RepairSettings
