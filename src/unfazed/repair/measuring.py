@@ -12,14 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unfazed.analyses.statistics.paired import (
-    FEW_FLIPS,
-    SMALL_N,
-    bootstrap_means,
-    percentiles,
-    resample_weights,
-    score_interval,
-)
+from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.measures.calibration import expected_calibration_error
 
 ORIGINAL, AVERAGE = "original", "average"
@@ -64,17 +57,17 @@ def before_and_after(answers: Mapping[str, Answers], level: float = 0.95) -> lis
     """
     names = list(answers)
     reference = answers["repaired"]
-    weights = resample_weights(reference.ids)
+    ids = reference.ids
     edits = [edit for edit in reference.right if edit != ORIGINAL]
-    rows = [_row("accuracy", ORIGINAL, {n: answers[n].right[ORIGINAL] for n in names}, weights, level)]
-    rows += [_row("accuracy", edit, {n: answers[n].right[edit] for n in names}, weights, level) for edit in edits]
+    rows = [_row("accuracy", ORIGINAL, {n: answers[n].right[ORIGINAL] for n in names}, ids, level)]
+    rows += [_row("accuracy", edit, {n: answers[n].right[edit] for n in names}, ids, level) for edit in edits]
     drops = {n: {e: answers[n].right[ORIGINAL] - answers[n].right[e] for e in edits} for n in names}
-    rows += [_row("drop", edit, {n: drops[n][edit] for n in names}, weights, level) for edit in edits]
+    rows += [_row("drop", edit, {n: drops[n][edit] for n in names}, ids, level) for edit in edits]
     counted = [edit for edit in edits if edit not in CONTROLS]
     if counted:
         with np.errstate(invalid="ignore"):
             means = {n: np.nanmean(np.stack([drops[n][e] for e in counted]), axis=0) for n in names}
-        rows.append(_row("drop", AVERAGE, means, weights, level))
+        rows.append(_row("drop", AVERAGE, means, ids, level))
     for edit in (ORIGINAL, *edits):
         values = {n: 100 * _calibration(answers[n], edit) for n in names}
         n = int((~np.isnan(reference.right[edit])).sum())
@@ -85,8 +78,8 @@ def before_and_after(answers: Mapping[str, Answers], level: float = 0.95) -> lis
 
 def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
     """The accuracy on a labeled folder of other pictures, one row."""
-    weights = resample_weights(answers["repaired"].ids)
-    row = _row("accuracy", name, {n: one.right[ORIGINAL] for n, one in answers.items()}, weights, level)
+    ids = answers["repaired"].ids
+    row = _row("accuracy", name, {n: one.right[ORIGINAL] for n, one in answers.items()}, ids, level)
     return [{**dict.fromkeys(("before", "low", "high")), **row}]
 
 
@@ -116,7 +109,7 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
 
 
 def _row(
-    measure: str, pictures: str, values: Mapping[str, np.ndarray], weights: np.ndarray, level: float
+    measure: str, pictures: str, values: Mapping[str, np.ndarray], ids: tuple[str, ...], level: float
 ) -> dict[str, Any]:
     """values: by model (photographs,) in [-1, 1], NaN where there is none."""
     together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
@@ -126,20 +119,11 @@ def _row(
     if not count:
         return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
     row |= {name: 100 * float(one.mean()) for name, one in kept.items()}
-    apart = kept["repaired"] - kept["control"]
-    if measure == "accuracy" and (count < SMALL_N or (apart != 0).sum() < FEW_FLIPS):
-        low, high = score_interval(
-            np.array(count),
-            np.maximum(apart, 0).sum(),
-            np.maximum(-apart, 0).sum(),
-            (apart**2).sum(),
-            1,
-            level,
-        )
-    else:
-        draws = bootstrap_means(weights[:, together], apart[:, None])
-        low, high = (one[0] for one in percentiles(draws, level))
-    return {**row, "difference": 100 * float(apart.mean()), "low": 100 * float(low), "high": 100 * float(high)}
+    apart = (kept["repaired"] - kept["control"])[:, None]
+    # Differences of drops lie in [-2, 2], which the score interval is not made for.
+    settings = Settings(level=level, interval="auto" if measure == "accuracy" else "bootstrap")
+    images = tuple(one for one, there in zip(ids, together, strict=True) if there)
+    return row | estimates(apart, np.array([1]), images, settings, unit=100.0).entries(0, "difference", "low", "high")
 
 
 def _calibration(answers: Answers, edit: str) -> float:

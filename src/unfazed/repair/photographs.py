@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import cv2
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,10 +17,11 @@ from unfazed.edits.composition import Impossible
 from unfazed.edits.geometry import resized
 from unfazed.engine import run_tasks
 from unfazed.errors import BadPicture, UserError
-from unfazed.files import canonical, write_bytes
+from unfazed.files import canonical
+from unfazed.rendering.backgrounds import removed_object, square_picture
+from unfazed.rendering.removal.methods import open_removal
 from unfazed.scene import Scene, frame
 from unfazed.sources import Source
-from unfazed.sources.pictures import read_picture
 from unfazed.sources.source import Entry
 
 IN_MEMORY = 4 * 2**30  # bytes of photographs that are kept in memory
@@ -162,48 +162,19 @@ class _Reader:
         row = task[1]
         try:
             if not row.masked:
-                return (
-                    _square(read_picture(row.entry.image), self.size),
-                    np.zeros((self.size,) * 2, np.uint8),
-                    None,
-                    False,
-                )
+                return square_picture(row.entry.image, self.size), np.zeros((self.size,) * 2, np.uint8), None, False
             scene = frame(row.load(row.entry))
         except BadPicture as error:
             return str(error)
         image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
-        behind = _without(image, mask, row.entry.id, self.cache) if self.fill == "patches" else None
-        if self.fill == "patches" and behind is None:
-            # Next to nothing is left around the object: it can neither be moved nor lend its background.
-            return image, np.zeros((self.size,) * 2, np.uint8), None, False
+        behind = None
+        if self.fill == "patches":
+            try:
+                behind = removed_object(image, mask, row.entry.id, None, open_removal(), self.cache)
+            except Impossible:
+                # Next to nothing is left around the object: it can neither be moved nor lend its background.
+                return image, np.zeros((self.size,) * 2, np.uint8), None, False
         return image, np.round(mask * 255).astype(np.uint8), behind, True
-
-
-def _without(image: np.ndarray, mask: np.ndarray, name: str, cache: Path | None) -> np.ndarray | None:
-    """The picture with its object replaced by patches, kept as PNG in `cache`; None where too little is left of it."""
-    from unfazed.rendering.removal.methods import open_removal
-
-    content = hashlib.blake2b(image.tobytes() + mask.tobytes(), digest_size=16).hexdigest()
-    path = None if cache is None else cache / f"{content}.png"
-    if path is not None and path.is_file():
-        kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
-        if kept is not None and kept.shape == image.shape:
-            return kept
-    seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1
-    try:
-        removed = open_removal()(image, mask, seed, None)
-    except Impossible:
-        return None
-    if path is not None:
-        write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
-    return removed
-
-
-def _square(image: np.ndarray, size: int) -> np.ndarray:
-    high, wide = image.shape[:2]
-    side = min(high, wide)
-    top, left = (high - side) // 2, (wide - side) // 2
-    return resized(np.ascontiguousarray(image[top : top + side, left : left + side]), size)
 
 
 def _bytes_of(path: str | None) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from unfazed.analyses.model_files import read_model_groups
 from unfazed.analyses.sensitivity import alignment
 from unfazed.analyses.sensitivity import foreground as measures
 from unfazed.choices import ClassColumn, Convention
@@ -135,11 +136,3 @@ def for_people(table: pl.DataFrame) -> pl.DataFrame:
     rest = "all" if "rfs" in table.columns else None
     short = [rest if level is None else f"{level:g}" for level in table["level"]]
     return table.with_columns(pl.Series("level", short, dtype=pl.String))
-
-
-def read_model_groups(path: Path) -> pl.DataFrame:
-    """Return a CSV with the column model and one column per grouping (architecture, training, …), all as text."""
-    try:
-        return pl.read_csv(path, infer_schema=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise UserError(f"{path} cannot be read as a CSV of groups: {error}", allowed="model,GROUPING …") from None

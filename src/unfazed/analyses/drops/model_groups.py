@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from unfazed.analyses.model_files import read_model_groups
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import Facts, read_facts
@@ -22,7 +23,7 @@ EVERY = "all models"
 
 def dropped_accuracy_of_groups(
     predictions: Predictions,
-    groups: str | Path | pl.DataFrame | None = None,
+    groups: str | Path | None = None,
     *,
     facts: Facts | None = None,
     resamples: int = 1000,
@@ -31,8 +32,8 @@ def dropped_accuracy_of_groups(
 ) -> pl.DataFrame:
     """Return the drop table of groups: one row per group and edit; `model` is the group, `models` its size.
 
-    groups: a CSV with the column `model` and one column per grouping (architecture, training, …), or a frame; None:
-    all models only. A group's accuracy on a picture is the mean over its models, and intervals are over photographs:
+    groups: a CSV with the column `model` and one column per grouping (architecture, training, …); None: all models
+    only. A group's accuracy on a picture is the mean over its models, and intervals are over photographs:
     they describe the mean of these models, not of other models. A model that an edit attacks is left out of every
     group, and a picture that one of the group's models has not classified is left out of that group.
     """
@@ -110,32 +111,12 @@ def _cut(
     return matrix[rows][:, [edits.index(edit) for edit in kept_edits]]
 
 
-def _read(groups: str | Path | pl.DataFrame | None) -> dict[str, list[str]]:
+def _read(groups: str | Path | None) -> dict[str, list[str]]:
     """Return model -> the groups it belongs to, as `column: value`."""
     if groups is None:
         return {}
-    if not isinstance(groups, pl.DataFrame):
-        try:
-            groups = pl.read_csv(groups, infer_schema=False)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise UserError(f"the groups {groups} are not a readable CSV: {error}") from None
-    bare = [name.strip() for name in groups.columns]
-    if len(set(bare)) < len(bare):
-        raise UserError(f"the groups have the columns {', '.join(bare)}", allowed="each column once")
-    cells = pl.col(pl.String).str.strip_chars().replace("", None)
-    groups = groups.rename(dict(zip(groups.columns, bare, strict=True))).with_columns(cells)
-    groups = groups.filter(~pl.all_horizontal(pl.all().is_null()))
-    columns = [name for name in groups.columns if name != "model"]
-    if "model" not in groups.columns or not columns:
-        raise UserError(
-            f"the groups have the columns {', '.join(groups.columns)}",
-            allowed="model and at least one more, such as architecture or training",
-        )
-    if groups["model"].null_count():
-        raise UserError(f"{groups['model'].null_count()} rows of the groups name no model", allowed="a model in each")
-    twice = groups.filter(groups["model"].is_duplicated())["model"].unique().to_list()
-    if twice:
-        raise UserError(f"the groups name {', '.join(map(str, twice))} more than once", allowed="one row per model")
+    table = read_model_groups(groups)
+    columns = [name for name in table.columns if name != "model"]
     return {
-        row["model"]: [f"{name}: {row[name]}" for name in columns if row[name]] for row in groups.iter_rows(named=True)
+        row["model"]: [f"{name}: {row[name]}" for name in columns if row[name]] for row in table.iter_rows(named=True)
     }

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from unfazed.analyses.model_files import read_model_groups
 from unfazed.analyses.statistics.paired import holm
 from unfazed.errors import UserError
 from unfazed.sources.imagenet_x.annotations import FACTORS
@@ -20,15 +21,8 @@ def read_groups(path: str | Path) -> pl.DataFrame:
 
     An empty cell leaves the model out of that grouping.
     """
-    table = read_model_csv(path)
-    if "model" not in table.columns or len(table.columns) < 2:
-        raise UserError(
-            f"{path} contains no groups of models", allowed="a column model and at least one more, such as architecture"
-        )
-    if table["model"].is_duplicated().any():
-        raise UserError(f"{path} names the model '{table.filter(table['model'].is_duplicated())['model'][0]}' twice")
-    long = table.unpivot(index="model", variable_name="grouping", value_name="group")
-    return long.filter(pl.col("group").is_not_null() & (pl.col("group") != ""))
+    table = read_model_groups(path)
+    return table.unpivot(index="model", variable_name="grouping", value_name="group").drop_nulls("group")
 
 
 def published_groups(errors: pl.DataFrame, types: Mapping[str, str]) -> pl.DataFrame:
@@ -98,12 +92,3 @@ def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:
 def holm_series(column: pl.Series) -> pl.Series:
     """Return Holm's correction of a column of p-values; nulls stay null and do not count."""
     return pl.Series(holm(column.to_numpy()), nan_to_null=True)
-
-
-def read_model_csv(path: str | Path) -> pl.DataFrame:
-    """Return a CSV about models as text columns, without surrounding blanks."""
-    try:
-        table = pl.read_csv(path, infer_schema=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"{path} cannot be read as a CSV: {error}") from None
-    return table.rename({name: name.strip() for name in table.columns}).with_columns(pl.all().str.strip_chars())

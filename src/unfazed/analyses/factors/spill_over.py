@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from unfazed.analyses.model_files import read_model_csv
 from unfazed.errors import UserError
 from unfazed.sources.imagenet_x.annotations import FACTORS
 
-from .model_types import factor_order, holm_series, read_model_csv, shared_keys
+from .model_types import factor_order, holm_series, shared_keys
 
 _DEGREE = 3
 # The published analysis leaves out strengths with four or fewer models.
