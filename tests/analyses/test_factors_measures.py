@@ -246,7 +246,7 @@ def test_groups_and_strengths_are_read_and_checked(tmp_path):
     ]  # fmt: skip
     for text, reason in (
         ("model\na\n", "contains no groups of models"),
-        ("model,x\na,1\na,2\n", "name a more than once"),
+        ("model,x\na,1\na,2\n", "a more than once"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=reason):
