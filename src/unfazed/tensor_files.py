@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .errors import UserError
+from .files import write_bytes
 
 AGAIN = "copy or fetch the file again"
 _PICKLE = b"\x80"
@@ -26,6 +28,14 @@ def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
     if found is not None:
         raise UserError(f"{path} is damaged: {found}", run=run)
     return _torch(path, run)
+
+
+def write_tensor_file(path: str | Path, tensors: Mapping[str, Any], metadata: dict[str, str] | None = None) -> None:
+    """The tensors as a safetensors file, on the CPU and contiguous."""
+    from safetensors.torch import save
+
+    here = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(here, metadata=metadata))
 
 
 def damage(path: str | Path) -> str | None:

@@ -142,5 +142,5 @@ def test_a_segmenter_that_cannot_be_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"gone\.onnx does not exist"):
         segment(image, segmenter=f"onnx:{tmp_path}/gone.onnx")
     (tmp_path / "words.onnx").write_text("words")
-    with pytest.raises(UserError, match="is not a usable ONNX network"):
+    with pytest.raises(UserError, match="is not a readable ONNX network"):
         segment(image, segmenter=f"onnx:{tmp_path}/words.onnx")

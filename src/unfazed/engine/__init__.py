@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from unfazed.errors import UserError, unknown
 
-from .in_process import run_here
 from .outcome import Outcome
 from .prefetch import prefetch
 from .processes import run_in_processes
@@ -39,5 +38,5 @@ def run_tasks(
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
     if workers == 1 and engine == "local":
-        return run_here(worker, tasks)
+        return (Outcome(task, worker(task)) for task in tasks)
     return ENGINES[engine](worker, tasks, workers)

@@ -17,9 +17,10 @@ from torch import nn
 from torch.nn import functional
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, whole, write_json
+from unfazed.files import read_json, write_json
 from unfazed.labels import LabelSpace, own
 from unfazed.specs import Spec
+from unfazed.tensor_files import write_tensor_file
 
 from .classifier import Classifier
 from .registry import open_base
@@ -93,11 +94,7 @@ class Head:
 
     def save(self, folder: str | Path) -> None:
         """Write `head.safetensors` and `head.json` into `folder`; `head:FOLDER` opens them."""
-        from safetensors.torch import save
-
-        tensors = {"weight": self.weight.contiguous().cpu(), "bias": self.bias.contiguous().cpu()}
-        with whole(Path(folder) / "head.safetensors") as file:
-            file.write(save(tensors))
+        write_tensor_file(Path(folder) / "head.safetensors", {"weight": self.weight, "bias": self.bias})
         write_json(Path(folder) / "head.json", self.card)
 
 

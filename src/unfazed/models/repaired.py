@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, whole, write_json
+from unfazed.files import read_json, write_json
 from unfazed.labels import LabelSpace
 from unfazed.specs import Spec
+from unfazed.tensor_files import write_tensor_file
 
 from .classifier import Classifier
 from .options import COMMON, transform_from
@@ -28,11 +29,8 @@ def save_repaired(folder: str | Path, model: Classifier, base: str, training: di
 
     base: the spec of the model it was trained from; training: what else the card says.
     """
-    from safetensors.torch import save
-
-    tensors = {name: one.detach().cpu().clone().contiguous() for name, one in model.module.state_dict().items()}
-    with whole(Path(folder) / WEIGHTS) as file:
-        file.write(save(tensors))
+    # Copies, since a network may hold one tensor under two names, which the file format refuses.
+    write_tensor_file(Path(folder) / WEIGHTS, {name: one.clone() for name, one in model.module.state_dict().items()})
     card = {
         "base": base,
         "architecture": _architecture(model),

@@ -5,6 +5,8 @@ In torchvision's layout: `PATH/oxford-iiit-pet/images/*.jpg` and `…/annotation
 
 from __future__ import annotations
 
+import csv
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -24,45 +26,8 @@ BREEDS = ("imagenet", "all")
 PET, BACKGROUND, BORDER = 1, 2, 3
 
 # Breed as the files name it -> WNID of the ImageNet-1k class that means it, or "" where there is none.
-BREED_WNIDS: dict[str, str] = {
-    "Abyssinian": "",
-    "american_bulldog": "",
-    "american_pit_bull_terrier": "n02093428",
-    "basset_hound": "n02088238",
-    "beagle": "n02088364",
-    "Bengal": "",
-    "Birman": "",
-    "Bombay": "",
-    "boxer": "n02108089",
-    "British_Shorthair": "",
-    "chihuahua": "n02085620",
-    "Egyptian_Mau": "n02124075",
-    "english_cocker_spaniel": "n02102318",
-    "english_setter": "n02100735",
-    "german_shorthaired": "n02100236",
-    "great_pyrenees": "n02111500",
-    "havanese": "",
-    "japanese_chin": "n02085782",
-    "keeshond": "n02112350",
-    "leonberger": "n02111129",
-    "Maine_Coon": "",
-    "miniature_pinscher": "n02107312",
-    "newfoundland": "n02111277",
-    "Persian": "n02123394",
-    "pomeranian": "n02112018",
-    "pug": "n02110958",
-    "Ragdoll": "",
-    "Russian_Blue": "",
-    "saint_bernard": "n02109525",
-    "samoyed": "n02111889",
-    "scottish_terrier": "n02097298",
-    "shiba_inu": "",
-    "Siamese": "n02123597",
-    "Sphynx": "",
-    "staffordshire_bull_terrier": "n02093256",
-    "wheaten_terrier": "n02098105",
-    "yorkshire_terrier": "n02094433",
-}
+_TABLE = resources.files("unfazed.data").joinpath("oxford_pet_breeds.csv").read_text(encoding="utf-8")
+BREED_WNIDS = {row["breed"]: row["wnid"] for row in csv.DictReader(_TABLE.splitlines())}
 
 
 def open_scenes(spec: Spec) -> Source:

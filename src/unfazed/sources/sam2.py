@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from unfazed.errors import BadPicture, UserError, missing_extra
+from unfazed.engine import onnx_sessions
+from unfazed.errors import BadPicture, UserError
 from unfazed.known_weights import place_of
 
 Box = tuple[int, int, int, int]
@@ -58,20 +59,8 @@ def file_of(name: str) -> Path:
 
 @functools.cache
 def open_session(path: str) -> Any:
-    """An ONNX network that is ready to run on the CPU."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise missing_extra("onnxruntime", "masks") from None
-    if not Path(path).is_file():
-        raise UserError(f"the network {path} does not exist", allowed="onnx:FILE")
-    settings = onnxruntime.SessionOptions()
-    # Threads that wait actively take the cores from other processes and make this one slower than one thread would be.
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise UserError(f"{path} is not a usable ONNX network ({str(error).splitlines()[0]})") from None
+    """A network of the segmenters, opened once."""
+    return onnx_sessions.open_session(path, "masks")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from unfazed.errors import UserError
-from unfazed.files import PART, read_json, whole, write_json
+from unfazed.files import PART, read_json, write_json
+from unfazed.tensor_files import write_tensor_file
 
 STATE = "state.json"
 # Seconds between two saves, at least, and the same in multiples of the last save's time: saving takes at most 2 %.
@@ -27,11 +28,8 @@ def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]
 
     A run that is killed in between still has the previous state. Files that are no longer named are removed.
     """
-    from safetensors.torch import save
-
     name = f"state-{record['step']}.safetensors"
-    with whole(folder / name) as file:
-        file.write(save({key: value.detach().cpu().contiguous() for key, value in tensors.items()}))
+    write_tensor_file(folder / name, tensors)
     write_json(folder / STATE, {**record, "tensors": name})
     for old in [*folder.glob("state*.safetensors"), *folder.glob(f".*{PART}")]:
         if old.name != name:

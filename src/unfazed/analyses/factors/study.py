@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -116,42 +116,14 @@ def errors(study: Study) -> pl.DataFrame:
     return table
 
 
-def calibration(study: Study) -> pl.DataFrame:
-    return study.over_models(factor_calibration, study.right, study.by)
-
-
-def covered(study: Study) -> pl.DataFrame:
-    return study.over_models(coverage)
-
-
-def mistakes(study: Study) -> pl.DataFrame:
-    return study.over_models(misclassification_shift, study.right, study.by)
-
-
-def adjusted(study: Study) -> pl.DataFrame:
-    return study.over_models(adjusted_error_ratios, study.right, level=study.level)
-
-
 def prevalences(study: Study) -> pl.DataFrame:
     return metaclass_shift(study.annotations) if study.by == "metaclass" else prevalence(study.annotations)
 
 
-def distribution(study: Study) -> pl.DataFrame:
-    return factor_distribution(_all_annotations(study))
-
-
-def active_factors(study: Study) -> pl.DataFrame:
-    return active_factor_counts([one for one in _all_annotations(study) if one.which == "multi"])
-
-
-def _all_annotations(study: Study) -> list[Annotations]:
-    pairs = itertools.product(WHICH, ("train", "val"))
+def _all_annotations(study: Study, selections: Sequence[str] = WHICH) -> list[Annotations]:
+    pairs = itertools.product(selections, ("train", "val"))
     load = partial(load_annotations, folder=study.folder, keep_prototypes=study.keep_prototypes)
     return [load(which, partition) for which, partition in pairs]
-
-
-def correlations(study: Study) -> pl.DataFrame:
-    return factor_correlation(study.annotations)
 
 
 def accuracies(study: Study) -> pl.DataFrame:
@@ -191,14 +163,6 @@ def _groups(study: Study, table: pl.DataFrame) -> pl.DataFrame:
     return read_groups(study.groups)
 
 
-def spill_overs(study: Study) -> pl.DataFrame:
-    return spill_over(*_swept(study))
-
-
-def strengths(study: Study) -> pl.DataFrame:
-    return by_strength(*_swept(study))
-
-
 def _swept(study: Study) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Return the error ratios, the models' strengths and the least number of models of a strength."""
     if study.strengths is not None:
@@ -232,18 +196,18 @@ def editing(study: Study) -> pl.DataFrame:
 TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
     "errors": errors,
     "accuracy": accuracies,
-    "calibration": calibration,
-    "mistakes": mistakes,
-    "adjusted": adjusted,
+    "calibration": lambda study: study.over_models(factor_calibration, study.right, study.by),
+    "mistakes": lambda study: study.over_models(misclassification_shift, study.right, study.by),
+    "adjusted": lambda study: study.over_models(adjusted_error_ratios, study.right, level=study.level),
     "compare": compared,
-    "coverage": covered,
+    "coverage": lambda study: study.over_models(coverage),
     "prevalence": prevalences,
-    "distribution": distribution,
-    "active-factors": active_factors,
-    "correlation": correlations,
+    "distribution": lambda study: factor_distribution(_all_annotations(study)),
+    "active-factors": lambda study: active_factor_counts(_all_annotations(study, ("multi",))),
+    "correlation": lambda study: factor_correlation(study.annotations),
     "model-types": model_types,
-    "spill-over": spill_overs,
-    "strengths": strengths,
+    "spill-over": lambda study: spill_over(*_swept(study)),
+    "strengths": lambda study: by_strength(*_swept(study)),
     "editing": editing,
 }
 # the tables that published result tables are enough for

@@ -16,7 +16,7 @@ from torch import Tensor
 from unfazed.errors import UserError
 from unfazed.files import read_json
 
-from .adm_names import Layout, convert
+from .adm_names import Layout, convert, network_parts
 from .checkpoints import fill, read_tensors
 from .diffusers_unet import build_unet, known_facts
 from .network import TIMESTEPS, Network, wrong_number
@@ -50,7 +50,8 @@ def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Networ
     layout = deduce(tensors, path.name)
     settled = settle(layout, path, facts, asked)
     unet = build_unet(unet_config(layout, settled), settled["num_heads"], path.name)
-    fill(unet.unet, convert(tensors, layout, settled, path.name), path.name)
+    converted = convert(tensors, network_parts(layout), settled, path.name, "a supported ADM network")
+    fill(unet.unet, converted, path.name)
     return Network(
         unet.eval().requires_grad_(False),
         name=path.stem,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,25 +30,31 @@ class Layout:
 
 
 def convert(
-    tensors: dict[str, Tensor], layout: Layout, settled: dict[str, Any], name: str = "the file"
+    tensors: dict[str, Tensor], parts: Iterable[tuple[str, str, str]], settled: dict[str, Any], name: str, kind: str
 ) -> dict[str, Tensor]:
-    """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused."""
+    """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused.
+
+    parts: (old prefix, new prefix, kind of part); kind: what the file should contain, for an error.
+    """
     remaining = dict(tensors)
     made: dict[str, Tensor] = {}
+    old = ""
     try:
-        for old, new, kind in _renamed(layout):
-            if kind == "attention":
+        for old, new, part in parts:
+            if part == "attention":
                 made.update(moved_attention(remaining, old, new, settled))
+            elif part == "tensor":
+                made[new] = remaining.pop(old).float()
             else:
-                for old_part, new_part in PARTS[kind].items():
+                for old_part, new_part in PARTS[part].items():
                     made.update(moved(remaining, f"{old}{old_part}", f"{new}{new_part}"))
     except KeyError as error:
-        raise UserError(f"{name} is not a supported ADM network: it lacks {error.args[0]}") from None
+        raise UserError(f"{name} is not {kind}: it lacks {error.args[0]}") from None
     except (IndexError, RuntimeError, ZeroDivisionError):
-        raise UserError(f"{name} is not a supported ADM network: {old} has an unexpected shape") from None
+        raise UserError(f"{name} is not {kind}: {old} has an unexpected shape") from None
     if remaining:
         raise UserError(
-            f"{name} holds {len(remaining)} tensors that no ADM network has, such as {next(iter(remaining))}"
+            f"{name} is not {kind}: {len(remaining)} of its tensors, such as {next(iter(remaining))}, do not belong to one"
         )
     return made
 
@@ -69,7 +75,7 @@ PARTS: dict[str, dict[str, str]] = {
 }
 
 
-def _renamed(layout: Layout) -> Iterator[tuple[str, str, str]]:
+def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
     """(old prefix, new prefix, kind) of every part of the network, in guided-diffusion's order."""
     yield "time_embed.0", "time_embedding.linear_1", "layer"
     yield "time_embed.2", "time_embedding.linear_2", "layer"

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, whole, write_json
-from unfazed.tensor_files import read_tensor_file
+from unfazed.files import read_json, write_json
+from unfazed.tensor_files import read_tensor_file, write_tensor_file
 
 from .checkpoints import fill
 
@@ -180,13 +180,10 @@ _BITS_OF_MIDDLE, _BITS_OF_MODULATION, _BITS = 5, 6, 8
 
 def save_compact(network: CompactNetwork, folder: str | Path, exact: bool = False) -> None:
     """Write `network.safetensors` (rounded and in float16, unless exact) and `config.json` into the folder."""
-    from safetensors.torch import save
-
-    tensors = {name: value.detach().cpu().float().contiguous() for name, value in network.state_dict().items()}
+    tensors = {name: value.detach().cpu().float() for name, value in network.state_dict().items()}
     if not exact:
         tensors = {name: _rounded(value, _bits(name)).half() for name, value in tensors.items()}
-    with whole(Path(folder) / "network.safetensors") as file:
-        file.write(save(tensors))
+    write_tensor_file(Path(folder) / "network.safetensors", tensors)
     write_json(Path(folder) / "config.json", asdict(network.config))
 
 

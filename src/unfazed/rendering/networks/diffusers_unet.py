@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from unfazed.errors import UserError, unknown
-from unfazed.files import read_json, sha256, whole, write_json
+from unfazed.files import read_json, sha256, write_json
+from unfazed.tensor_files import write_tensor_file
 
 from .checkpoints import fill, read_tensors
 from .group_norm import GroupNorm
@@ -111,8 +112,6 @@ def save_unet(network: Network, folder: str | Path) -> None:
     Exceptions: diffusers refuses a network with `time_channels` (see `build_unet`) and one with a number of heads
     instead of their width; `load_unet` reads both.
     """
-    from safetensors.torch import save
-
     if not isinstance(network.module, PixelUNet):
         raise UserError(f"{network.name} is not a UNet2DModel", allowed="a guided-diffusion or diffusers network")
     folder = Path(folder)
@@ -122,9 +121,7 @@ def save_unet(network: Network, folder: str | Path) -> None:
         # One width per level, as elsewhere in diffusers: UNet2DModel refuses that instead of guessing.
         config["attention_head_dim"] = [width // network.module.heads for width in config["block_out_channels"]]
     write_json(folder / "config.json", config)
-    tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.tensors().items()}
-    with whole(folder / WEIGHTS) as file:
-        file.write(save(tensors, metadata={"format": "pt"}))
+    write_tensor_file(folder / WEIGHTS, network.module.tensors(), {"format": "pt"})
     facts = {
         "prediction_type": network.prediction_type,
         "beta_schedule": network.beta_schedule,

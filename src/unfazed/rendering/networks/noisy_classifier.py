@@ -7,6 +7,7 @@ logits = classifier(x)                       # (N, 3, 256, 256) in [−1, 1] -> 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from unfazed.errors import UserError
 
 from .adm import MULTIPLIERS, read_sidecar
-from .adm_names import BLOCK, moved, moved_attention
+from .adm_names import convert
 from .checkpoints import fill, read_tensors, refuse_broken
 
 
@@ -98,7 +99,7 @@ def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifi
             tensors["out.2.c_proj.bias"].shape[0],
         )
         classifier = NoisyClassifier(base, plan, pool)
-        converted = _converted(dict(tensors), plan, settled, path)
+        converted = convert(tensors, _parts(plan), settled, str(path), "a guided-diffusion classifier")
     except (KeyError, IndexError, ValueError, ZeroDivisionError, RuntimeError) as error:
         raise UserError(f"{path} is not a guided-diffusion classifier: {type(error).__name__}: {error}") from None
     fill(classifier, converted, str(path))
@@ -125,35 +126,22 @@ def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, 
     )
 
 
-def _converted(remaining: dict[str, Tensor], plan: list[Any], settled: dict[str, Any], path: Path) -> dict[str, Tensor]:
-    made: dict[str, Tensor] = {}
-
-    def block(old: str, new: str) -> None:
-        for old_part, new_part in BLOCK.items():
-            made.update(moved(remaining, f"{old}{old_part}", f"{new}{new_part}"))
-
-    try:
-        made.update(moved(remaining, "time_embed.0", "time_embedding.linear_1"))
-        made.update(moved(remaining, "time_embed.2", "time_embedding.linear_2"))
-        made.update(moved(remaining, "input_blocks.0.0", "conv_in"))
-        for i, (_, _, _, attends) in enumerate(plan):
-            block(f"input_blocks.{i + 1}.0", f"blocks.{i}")
-            if attends:
-                made.update(moved_attention(remaining, f"input_blocks.{i + 1}.1", f"attentions.{i}", settled))
-        block("middle_block.0", "middle.0")
-        made.update(moved_attention(remaining, "middle_block.1", "middle.1", settled))
-        block("middle_block.2", "middle.2")
-        made.update(moved(remaining, "out.0", "norm_out"))
-        made.update(moved(remaining, "out.2.qkv_proj", "pool.qkv_proj"))
-        made.update(moved(remaining, "out.2.c_proj", "pool.c_proj"))
-        made["pool.positional_embedding"] = remaining.pop("out.2.positional_embedding").float()
-    except KeyError as error:
-        raise UserError(f"{path} is not a guided-diffusion classifier: it lacks {error.args[0]}") from None
-    if remaining:
-        raise UserError(
-            f"{path} holds {len(remaining)} tensors that no such classifier has, such as {next(iter(remaining))}"
-        )
-    return made
+def _parts(plan: list[Any]) -> Iterator[tuple[str, str, str]]:
+    """(old prefix, new prefix, kind) of every part of the classifier, in guided-diffusion's order."""
+    yield "time_embed.0", "time_embedding.linear_1", "layer"
+    yield "time_embed.2", "time_embedding.linear_2", "layer"
+    yield "input_blocks.0.0", "conv_in", "layer"
+    for i, (_, _, _, attends) in enumerate(plan):
+        yield f"input_blocks.{i + 1}.0", f"blocks.{i}", "block"
+        if attends:
+            yield f"input_blocks.{i + 1}.1", f"attentions.{i}", "attention"
+    yield "middle_block.0", "middle.0", "block"
+    yield "middle_block.1", "middle.1", "attention"
+    yield "middle_block.2", "middle.2", "block"
+    yield "out.0", "norm_out", "layer"
+    yield "out.2.qkv_proj", "pool.qkv_proj", "layer"
+    yield "out.2.c_proj", "pool.c_proj", "layer"
+    yield "out.2.positional_embedding", "pool.positional_embedding", "tensor"
 
 
 def _block(inputs: int, outputs: int, embedding: int, halves: bool = False) -> nn.Module:

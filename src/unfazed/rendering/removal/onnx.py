@@ -13,7 +13,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from unfazed.errors import UserError, missing_extra
+from unfazed.engine.onnx_sessions import open_session
+from unfazed.errors import UserError
 from unfazed.files import sha256
 
 from .hole import hole_of
@@ -24,11 +25,7 @@ class OnnxRemoval:
 
     def __init__(self, path: str | Path = "") -> None:
         self.path = Path(path)
-        if not str(path) or not self.path.is_file():
-            raise UserError(
-                f"the in-painting network '{path}' does not exist", allowed="onnx:FILE.onnx (MI-GAN, LaMa …)"
-            )
-        self.session = _open(self.path)
+        self.session = open_session(self.path)
         self.picture, self.mask = _inputs(self.session, self.path)
         self.name = f"onnx-{self.path.stem}-{sha256(self.path)[:12]}"
 
@@ -53,19 +50,6 @@ class OnnxRemoval:
         if filled.shape != image.shape:
             filled = cv2.resize(filled, image.shape[1::-1], interpolation=cv2.INTER_CUBIC)
         return np.where(hole[..., None], filled, image)
-
-
-def _open(path: Path) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise missing_extra("onnxruntime", "models") from None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise UserError(f"{path} is not a readable ONNX file: {str(error).splitlines()[0]}") from None
 
 
 def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
