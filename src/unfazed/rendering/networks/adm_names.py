@@ -54,7 +54,7 @@ def convert(
         raise UserError(f"{name} is not {kind}: {old} has an unexpected shape") from None
     if remaining:
         raise UserError(
-            f"{name} is not {kind}: {len(remaining)} of its tensors, such as {next(iter(remaining))}, do not belong to one"
+            f"{name} is not {kind}: {len(remaining)} of its tensors, such as {next(iter(remaining))}, do not belong"
         )
     return made
 
