@@ -12,6 +12,8 @@ from .transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 
 # How a user states what a library's own transform does not.
 STATED = "?resize=…&crop=…&mean=…&std=…, the values that the model was trained with, instead of the library's own"
+# Steps that only make numbers of the pixels.
+_AS_NUMBERS = ("ToTensor", "MaybeToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "function")
 _NAMES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
@@ -57,15 +59,7 @@ def from_compose(compose: Any) -> Transform:
             values["crop"] = step.size if isinstance(step.size, int) else _square(step.size)
         elif kind == "Normalize":
             values["mean"], values["std"] = (tuple(float(one) for one in numbers) for numbers in (step.mean, step.std))
-        elif kind not in (
-            "ToTensor",
-            "MaybeToTensor",
-            "PILToTensor",
-            "ToImage",
-            "ToDtype",
-            "ConvertImageDtype",
-            "function",
-        ):
+        elif kind not in _AS_NUMBERS:
             raise UserError(
                 f"a transform with the step {kind} cannot be read",
                 allowed="Resize, CenterCrop, ToTensor, Normalize; or unfazed.models.Transform(…)",

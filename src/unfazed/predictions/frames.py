@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
 from typing_extensions import TypeIs
 
+from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 
@@ -154,15 +153,8 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
             raise UserError("the frame of predictions is empty", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS")
         yield "the frame", predictions.select(columns)
         return
-    files = prediction_files(predictions)
-    with ThreadPoolExecutor(1) as pool:
-        # The next file is read while this one is processed.
-        coming = pool.submit(_read, files[0], columns)
-        for path, following in itertools.zip_longest(files, files[1:]):
-            frame = coming.result()
-            if following is not None:
-                coming = pool.submit(_read, following, columns)
-            yield path.name, frame
+    # The next file is read while this one is processed.
+    yield from prefetch(((path.name, _read(path, columns)) for path in prediction_files(predictions)), 1)
 
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from unfazed.predictions.inputs import ORIGINAL
 from .distribution import Sets, measure_features, measure_scores, sets_of
 from .inception import inception_file, open_inception
 from .lpips import lpips_file, open_lpips
-from .run import Outcome, Report, counter
+from .run import Report, counter
 
 ADAPTED = "+bn-adapt"
 CRITIC_NOTE = (
@@ -71,7 +71,7 @@ def run_distribution(
     for name in models:
         model = open_model(name, device=device, labels=labels)
         outcome = measure_scores(model, sets, folder, distance, counter(report, name, len(sets.pictures)))
-        _note(study, name, outcome)
+        outcome.record(name, study.failures, study.notes)
         study.slugs.append(model.slug)
         if adapt:
             _adapt(study, benchmark, name, model, limit, device)
@@ -81,7 +81,8 @@ def run_distribution(
         count = sum(name in names for name, _ in sets.pictures.values())
         network = open_inception(weights, device or "cpu")
         show = counter(report, "Inception", count)
-        _note(study, "Inception", measure_features(network, sha256(weights), sets, names, folder, show))
+        outcome = measure_features(network, sha256(weights), sets, names, folder, show)
+        outcome.record("Inception", study.failures, study.notes)
     return study
 
 
@@ -115,8 +116,3 @@ def _adapt(
     study.notes.extend(text for warnings in done.warnings.values() for text in warnings)
     if not done.failed:
         study.adapted.append((names[0], names[1]))
-
-
-def _note(study: DistributionStudy, what: str, outcome: Outcome) -> None:
-    study.failures.update({f"{what}, {one}": reason for one, reason in outcome.failures.items()})
-    study.notes.append(f"{outcome.path}: {outcome.measured} measured now, {outcome.resumed} before")

@@ -44,6 +44,11 @@ class Outcome:
     resumed: int
     failures: dict[str, str]
 
+    def record(self, what: str, failures: dict[str, str], notes: list[str]) -> None:
+        """Add what happened to the failures and notes of a study; what: the model or network."""
+        failures |= {f"{what}, {one}": reason for one, reason in self.failures.items()}
+        notes.append(f"{self.path}: {self.measured} measured now, {self.resumed} before")
+
 
 def run_probe(
     path: Path,

@@ -22,7 +22,7 @@ from .channel_examples import ChannelExample, channel_examples
 from .neural_features import study_channels
 from .noise_response import NoiseSettings, measure_noise
 from .plausibility import check_plausible, suspicions_in
-from .run import Outcome, Report, counter, read_probe
+from .run import Report, counter, read_probe
 from .spurious import Region, shared_regions
 from .suspects import suspects
 
@@ -110,12 +110,14 @@ def run_study(
         check_plausible(model, pictures, folder, settings.frame)
         if not is_benchmark:
             show = counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
-            _note(study, name, measure_noise(model, pictures, folder, settings, batch_size, show))  # type: ignore[arg-type]
+            outcome = measure_noise(model, pictures, folder, settings, batch_size, show)  # type: ignore[arg-type]
+            outcome.record(name, study.failures, study.notes)
             study.noise.append(model.slug)
         method = saliency or "layercam"
         if saliency or is_benchmark or spurious:
             show = counter(report, f"{name}: heat maps", None)
-            _note(study, name, measure_alignment(model, pictures, folder, method, show, settings.frame))
+            outcome = measure_alignment(model, pictures, folder, method, show, settings.frame)
+            outcome.record(name, study.failures, study.notes)
             study.saliency.append(model.slug)
         if spurious:
             chosen = _suspects(study.folder, model.slug, class_by, measure)
@@ -192,11 +194,6 @@ def _open(name: str, device: str | None) -> Classifier:
     from unfazed.models import open_model
 
     return open_model(name, device=device)
-
-
-def _note(study: Study, model: str, outcome: Outcome) -> None:
-    study.failures.update({f"{model}, {one}": reason for one, reason in outcome.failures.items()})
-    study.notes.append(f"{outcome.path}: {outcome.measured} measured now, {outcome.resumed} before")
 
 
 def _suspects(folder: Path, slug: str, by: ClassColumn, measure: str) -> list[str]:

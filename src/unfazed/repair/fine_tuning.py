@@ -21,7 +21,15 @@ from torch import Tensor, nn
 
 from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
-from unfazed.training.saving import STATE, read_record, read_tensors, stop_asked, write_state
+from unfazed.training.saving import (
+    STATE,
+    read_record,
+    read_tensors,
+    restore_optimizer,
+    stop_asked,
+    tensors_under,
+    write_state,
+)
 from unfazed.transforms.batch_edit import BatchEdit
 
 from .family import choose_parameters, make_optimizer, training_mode
@@ -173,16 +181,10 @@ class _Run:
                 run=f"rm -r {self.folder}  # to start again",
             )
         tensors = read_tensors(self.folder, record, torch.device(self.device))
-        part = _parts(tensors)
-        self.module.load_state_dict(part["module"])
-        self.average.load_state_dict(part["average"])
-        self.best = part.get("best", {})
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in part.get("optimizer", {}).items():
-            place, _, entry = name.partition(".")
-            state.setdefault(int(place), {})[entry] = tensor
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.module.load_state_dict(tensors_under(tensors, "module."))
+        self.average.load_state_dict(tensors_under(tensors, "average."))
+        self.best = tensors_under(tensors, "best.")
+        restore_optimizer(self.optimizer, tensors_under(tensors, "optimizer."))
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
         self.losses = record["losses"]
         self.best_epoch = record["best_epoch"]
@@ -345,14 +347,6 @@ def _member_matrix(members: Sequence[Sequence[int]], outputs: int, device: str) 
     for target, group in enumerate(members):
         matrix[target, list(group)] = True
     return matrix.to(device)
-
-
-def _parts(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    parts: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        part, _, rest = name.partition(".")
-        parts.setdefault(part, {})[rest] = tensor
-    return parts
 
 
 def _seed(*what: object) -> int:

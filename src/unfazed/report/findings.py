@@ -133,7 +133,7 @@ def _worst_classes(predictions: pl.DataFrame, settings: dict[str, Any]) -> pl.Da
             worst_model=pl.col("model").first(),
         )
         .sort("shrunk", "class", descending=[True, False], nulls_last=True)
-        .cast(_CLASSES)
+        .cast(_CLASSES)  # type: ignore[arg-type]
     )
 
 

@@ -266,15 +266,10 @@ class Trainer:
 
     def _take(self, tensors: dict[str, Tensor]) -> None:
         """Load the weights, the average and the optimizers' state that `save` wrote."""
-        self.network.load_state_dict(_under(tensors, "network."))
-        self.average.load_state_dict(_under(tensors, "average."))
+        self.network.load_state_dict(keeping.tensors_under(tensors, "network."))
+        self.average.load_state_dict(keeping.tensors_under(tensors, "average."))
         for number, optimizer in enumerate(self.optimizers):
-            states: dict[int, dict[str, Tensor]] = {}
-            for key, value in _under(tensors, f"optimiser.{number}.").items():
-                index, name = key.split(".")
-                # A fused optimizer needs its state in the same memory format as the weights.
-                states.setdefault(int(index), {})[name] = _laid_out(value)
-            optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+            keeping.restore_optimizer(optimizer, keeping.tensors_under(tensors, f"optimiser.{number}."))
 
 
 def train(
@@ -332,11 +327,3 @@ def _copied(begun: CompactNetwork, network: CompactNetwork) -> None:
             "the network to start from has another shape than the network to train",
             allowed=f"channels {network.config.channels}, as in the embedded network",
         ) from None
-
-
-def _laid_out(value: Tensor) -> Tensor:
-    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -57,6 +57,22 @@ def read_tensors(folder: Path, record: dict[str, Any], device: torch.device) -> 
         raise damaged(path, error) from None
 
 
+def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Load the state of an optimizer from tensors named `position of the parameter.name`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        place, _, entry = name.partition(".")
+        # A fused optimizer needs its state in the same memory format as the weights.
+        laid_out = tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
+        state.setdefault(int(place), {})[entry] = laid_out
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
 def damaged(path: Path, error: object) -> UserError:
     """The error for a state that cannot be read."""
     return UserError(
