@@ -22,12 +22,14 @@ TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line offers a field of a settings class: its help, metavar and name there, values to complete."""
+    """How the command line offers a field of a settings class: its help, metavar and name there, values to complete,
+    the least number."""
 
     help: str
     metavar: str | None = None
     name: str | None = None
     values: tuple[str, ...] = ()
+    least: int | None = None
 
 
 # Not a list of choices: a machine may have any number of GPUs.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from .errors import UserError
 from .files import explained, make_folder
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
@@ -42,6 +46,20 @@ class Lock:
             # The file goes first: a process that has opened it meanwhile sees that it is gone and tries again.
             self.path.unlink(missing_ok=True)
             self._lock.release()
+
+
+@contextlib.contextmanager
+def alone(path: Path, refusal: UserError, wait: float = 0.0) -> Iterator[None]:
+    """A block that one process at a time runs; raises `refusal` where another still does after `wait` seconds."""
+    lock, patience = Lock(path), time.monotonic() + wait
+    while not lock.take():
+        if time.monotonic() >= patience:
+            raise refusal
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_held(path: Path) -> bool:

@@ -68,9 +68,8 @@ def source():
     return Source("made", LABELS, entries, load)
 
 
-@pytest.mark.parametrize("clustering", ["hdbscan", "kmeans"])
-def test_regions_beside_the_object_are_clustered_by_what_they_show(model, source, clustering):
-    regions = shared_regions(model, source, source.ids, clustering=clustering)
+def test_regions_beside_the_object_are_clustered_by_what_they_show(model, source):
+    regions = shared_regions(model, source, source.ids)
     assert len(regions) == 8
     by_color = {
         color: {one.cluster for one in regions if one.source_id.startswith(color)} for color in ("red", "green")
@@ -99,11 +98,6 @@ def test_the_gallery_has_a_slot_for_every_name_and_shows_the_names_given(model, 
 
 def test_few_regions_and_wrong_names():
     assert cluster(np.eye(3)).tolist() == [-1, -1, -1]
-    assert cluster(np.ones((5, 2)), "kmeans").tolist() == [0] * 5
-    with pytest.raises(UserError, match="no clustering"):
-        cluster(np.eye(5), "dbscan")
-    with pytest.raises(UserError, match="1 to 5"):
-        cluster(np.eye(5), "kmeans", clusters=9)
 
 
 def test_a_model_that_looks_at_the_object_alone_has_no_regions(model, source):

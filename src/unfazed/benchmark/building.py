@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from unfazed.engine import run_tasks
 from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError
 from unfazed.files import explained
-from unfazed.locks import Lock
+from unfazed.locks import alone
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Refused, Rendered, Renderer
 from unfazed.rendering.removal.methods import find_removal
@@ -110,7 +110,8 @@ def build(
     )
     with explained(plan.root):
         plan.root.mkdir(parents=True, exist_ok=True)
-    with _alone(plan.root):
+    busy = UserError(f"another run is building in {plan.root}", run=f"unfazed status {plan.root}")
+    with alone(plan.root / LOCK, busy):
         return _build(plan, renderer, progress or (lambda progress: None), watch)
 
 
@@ -243,15 +244,3 @@ def _notes(rows: list[Row]) -> dict[str, list[str]]:
         if row.edit == SOURCE_EDIT and row.status == OK:
             found[row.source_id] = row.notes
     return found
-
-
-@contextlib.contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Lock the folder for this run."""
-    lock = Lock(root / LOCK)
-    if not lock.take():
-        raise UserError(f"another run is building in {root}", run=f"unfazed status {root}")
-    try:
-        yield
-    finally:
-        lock.release()

@@ -14,7 +14,6 @@ from unfazed.errors import UserError
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
 
-from .commit_files import forget
 from .encoding import Written, finish, write_file, write_picture
 from .plan import Plan
 from .prepare import Preparation, Prepared, reason_of
@@ -39,20 +38,10 @@ class SourceBuilder:
         self.preparation = Preparation(plan, removal)
 
     def __call__(self, source_id: str) -> Summary:
-        prepared = self.preparation(source_id)
-        started = time.perf_counter()
-        numbers = list(prepared.layers)
-        answers: dict[int, Rendered | Refused] = {}
-        for first in range(0, len(numbers), self.batch_size):
-            batch = numbers[first : first + self.batch_size]
-            made = render_safely(self.renderer, [prepared.layers[number] for number in batch])
-            if self.plan.settings.quality == "strict":
-                places = [(prepared, number) for number in batch]
-                made = rerolled(self.preparation, self.renderer, places, made)
-            answers.update(zip(batch, made, strict=True))
-        rendered = time.perf_counter() - started
-        written = write_all(self.plan.root, prepared, answers)
-        return finished(self.plan.root, prepared, written, rendered)
+        again = self.preparation if self.plan.settings.quality == "strict" else None
+        prepared = [self.preparation(source_id)]
+        [summary] = render_stream(self.plan.root, self.renderer, self.batch_size, prepared, writers=1, again=again)
+        return summary
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -196,20 +185,6 @@ def write_answer(root: Path, prepared: Prepared, number: int, answer: Rendered |
     """One picture of a source written beside its place, its validity measured where that is asked for."""
     evidence = prepared.evidence.get(number)
     return write_picture(root, prepared.rows[number], prepared.layers[number], answer, evidence)
-
-
-def write_all(root: Path, prepared: Prepared, answers: dict[int, Rendered | Refused]) -> dict[int, Written]:
-    """Write every file of a source to temporary files; return them by row number."""
-    written: dict[int, Written] = {}
-    try:
-        for number, data in prepared.files.items():
-            written[number] = write_file(root, prepared.rows[number], data)
-        for number, answer in answers.items():
-            written[number] = write_answer(root, prepared, number, answer)
-    except BaseException:
-        forget(file for one in written.values() for file in one.files)
-        raise
-    return written
 
 
 def finished(root: Path, prepared: Prepared, written: dict[int, Written], rendered: float) -> Summary:

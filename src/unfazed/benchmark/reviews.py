@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Literal, get_args
 from unfazed.choices import check_choice
 from unfazed.errors import UserError
 from unfazed.files import parquet_columns, write_parquet
-from unfazed.locks import Lock
+from unfazed.locks import alone
 
 REVIEWS = "reviews.parquet"
 LOCK = ".reviews.lock"
@@ -57,18 +56,11 @@ def read_reviews(root: Path) -> list[Review]:
 
 def add_review(root: Path, review: Review) -> None:
     """The answer in the file, in the place of an earlier one by the same rater on the same picture."""
-    lock = Lock(root / LOCK)
-    patience = time.monotonic() + WAIT
-    while not lock.take():
-        if time.monotonic() > patience:
-            raise UserError(f"{root / REVIEWS} is held by another process", run="the answer once more")
-        time.sleep(0.02)
-    try:
+    busy = UserError(f"{root / REVIEWS} is held by another process", run="the answer once more")
+    with alone(root / LOCK, busy, WAIT):
         key = (review.sample_id, review.rater)
         others = [one for one in read_reviews(root) if (one.sample_id, one.rater) != key]
         _write(root, [*others, review])
-    finally:
-        lock.release()
 
 
 def _write(root: Path, reviews: Iterable[Review]) -> None:

@@ -9,18 +9,17 @@ import typer
 
 from unfazed.choices import TableFormat
 
+from .options import chosen, command_with
+
+COMMAND = command_with("unfazed.analyses.factors.study:Study")
+
 
 def factors(
+    context: typer.Context,
     predictions: Annotated[
         Path | None,
         typer.Argument(help="Predictions (CSV, Parquet) or published result tables: a folder or one file."),
     ] = None,
-    which: Annotated[str, typer.Option(help="`top`: the image's main factor; `multi`: all its factors.")] = "top",
-    partition: Annotated[str, typer.Option(help="The ImageNet partition: `val` or `train`.")] = "val",
-    right: Annotated[
-        str, typer.Option(help="What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")
-    ] = "class",
-    by: Annotated[str | None, typer.Option(help="`metaclass`: one table for each of the 17 metaclasses.")] = None,
     table: Annotated[
         str,
         typer.Option(
@@ -37,40 +36,6 @@ def factors(
         ),
     ] = None,
     models: Annotated[str | None, typer.Option(help="For `compare`: two models, `A,B`.")] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CSV",
-            help="For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
-            "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
-        ),
-    ] = None,
-    strengths: Annotated[
-        Path | None,
-        typer.Option(
-            help="For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
-            "[default: from the names of the published models]."
-        ),
-    ] = None,
-    models_per_strength: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].",
-        ),
-    ] = None,
-    sets: Annotated[
-        str | None, typer.Option(help="Only these sets of published result tables, such as `base,modelvshuman`.")
-    ] = None,
-    edited: Annotated[
-        Path | None, typer.Option(help="For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
-    ] = None,
-    annotations: Annotated[
-        Path | None, typer.Option(help="A folder of annotation files instead of the installed imagenet-x.")
-    ] = None,
-    keep_prototypes: Annotated[bool, typer.Option(help="Keep the images that annotators compared against.")] = False,
-    resamples: Annotated[int, typer.Option(min=0, help="Number of bootstrap resamples; 0 for no intervals.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Random seed of the resamples.")] = 0,
 ) -> None:
     """Measure with ImageNet-X which factors of variation (pose, background, …) cause a model's mistakes.
 
@@ -106,11 +71,7 @@ def factors(
     from unfazed.analyses.factors import DIGITS, HEADINGS, Study, make_table, remarks, two_models
     from unfazed.report.formats import format_table
 
-    study = Study(
-        predictions, which, partition, right, by, annotations, keep_prototypes, resamples, seed=seed,
-        groups=groups, strengths=strengths, pair=two_models(models), edited=edited,
-        sets=sets, models_per_strength=models_per_strength,
-    )  # fmt: skip
+    study = chosen(context, Study, predictions=predictions, pair=two_models(models))
     result = make_table(study, table)
     if figure is not None:
         from unfazed.report.figures_factors import draw

@@ -10,6 +10,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, fields
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -25,10 +26,10 @@ Settings = TypeVar("Settings")
 Declared = Mapping[str, tuple[Any, Any]]
 
 
-def typer_option(told: Option, *flags: str) -> Any:
+def typer_option(told: Option) -> Any:
     """An option as typer takes it."""
     complete = (lambda: list(told.values)) if told.values else None
-    return typer.Option(*flags, metavar=told.metavar, help=told.help, autocompletion=complete)
+    return typer.Option(metavar=told.metavar, help=told.help, min=told.least, autocompletion=complete)
 
 
 Device: TypeAlias = Annotated[str | None, typer_option(DEVICE)]
@@ -69,8 +70,7 @@ def _settings_options(kind: type) -> dict[str, tuple[Any, Any]]:
     found = {}
     for field, declared, told in _offered(kind):
         name = told.name or field.name
-        flags = [f"--{name.replace('_', '-')}"] if field.default is False else []
-        found[name] = (Annotated[_readable(declared), typer_option(told, *flags)], field.default)
+        found[name] = (Annotated[_readable(declared), typer_option(told)], field.default)
     return found
 
 
@@ -91,11 +91,12 @@ def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
 
 
 def _readable(declared: Any) -> Any:
-    """Of several types those that the command line can read."""
+    """Of several types the first that the command line can read, or None where that is one of them."""
     if get_origin(declared) not in (Union, UnionType):
         return declared
-    plain = (str, int, float, bool, type(None))
-    return Union[tuple(one for one in get_args(declared) if one in plain or get_origin(one) is Literal)]  # noqa: UP007
+    plain = (str, int, float, bool, Path)
+    first = next(one for one in get_args(declared) if one in plain or get_origin(one) is Literal)
+    return first | None if type(None) in get_args(declared) else first
 
 
 def _click_options(declared: Declared) -> list[Any]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from unfazed.models import Classifier
     from unfazed.sources import Source
 
-CLUSTERINGS = ("hdbscan", "kmeans")
 NOISE = -1
 # A heat map's maximum is 1; lower values beside the object are only the blurred edge of the heat on it.
 FAINT = 0.2
@@ -54,16 +53,13 @@ def shared_regions(
     source: Source,
     ids: Iterable[str],
     method: str = "layercam",
-    clustering: str = "hdbscan",
-    clusters: int | None = None,
-    seed: int = 0,
     frame: Frame = "object",
 ) -> list[Region]:
     """One region per readable picture, with its cluster: the largest cluster first, those without one last."""
     regions = list(looked_at(model, source, ids, method, frame))
     if not regions:
         raise UserError("in none of these pictures is there heat beside the object")
-    found = cluster(np.stack([one.feature for one in regions]), clustering, clusters, seed)
+    found = cluster(np.stack([one.feature for one in regions]))
     marked = [replace(region, cluster=int(number)) for region, number in zip(regions, found, strict=True)]
     sizes = {number: int((found == number).sum()) for number in set(found.tolist())}
     return sorted(marked, key=lambda one: (one.cluster == NOISE, -sizes[one.cluster], one.cluster, -one.share))
@@ -97,33 +93,16 @@ def looked_at(
             )  # fmt: skip
 
 
-def cluster(
-    features: np.ndarray, clustering: str = "hdbscan", clusters: int | None = None, seed: int = 0
-) -> np.ndarray:
-    """One cluster number per row of (n, C) unit vectors, -1 for a row that is not similar to any other.
+def cluster(features: np.ndarray) -> np.ndarray:
+    """One cluster number per row of (n, C) unit vectors, -1 for a row that is not similar to any other (HDBSCAN).
 
-    hdbscan determines the number of clusters; kmeans takes `clusters`, or the number from 2 to 8 with the best
-    silhouette. Fewer than four rows are not clustered.
+    Fewer than four rows are not clustered.
     """
-    if clustering not in CLUSTERINGS:
-        from unfazed.errors import unknown
-
-        raise unknown("clustering", clustering, CLUSTERINGS)
     if len(features) < 4:
         return np.full(len(features), NOISE)
-    from sklearn.cluster import HDBSCAN, KMeans
-    from sklearn.metrics import silhouette_score
+    from sklearn.cluster import HDBSCAN
 
-    if clustering == "hdbscan":
-        return HDBSCAN(min_cluster_size=2, metric="euclidean", copy=True).fit_predict(features)
-    if clusters is not None and not 1 <= clusters <= len(features):
-        raise UserError(f"{clusters} clusters of {len(features)} regions", allowed=f"1 to {len(features)}")
-    most = min(8, len(features) - 1, len(np.unique(features.round(6), axis=0)))
-    numbers = [clusters] if clusters else range(2, most + 1)
-    fits = [KMeans(number, n_init=10, random_state=seed).fit_predict(features) for number in numbers]
-    if not fits:
-        return np.zeros(len(features), int)
-    return fits[0] if clusters else max(fits, key=lambda fit: silhouette_score(features, fit))
+    return HDBSCAN(min_cluster_size=2, metric="euclidean", copy=True).fit_predict(features)
 
 
 def _grown(mask: np.ndarray, cells: int) -> np.ndarray:

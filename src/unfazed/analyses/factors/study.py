@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
 
+from unfazed.choices import Option
 from unfazed.errors import UserError, unknown
 from unfazed.sources.imagenet_x.annotations import FACTORS, WHICH, Annotations, load_annotations
 from unfazed.sources.imagenet_x.model_types import published_types
@@ -46,26 +48,46 @@ class Study:
     """The input and settings of a factor study; those after `seed` are for some tables only.
 
     predictions: files of predictions or published result tables; None for tables of the annotations alone.
-    groups: a CSV, `published` (the paper's types of models) or `augmentations`. sets: of result tables, as `a,b`.
-    models_per_strength: the least number of models of a strength; None is 5 for published sweeps and 1 otherwise.
     """
 
     predictions: Path | None = None
-    which: str = "top"
-    partition: str = "val"
-    right: str = "class"
-    by: str | None = None
-    folder: Path | None = None
-    keep_prototypes: bool = False
-    resamples: int = 1000
+    which: Annotated[str, Option("`top`: the image's main factor; `multi`: all its factors.")] = "top"
+    partition: Annotated[str, Option("The ImageNet partition: `val` or `train`.")] = "val"
+    right: Annotated[str, Option("What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")] = "class"
+    by: Annotated[str | None, Option("`metaclass`: one table for each of the 17 metaclasses.")] = None
+    folder: Annotated[
+        Path | None, Option("A folder of annotation files instead of the installed imagenet-x.", name="annotations")
+    ] = None
+    keep_prototypes: Annotated[bool, Option("Keep the images that annotators compared against.")] = False
+    resamples: Annotated[int, Option("Number of bootstrap resamples; 0 for no intervals.", least=0)] = 1000
     level: float = 0.95
-    seed: int = 0
-    groups: Path | str | None = None
-    strengths: Path | None = None
+    seed: Annotated[int, Option("Random seed of the resamples.")] = 0
+    groups: Annotated[
+        Path | str | None,
+        Option(
+            "For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
+            "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
+            metavar="CSV",
+        ),
+    ] = None
+    strengths: Annotated[
+        Path | None,
+        Option(
+            "For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
+            "[default: from the names of the published models]."
+        ),
+    ] = None
     pair: tuple[str, str] | None = None
-    edited: Path | None = None
-    sets: str | None = None
-    models_per_strength: int | None = None
+    edited: Annotated[
+        Path | None, Option("For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
+    ] = None
+    sets: Annotated[str | None, Option("Only these sets of published result tables, such as `base,modelvshuman`.")] = (
+        None
+    )
+    models_per_strength: Annotated[
+        int | None,
+        Option("Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].", least=1),
+    ] = None
 
     @cached_property
     def annotations(self) -> Annotations:
