@@ -28,7 +28,7 @@ from unfazed.benchmark import BuildSettings
 from unfazed.edits.composition import Guidance
 from unfazed.rendering.diffusion import Diffusion, open_diffusion
 from unfazed.rendering.layers import Layers, Rendered
-from unfazed.rendering.networks.diffusers_unet import in_memory
+from unfazed.rendering.networks.diffusers_unet import build_unet
 from unfazed.rendering.networks.network import Network
 from unfazed.rendering.removal.diffusion import inpaint, jump_levels
 
@@ -234,7 +234,8 @@ def make_photographs(folder: Path, count: int) -> None:
 def random_network(device: torch.device, small: bool) -> Network:
     """The full-size network with random weights; on a GPU they are drawn there."""
     with torch.device(device):
-        return in_memory(SMALL if small else ADM, "adm-random")
+        config = SMALL if small else ADM
+        return Network(build_unet(config), "adm-random", config["sample_size"])
 
 
 def guide(name: str, side: int, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:

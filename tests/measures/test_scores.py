@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from unfazed.measures.energy import energy
-from unfazed.measures.gradnorm import gradnorm
+from unfazed.measures.familiarity import energy, gradnorm
 from unfazed.measures.spectrum import background_amplitude
 from unfazed.models import open_model
 from unfazed.sources import open_source

@@ -12,8 +12,7 @@ from unfazed.errors import UserError
 from unfazed.rendering import Schedule, load_network
 from unfazed.rendering.networks.diffusers_unet import save_unet
 from unfazed.rendering.networks.noisy_classifier import load_noisy_classifier
-from unfazed.rendering.sampling.denoise import step_sigma
-from unfazed.rendering.sampling.prediction import predicted_x0
+from unfazed.rendering.sampling.prediction import predicted_x0, step_sigma
 from unfazed.rendering.sampling.samplers import sample_ancestral
 
 DATA = Path(__file__).parent.parent / "data"
@@ -51,7 +50,7 @@ def ancestral_step(network, schedule, raw, x_t, index):
 
 def test_a_step_is_the_originals(mini, golden):
     schedule = Schedule.respaced(100)
-    assert torch.equal(torch.tensor(schedule.network_times)[golden["t"]].float(), golden["model_t"])
+    assert torch.equal(torch.tensor(schedule.timesteps)[golden["t"]].float(), golden["model_t"])
     raw = mini(golden["x"], golden["model_t"])
     for at, index in enumerate(golden["t"].tolist()):
         one = slice(at, at + 1)

@@ -9,7 +9,7 @@ from sample_scenes import SAMPLE_IDS, sample_scene
 
 from unfazed.errors import UserError
 from unfazed.rendering.sampling import guidance
-from unfazed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, none, through_network
+from unfazed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, through_network
 from unfazed.rendering.sampling.guides import open_guide
 from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
 from unfazed.rendering.sampling.noise import as_seeds, normal
@@ -53,7 +53,6 @@ def test_each_picture_has_its_own_strength_and_no_neighbors():
     together = complexity(torch.tensor([20.0, 0.0, -5.0]))(start)
     assert torch.equal(together[1], torch.zeros_like(together[1]))
     assert torch.allclose(together[2:], complexity(-5.0)(start[2:]), atol=1e-9)
-    assert torch.equal(none()(start), torch.zeros_like(start))
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, 0.37, 1.0])

@@ -66,10 +66,6 @@ def test_cosine_is_the_squared_cosine():
     assert np.allclose(alpha_bar[:990], expected[:990], rtol=1e-9)
 
 
-def test_times_are_rescaled_to_a_thousand():
-    assert Schedule.respaced(4, total=500).network_times.tolist() == [0, 332, 666, 998]
-
-
 @pytest.mark.parametrize("steps", [0, -3, 1001])
 def test_impossible_steps_are_refused(steps):
     with pytest.raises(UserError, match="step"):

@@ -59,13 +59,6 @@ def _sync(one: Waiting) -> None:
             os.close(handle)
 
 
-def forget(files: Iterable[Waiting]) -> None:
-    """Remove the temporary files that will not be used."""
-    for one in files:
-        with contextlib.suppress(OSError):
-            one.part.unlink()
-
-
 def sweep(root: Path) -> None:
     """Remove the temporary files that a killed run left."""
     for part in root.rglob(f".*{PART}"):

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 from unfazed.errors import UserError, unknown
 
-from .outcome import Outcome
 from .prefetch import prefetch
-from .processes import run_in_processes
+from .processes import Outcome, run_in_processes
 
 __all__ = ["ENGINES", "Outcome", "prefetch", "run_tasks"]
 

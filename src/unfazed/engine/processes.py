@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, TypeVar
-
-from .outcome import Outcome
+from typing import Any, Generic, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -30,6 +28,15 @@ LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPEN
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 
 DONE, FAILED = b"+", b"-"
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Task, Result]):
+    """A task with its result, or with the reason why there is none (its process died twice)."""
+
+    task: Task
+    result: Result | None = None
+    failure: str | None = None
 
 
 @dataclass

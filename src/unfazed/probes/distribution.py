@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from unfazed.errors import UserError
 from unfazed.files import canonical
-from unfazed.measures.energy import energy
+from unfazed.measures.familiarity import energy, gradnorm
 from unfazed.measures.glcm import glcm_measures
-from unfazed.measures.gradnorm import gradnorm
 from unfazed.measures.spectrum import background_amplitude
 from unfazed.predictions.inputs import ORIGINAL, Picture, open_pictures
 from unfazed.sources.labeled import pictures_below

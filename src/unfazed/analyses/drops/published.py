@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
 
 import polars as pl
-
-from unfazed.predictions.facts import AVERAGE, ORIGINAL
-
-_LAMBDA_20, _SIZE = "background-complex", "size-0.05"
 
 
 @dataclass(frozen=True)
@@ -20,34 +18,12 @@ class Reported:
     """
 
     name: str
-    pattern: str
     figures: dict[str, float]
-    note: str = ""
+    pattern: str = ""
 
 
-REPORTED = (
-    Reported(
-        "SIN (ResNet-50)", r"resnet50.*(\bsin\b|stylized|_sin)", {ORIGINAL: 91.57, _LAMBDA_20: 12.19, _SIZE: 24.23}
-    ),
-    Reported("ResNeSt-50", r"resnest50", {AVERAGE: 12.57}),
-    Reported(
-        "ResNet-50",
-        r"(?<![a-z_])resnet50(?![0-9a-z_])(?!.*clip)",
-        {ORIGINAL: 92.69, _LAMBDA_20: 13.35, _SIZE: 21.26, AVERAGE: 15.72},
-    ),
-    Reported(
-        "Swin-S",
-        r"swin_(small|s)\b|swin_small",
-        {ORIGINAL: 96.21, AVERAGE: 10.20},
-        "the paper also gives it for λ = 20",
-    ),
-    Reported("Swin-B", r"swin_(base|b)\b|swin_base", {AVERAGE: 8.99}, "the paper also gives it for λ = 20"),
-    Reported("ConvNeXt-T", r"convnext_tiny", {AVERAGE: 9.32}),
-    Reported("ConvNeXt-B", r"convnext_base", {AVERAGE: 7.26}),
-    Reported("ViT-B, MAE", r"vit_base.*mae|vit-mae-base", {AVERAGE: 9.05}),
-    Reported("ViT-B", r"vit_base_patch16|vit_b_16|vit-base-patch16", {AVERAGE: 10.62}),
-)
-MEAN_OF_MODELS = Reported("mean of the paper's models", "", {_LAMBDA_20: 9.23, _SIZE: 18.34})
+_TABLE = resources.files("unfazed.data").joinpath("imagenet_e_published.toml").read_text(encoding="utf-8")
+*REPORTED, MEAN_OF_MODELS = (Reported(**entry) for entry in tomllib.loads(_TABLE)["model"])
 
 
 def reported(model: str) -> Reported | None:

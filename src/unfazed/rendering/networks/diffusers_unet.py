@@ -175,11 +175,6 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     )
 
 
-def in_memory(config: dict[str, Any], name: str, **facts: Any) -> Network:
-    """A network of that config with random weights, for measuring speed."""
-    return Network(build_unet(config), name, config["sample_size"], **facts)
-
-
 def _config(place: Path) -> dict[str, Any]:
     if not (place / "config.json").exists():
         raise UserError(

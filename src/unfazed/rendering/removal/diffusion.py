@@ -23,9 +23,8 @@ from unfazed.rendering.networks.devices import (
     out_of_memory,
 )
 from unfazed.rendering.networks.network import Network
-from unfazed.rendering.sampling.denoise import step_sigma
 from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.prediction import predicted_x0
+from unfazed.rendering.sampling.prediction import predicted_x0, step_sigma
 from unfazed.rendering.sampling.samplers import sample_ancestral
 from unfazed.rendering.sampling.schedule import Schedule
 
@@ -82,7 +81,7 @@ def inpaint(
             share = alpha_bar[then] / alpha_bar[now]
             x_t = np.sqrt(share) * x_t + np.sqrt(1 - share) * normal(keys, 4 * draw + _UP, shape)
             continue
-        raw = network(x_t, float(schedule.network_times[now]), labels)
+        raw = network(x_t, float(schedule.timesteps[now]), labels)
         x0 = predicted_x0(raw[:, :3], x_t, torch.tensor(alpha_bar[now], device=device), network.prediction_type)
         if then < 0:
             break

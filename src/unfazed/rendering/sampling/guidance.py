@@ -1,6 +1,6 @@
 """Guidance of the background while it is denoised: pure functions of x̂0 that share one signature.
 
-`complexity(λ)`, `adversarial(guide, labels, scale)` and `none()` each return a function from x̂0 (N, 3, S, S) in [−1, 1]
+`complexity(λ)` and `adversarial(guide, labels, scale)` each return a function from x̂0 (N, 3, S, S) in [−1, 1]
 to its push, strength × ∇L(x̂0), of the same shape: L grows along it. The sampler (`push` and `calibration`) decides how
 far a push moves the picture, so that in the median over scenes one λ means one strength for every sampler and number
 of steps.
@@ -58,11 +58,6 @@ RANGE_WEIGHT = 50.0
 LIMIT = 0.2887
 # Where the high band begins, in cycles per pixel: half of the Nyquist frequency.
 HIGH_BAND = 0.25
-
-
-def none() -> Push:
-    """A push of zero."""
-    return torch.zeros_like
 
 
 def complexity(strength: float | Tensor, band: str = "all") -> Push:

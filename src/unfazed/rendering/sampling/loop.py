@@ -18,9 +18,8 @@ from unfazed.choices import GuidanceName
 from unfazed.rendering.networks.network import Network
 
 from . import guidance as guiding
-from .denoise import step_sigma
 from .noise import as_seeds, normal
-from .prediction import predicted_x0
+from .prediction import predicted_x0, step_sigma
 from .samplers import Sampler
 from .schedule import Schedule
 
@@ -79,7 +78,7 @@ def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     elif job.kind is not None:
         scale = guiding.calibration(job.kind, job.start, job.steps, settings.sampler.name, network.beta_schedule)
     table = np.zeros((len(alpha_bar), len(_COLUMNS)))
-    table[:, 0], table[:, 1] = full.network_times[job.timesteps], alpha_bar
+    table[:, 0], table[:, 1] = job.timesteps, alpha_bar
     # Paper and released code blend the object at the level of this step, ours at the level of the next.
     object_alpha_bar = alpha_bar[:-1] if published else alpha_bar[1:]
     numbers = (

@@ -1,11 +1,13 @@
-"""The clean picture x0, and its variance, from a network's raw output."""
+"""The clean picture x0, its variance, and the noise of a step, from a network's raw output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
+
+from unfazed.rendering.networks.network import Network
 
 PREDICTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "epsilon": lambda output, x_t, signal, noise: (x_t - noise * output) / signal,
@@ -27,3 +29,20 @@ def x0_variance(output: Tensor, alpha_bar: Tensor, prediction_type: str) -> Tens
     noise = 1 - alpha_bar
     scale = {"epsilon": noise / alpha_bar, "v_prediction": noise, "sample": torch.ones_like(noise)}[prediction_type]
     return scale * output.exp()
+
+
+def step_sigma(
+    network: Network, numbers: Mapping[str, Tensor], variance_output: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Standard deviation of an ancestral step's noise; and, for a learned Σ, its ratio to the posterior's variance.
+
+    numbers: `alpha_bar`, and `toward`, `sigma`, `low`, `high` of samplers.Steps; variance_output: of `Network`.
+    """
+    if variance_output is None:
+        return network.noise_scale * numbers["sigma"], None
+    if network.variance_type == "error":
+        error = x0_variance(variance_output, numbers["alpha_bar"], network.prediction_type)
+        variance = numbers["sigma"].square() + network.doubt * numbers["toward"].square() * error
+        return network.noise_scale * variance.sqrt(), None
+    more = (variance_output + 1) / 2 * (numbers["high"] - numbers["low"])
+    return network.noise_scale * (0.5 * (numbers["low"] + more)).exp(), more.exp()

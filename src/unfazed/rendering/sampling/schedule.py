@@ -17,43 +17,42 @@ from unfazed.errors import UserError, unknown
 from unfazed.rendering.networks.network import TIMESTEPS
 
 
-def linear_betas(total: int = TIMESTEPS) -> np.ndarray:
-    """β of Ho et al. 2020, equation 4's setting, scaled so that any number of steps spans the same noise."""
-    scale = 1000 / total
-    return np.linspace(scale * 1e-4, scale * 0.02, total, dtype=np.float64)
+def linear_betas() -> np.ndarray:
+    """β of Ho et al. 2020, equation 4's setting."""
+    return np.linspace(1e-4, 0.02, TIMESTEPS, dtype=np.float64)
 
 
-def cosine_betas(total: int = TIMESTEPS) -> np.ndarray:
+def cosine_betas() -> np.ndarray:
     """β of Nichol & Dhariwal 2021, equation 17: ᾱ follows a squared cosine, each β at most 0.999."""
 
     def remaining(share: float) -> float:
         return math.cos((share + 0.008) / 1.008 * math.pi / 2) ** 2
 
-    betas = [1 - remaining((step + 1) / total) / remaining(step / total) for step in range(total)]
+    betas = [1 - remaining((step + 1) / TIMESTEPS) / remaining(step / TIMESTEPS) for step in range(TIMESTEPS)]
     return np.minimum(np.array(betas, dtype=np.float64), 0.999)
 
 
-def scaled_linear_betas(total: int = TIMESTEPS) -> np.ndarray:
+def scaled_linear_betas() -> np.ndarray:
     """β whose square root is linear (Rombach et al. 2022), which some diffusers networks were trained with."""
-    return np.linspace(0.00085**0.5, 0.012**0.5, total, dtype=np.float64) ** 2
+    return np.linspace(0.00085**0.5, 0.012**0.5, TIMESTEPS, dtype=np.float64) ** 2
 
 
-BETAS: dict[str, Callable[[int], np.ndarray]] = {
+BETAS: dict[str, Callable[[], np.ndarray]] = {
     "linear": linear_betas,
     "cosine": cosine_betas,
     "scaled_linear": scaled_linear_betas,
 }
 
 
-def spaced_timesteps(steps: int, total: int = TIMESTEPS) -> np.ndarray:
+def spaced_timesteps(steps: int) -> np.ndarray:
     """The steps of the full schedule that are kept, ascending, exactly as guided-diffusion chooses them.
 
     >>> spaced_timesteps(5).tolist()
     [0, 250, 500, 749, 999]
     """
-    if not 1 <= steps <= total:
-        raise UserError(f"steps is {steps}", allowed=f"1 to {total}")
-    apart = (total - 1) / (steps - 1) if steps > 1 else 1.0
+    if not 1 <= steps <= TIMESTEPS:
+        raise UserError(f"steps is {steps}", allowed=f"1 to {TIMESTEPS}")
+    apart = (TIMESTEPS - 1) / (steps - 1) if steps > 1 else 1.0
     # The running sum, not index × stride, is what guided-diffusion rounds: the two differ at halves.
     places = itertools.accumulate(itertools.repeat(apart, steps - 1), initial=0.0)
     return np.array([round(place) for place in places], dtype=np.int64)
@@ -61,15 +60,14 @@ def spaced_timesteps(steps: int, total: int = TIMESTEPS) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """timesteps: (K,) int64, ascending, on the 0…total−1 scale; alpha_bar: (K,) float64, falling."""
+    """timesteps: (K,) int64, ascending, on the 0…999 scale; alpha_bar: (K,) float64, falling."""
 
     timesteps: np.ndarray
     alpha_bar: np.ndarray
-    total: int = TIMESTEPS
 
     @staticmethod
-    def respaced(steps: int = TIMESTEPS, beta: str = "linear", total: int = TIMESTEPS) -> Schedule:
-        """The schedule of `total` steps of the named β, cut to `steps`.
+    def respaced(steps: int = TIMESTEPS, beta: str = "linear") -> Schedule:
+        """The schedule of 1,000 steps of the named β, cut to `steps`.
 
         >>> schedule = Schedule.respaced(100)
         >>> schedule.timesteps[:4].tolist(), round(float(schedule.alpha_bar[1]), 9)
@@ -77,15 +75,10 @@ class Schedule:
         """
         if beta not in BETAS:
             raise unknown("β schedule", beta, BETAS)
-        timesteps = spaced_timesteps(steps, total)
-        return Schedule(timesteps, _full(beta, total)[timesteps], total)
-
-    @property
-    def network_times(self) -> np.ndarray:
-        """The timesteps as network input, (K,) float64, rescaled to 0…1000 for a schedule of any length."""
-        return self.timesteps * (1000.0 / self.total)
+        timesteps = spaced_timesteps(steps)
+        return Schedule(timesteps, _full(beta)[timesteps])
 
 
 @functools.cache
-def _full(beta: str, total: int) -> np.ndarray:
-    return np.cumprod(1.0 - BETAS[beta](total))
+def _full(beta: str) -> np.ndarray:
+    return np.cumprod(1.0 - BETAS[beta]())
