@@ -54,7 +54,7 @@ def test_a_missing_tensor_is_named(tmp_path):
 
 def test_a_foreign_tensor_is_named(tmp_path):
     state = {**adm_reference.random_state((32, 64), (False, True)), "input_blocks.1.0.extra.weight": torch.zeros(1)}
-    with pytest.raises(UserError, match=r"1 of its tensors, such as input_blocks\.1\.0\.extra, do not belong"):
+    with pytest.raises(UserError, match=r"1 of its tensors, such as input_blocks\.1\.0\.extra\.weight, do not belong"):
         load_network(written(tmp_path, state, num_head_channels=32, image_size=32))
 
 
