@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from unfazed.benchmark.reviews import Review, add_review
 from unfazed.cli import build_app
-from unfazed.report.drop_tables import analyse
+from unfazed.report.drop_tables import analyze
 
 RIGHT = {"original": [1] * 20, "position": [1] * 10 + [0] * 10, "size-0.1": [1] * 20}
 
@@ -35,7 +35,7 @@ def drop_of(table, edit, column="drop"):
 
 def test_both_figures_are_shown_where_they_differ(tmp_path):
     predictions, _ = world(tmp_path, invalid_where_wrong)
-    table = analyse(predictions)
+    table = analyze(predictions)
     assert drop_of(table, "position") == pytest.approx(50)
     assert drop_of(table, "position", "valid_drop") == pytest.approx(100 * 5 / 15)
     assert drop_of(table, "position", "valid_n") == 15
@@ -45,7 +45,7 @@ def test_both_figures_are_shown_where_they_differ(tmp_path):
 
 def test_one_figure_is_shown_where_all_pictures_are_valid(tmp_path):
     predictions, _ = world(tmp_path, lambda index, edit: 0.9)
-    assert "valid_drop" not in analyse(predictions).columns
+    assert "valid_drop" not in analyze(predictions).columns
     assert "valid drop" not in run(predictions, "--format", "markdown").output
 
 
@@ -73,10 +73,10 @@ def test_human_answers_are_the_ceiling_and_a_condition(tmp_path):
         source = f"image-{index:04d}"
         answer = "unrecognizable" if index >= 16 else "valid"
         add_review(bench, Review(f"{source}/position/0", source, "position", 0, "ann", answer))
-    table = analyse(predictions)
+    table = analyze(predictions)
     assert drop_of(table, "position", "human_accuracy") == pytest.approx(0.8)
     assert drop_of(table, "size-0.1", "human_accuracy") is None
     assert "human %" in run(predictions, "--format", "markdown").output
-    kept = analyse(predictions, condition="human")
+    kept = analyze(predictions, condition="human")
     assert drop_of(kept, "position") == pytest.approx(100 * 6 / 16)
     assert "size-0.1" not in set(kept["edit"])

@@ -13,7 +13,7 @@ from unfazed.analyses.drops.gate import check
 from unfazed.errors import UserError
 from unfazed.predictions.identity import identity_of
 from unfazed.predictions.picture import Picture
-from unfazed.report.drop_tables import analyse
+from unfazed.report.drop_tables import analyze
 
 N = 300
 
@@ -113,10 +113,10 @@ def test_analyze_never_mixes_two_benchmarks(tmp_path):
     world(tmp_path / "p", model="a")
     there = world(tmp_path / "p", model="b", seed=7, edits=("size-0.05", "position"))
     with pytest.raises(UserError, match="a and b were evaluated on different benchmarks") as refused:
-        analyse(there)
+        analyze(there)
     assert "seed: 0 for a, 7 for b" in str(refused.value)
-    assert analyse(there, models=["a"])["model"].unique().to_list() == ["a"]
-    assert set(analyse(there, common=True)["edit"]) == {"original"}
+    assert analyze(there, models=["a"])["model"].unique().to_list() == ["a"]
+    assert set(analyze(there, common=True)["edit"]) == {"original"}
 
 
 def test_frames_that_show_other_pictures_are_refused(tmp_path):

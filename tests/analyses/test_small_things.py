@@ -13,7 +13,7 @@ from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.factors import Study, make_table
 from unfazed.cli import main
 from unfazed.errors import UserError, unknown
-from unfazed.report.drop_tables import analyse, analysis_text, moved_lines
+from unfazed.report.drop_tables import analysis_text, analyze, moved_lines
 
 ANSWERS = {"original": [1] * 40, "size-0.05": [0] * 20 + [1] * 20, "size-0.1": [1] * 40, "position": [1] * 40}
 
@@ -45,10 +45,10 @@ def test_a_suffix_without_a_format_is_refused(there, tmp_path, monkeypatch, caps
 
 
 def test_patterns_choose_edits_in_every_table(there):
-    assert set(analyse(there, edits=["size-*"])["edit"]) == {"size-0.05", "size-0.1"}
-    assert set(analyse(there, by="class", edits=["size-*"])["edit"]) == {"size-0.05", "size-0.1"}
+    assert set(analyze(there, edits=["size-*"])["edit"]) == {"size-0.05", "size-0.1"}
+    assert set(analyze(there, by="class", edits=["size-*"])["edit"]) == {"size-0.05", "size-0.1"}
     with pytest.raises(UserError, match="there is no edit 'sise-\\*'"):
-        analyse(there, edits=["sise-*"])
+        analyze(there, edits=["sise-*"])
 
 
 def test_pandas_frames_are_taken_like_polars_ones():
@@ -74,7 +74,7 @@ def test_a_table_of_groups_counts_groups_and_models(tmp_path):
 
 def test_accuracies_are_percent_for_people_in_every_table(tmp_path):
     answers = {f"size-{level}": [1] * 30 + [0] * 10 for level in (0.05, 0.1, 0.2)}
-    curves = analyse(folder(tmp_path / "p", {"m": frame({"original": [1] * 40, **answers})}), "curves")
+    curves = analyze(folder(tmp_path / "p", {"m": frame({"original": [1] * 40, **answers})}), "curves")
     assert curves["accuracy"].to_list()[0] == 0.75
     assert "75.00" in analysis_text(curves, "curves", "markdown")
 
@@ -85,7 +85,7 @@ def test_a_moved_benchmark_names_the_option(tmp_path):
     (line,) = moved_lines(there)
     assert "gone" in line and "--benchmark" in line
     with pytest.raises(UserError, match="--benchmark BENCH"):
-        analyse(there, by="border_contact")
+        analyze(there, by="border_contact")
 
 
 def test_suggestions_are_near_and_ignore_case():

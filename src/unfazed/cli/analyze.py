@@ -75,7 +75,8 @@ def analyze(
     """
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
-    from unfazed.report.drop_tables import analyse, analysis_text, failure_lines, moved_lines, remark_lines, swept
+    from unfazed.report.drop_tables import analysis_text, failure_lines, moved_lines, remark_lines, swept
+    from unfazed.report.drop_tables import analyze as analyze_predictions
     from unfazed.report.formats import format_of
 
     if valid_only and human_valid_only:
@@ -85,7 +86,7 @@ def analyze(
         typer.echo(f"warning: {line}", err=True)
     for line in moved_lines(predictions) if benchmark is None else []:
         typer.echo(f"warning: {line}", err=True)
-    frame = analyse(
+    frame = analyze_predictions(
         predictions,
         table,
         by=by,

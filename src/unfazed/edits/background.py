@@ -46,6 +46,7 @@ class Background(Edit):
     description: ClassVar[str] = "what lies behind the object"
     control: ClassVar[Control | None] = "inversion"
     order: ClassVar[int] = 10
+    factor: ClassVar[str | None] = "background"
 
     kind: str = parameter("random", Choice(tuple(KINDS), KINDS), "which background")
     strength: float | None = parameter(

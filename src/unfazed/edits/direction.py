@@ -24,6 +24,7 @@ class Direction(Edit):
     description: ClassVar[str] = "how the object is turned"
     control: ClassVar[Control | None] = "reinsertion"
     order: ClassVar[int] = 30
+    factor: ClassVar[str | None] = "pose"
     changes: ClassVar[tuple[Change, ...]] = (
         Change("object turned counter-clockwise", "degrees", 0.0, 180.0),
         Change("object turned clockwise", "degrees", 0.0, -180.0),

@@ -43,7 +43,7 @@ class Edit(ABC):
     figures, with its unit; description: one line for lists and help texts; control: the edit that makes the same
     picture without changing the attribute, so that its drop can be subtracted; order: edits given by name are chained
     by increasing order; changes: see `Change`; former_name: the name that older records use, and that still enters the
-    seeds.
+    seeds; factor: the most similar factor of ImageNet-X's annotations.
     """
 
     name: ClassVar[str]
@@ -54,6 +54,7 @@ class Edit(ABC):
     order: ClassVar[int] = 100
     changes: ClassVar[tuple[Change, ...]] = ()
     former_name: ClassVar[str | None] = None
+    factor: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         check(self)

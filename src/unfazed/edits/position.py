@@ -25,6 +25,7 @@ class Position(Edit):
     description: ClassVar[str] = "where the object is"
     control: ClassVar[Control | None] = "reinsertion"
     order: ClassVar[int] = 40
+    factor: ClassVar[str | None] = "pose"
 
     x: float | str = parameter("random", _SHARE, "share of the free room to its left", first=0.5)
     y: float | str = parameter("random", _SHARE, "share of the free room above it", first=0.5)

@@ -41,6 +41,7 @@ class Size(Edit):
     description: ClassVar[str] = "how much of the picture the object covers"
     control: ClassVar[Control | None] = "reinsertion"
     order: ClassVar[int] = 20
+    factor: ClassVar[str | None] = "smaller"
     changes: ClassVar[tuple[Change, ...]] = (
         Change("object smaller", "rate", None, 0.01),
         Change("object larger", "rate", None, 1.0),

@@ -14,7 +14,7 @@ import polars as pl
 
 from unfazed.benchmark.card import with_current_names
 from unfazed.benchmark.layout import CARD, MANIFEST
-from unfazed.edits import edit_named_in, make_edit
+from unfazed.edits import all_edits, edit_named_in, make_edit
 from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
 from unfazed.errors import UserError, unknown
@@ -126,6 +126,11 @@ def _description(parameters: str | None) -> str:
         return "; ".join(make_edit(**{"name": step.pop("edit"), **step}).describe() for step in chain)
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return ""
+
+
+def similar_factors() -> dict[str, str]:
+    """Return the most similar factor of ImageNet-X for each edit that declares one."""
+    return {name: edit.factor for name, edit in all_edits().items() if edit.factor is not None}
 
 
 def chosen_edits(patterns: Iterable[str], edits: Sequence[str]) -> list[str]:

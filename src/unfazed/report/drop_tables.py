@@ -64,7 +64,7 @@ class Analysis:
     percent: tuple[str, ...] = ()
 
 
-def analyse(
+def analyze(
     predictions: str | Path,
     table: str = "drops",
     *,

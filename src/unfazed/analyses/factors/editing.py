@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -10,12 +9,11 @@ from scipy import stats
 
 from unfazed.analyses.columns import schema
 from unfazed.errors import UserError
+from unfazed.predictions.facts import similar_factors
 from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations, image_keys
 
 from .answers import prediction_files
 
-# edited attribute (the beginning of an edit's name) -> the most similar annotated factor
-COUNTERPARTS: dict[str, str] = {"background": "background", "size": "smaller", "position": "pose", "direction": "pose"}
 # An edit that enlarges the object is not comparable with images whose object is smaller than usual.
 _NOT_MEANT = ("size-full",)
 
@@ -37,9 +35,7 @@ def read_edited(path: str | Path) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def drop_and_error_ratio(
-    annotations: Annotations, edited: pl.DataFrame, counterparts: Mapping[str, str] = COUNTERPARTS
-) -> pl.DataFrame:
+def drop_and_error_ratio(annotations: Annotations, edited: pl.DataFrame) -> pl.DataFrame:
     """Return model, attribute, factor, n, n_factor, accuracy, drop, error_ratio over images both edited and annotated.
 
     `drop` is the loss of accuracy in points from `original` to the edits of the attribute, each image weighing the
@@ -53,7 +49,8 @@ def drop_and_error_ratio(
     if original.is_empty():
         raise UserError("the predictions contain no `original` rows, so there is no drop")
     tables = []
-    for attribute, factor in counterparts.items():
+    # The name of an edited attribute is the beginning of the names of its edits.
+    for attribute, factor in similar_factors().items():
         named = (pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-")
         of_attribute = known.filter(named & ~pl.col("edit").is_in(_NOT_MEANT))
         per_image = of_attribute.group_by("model", "key").agg(

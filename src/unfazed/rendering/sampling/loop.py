@@ -149,8 +149,8 @@ class _State:
         self.object[slot] = self.upload(job.object, torch.float32)
         self.mask[slot] = self.upload(job.mask, torch.float32)
         self.previous_x0[slot] = 0
-        first = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
-        self.x_t[slot] = np.sqrt(alpha_bar) * self.upload(job.first, torch.float32) + np.sqrt(1 - alpha_bar) * first
+        eps = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
+        self.x_t[slot] = np.sqrt(alpha_bar) * self.upload(job.first, torch.float32) + np.sqrt(1 - alpha_bar) * eps
 
     def numbers(self, tables: dict[int, np.ndarray]) -> dict[str, Tensor]:
         """The current row of every slot's table as columns (slots, 1, 1, 1) float32; empty slots repeat a busy one."""
@@ -213,11 +213,11 @@ def _advance(
     x_t = numbers["keep"] * state.x_t + numbers["toward"] * target
     if settings.sampler.stochastic:
         x_t = x_t + sigma * state.draw(_STEP)
-        kept = state.draw(_OBJECT)
+        eps = state.draw(_OBJECT)
     else:
-        kept = state.draw(_FIRST)
+        eps = state.draw(_FIRST)
     alpha_bar = numbers["object_alpha_bar"]
-    state.x_t = torch.lerp(x_t, alpha_bar.sqrt() * state.object + (1 - alpha_bar).sqrt() * kept, state.mask)
+    state.x_t = torch.lerp(x_t, alpha_bar.sqrt() * state.object + (1 - alpha_bar).sqrt() * eps, state.mask)
     state.previous_x0 = x0
 
 

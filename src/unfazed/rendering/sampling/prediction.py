@@ -10,9 +10,9 @@ from torch import Tensor
 from unfazed.rendering.networks.network import Network
 
 PREDICTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
-    "epsilon": lambda output, x_t, signal, noise: (x_t - noise * output) / signal,
-    "v_prediction": lambda output, x_t, signal, noise: signal * x_t - noise * output,
-    "sample": lambda output, x_t, signal, noise: output,
+    "epsilon": lambda eps, x_t, signal, sigma: (x_t - sigma * eps) / signal,
+    "v_prediction": lambda v, x_t, signal, sigma: signal * x_t - sigma * v,
+    "sample": lambda x0, x_t, signal, sigma: x0,
 }
 
 

@@ -1,6 +1,6 @@
 """Samplers as tables of numbers: one step of every one of them is
 
-    x' = keep · x + toward · (x̂0 + memory · (x̂0 − previous x̂0) + push · ∇) + sigma · n,   n ~ N(0, I)
+    x' = keep · x + toward · (x̂0 + memory · (x̂0 − previous x̂0) + push · ∇) + sigma · eps,   eps ~ N(0, I)
 
 so a sampler is a pure function from the noise levels it visits to those five numbers per step, computed in float64,
 and pictures at different levels share one batch. ∇ is the guidance gradient; it is not extrapolated with x̂0.
@@ -54,10 +54,10 @@ def sample_ddim(alpha_bar: np.ndarray) -> Steps:
     """Deterministic steps along the probability flow, first order (Song et al. 2021, equation 12 with η = 0)."""
     half = _half_log_snr(alpha_bar)
     gap = np.diff(half)
-    signal, noise = np.sqrt(alpha_bar), np.sqrt(1 - alpha_bar)
+    signal, sigma = np.sqrt(alpha_bar), np.sqrt(1 - alpha_bar)
     zeros = np.zeros_like(gap)
     return Steps(
-        keep=noise[1:] / noise[:-1],
+        keep=sigma[1:] / sigma[:-1],
         toward=signal[1:] * -np.expm1(-gap),
         memory=zeros,
         sigma=zeros,
