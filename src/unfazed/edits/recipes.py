@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -25,62 +26,20 @@ from .items import CONTROLS, ORIGINAL, Item, Recipe
 
 __all__ = ["RECIPES", "Item", "Recipe", "named_items", "open_recipe"]
 
-_IMAGENET_E_BACKGROUND = (
-    CONTROLS["inversion"],
-    single("background-simple", "background=simple"),
-    single("background-complex", "background=complex"),
-    single("background-adversarial", "background=adversarial"),
-    single("background-random", "background=random"),
-)
-_IMAGENET_E_SIZE = tuple(single(f"size-{rate}", f"size={rate}") for rate in ("full", "0.1", "0.08", "0.05"))
 
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        Recipe(
-            "imagenet-e",
-            (
-                ORIGINAL,
-                *_IMAGENET_E_BACKGROUND,
-                *_IMAGENET_E_SIZE,
-                single("position", "size=0.05 x position=random"),
-                single("direction", "direction=random"),
-                single("direction-small", "size=0.05 x direction=random"),
-                CONTROLS["reinsertion"],
-            ),
-            "the eleven edits of ImageNet-E, the original, and the controls",
-        ),
-        Recipe(
-            "imagenet-e-l",
-            (ORIGINAL, *_IMAGENET_E_BACKGROUND, *_IMAGENET_E_SIZE, CONTROLS["reinsertion"]),
-            "background and size, as in the larger set ImageNet-E-L",
-        ),
-        Recipe(
-            "beyond",
-            (
-                ORIGINAL,
-                *expression("occlusion=0.2,0.4,0.6"),
-                *expression("lighting(where=object)=-3,-1.5,1.5"),
-                *expression("lighting(where=background)=-3,-1.5,1.5"),
-                *expression("lighting(where=both)=-3,-1.5,1.5"),
-                *expression("blur(where=background)=2,4,8"),
-                *expression("blur(where=object)=1,2,4"),
-                *expression("color=60,120,180"),
-                single("color-gray", "color(saturation=0)=0"),
-            ),
-            "attributes that ImageNet-E does not have, at a few levels",
-        ),
-        Recipe(
-            "textures",
-            (
-                ORIGINAL,
-                CONTROLS["inversion"],
-                single("background-random", "background=random"),
-                *expression("background=leopard,checker,stripes,eight-diagrams"),
-            ),
-            "patterns drawn by code as backgrounds, beside a random one",
-        ),
-    )
+def _named(text: str) -> tuple[Item, ...]:
+    """Return the items of a line in recipes.toml: `original`, a control, `name: expression` or an expression."""
+    name, colon, written = text.partition(": ")
+    if colon:
+        return (single(name, written),)
+    return (_FIXED[text],) if text in _FIXED else expression(text)
+
+
+_FIXED = {ORIGINAL.name: ORIGINAL, **CONTROLS}
+_TABLE = tomllib.loads(resources.files("unfazed.data").joinpath("recipes.toml").read_text(encoding="utf-8"))
+RECIPES = {
+    name: Recipe(name, tuple(item for text in entry["items"] for item in _named(text)), entry["explains"])
+    for name, entry in _TABLE.items()
 }
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from importlib import resources
 from typing import Any
+
+from jinja2 import StrictUndefined, Template
 
 from unfazed.benchmark.folder import Benchmark
 from unfazed.benchmark.rows import OK
@@ -35,64 +38,22 @@ def dataset_card(benchmark: Benchmark, credited: bool) -> str:
     rows = benchmark.manifest.to_pylist()
     made = Counter(row["edit"] for row in rows if row["status"] == OK)
     missing = Counter(row["edit"] for row in rows if row["status"] != OK)
-    sources = {row["source_id"] for row in rows}
-    table = [f"| {edit} | {made[edit]:,} | {missing[edit]:,} |" for edit in benchmark.edits]
     card = benchmark.card
-    rights = (
-        f"[{CREDITS}]({CREDITS}) names the author and the license of each photograph."
-        if credited
-        else "The rights of the photographs remain with their owners; check them before you pass the pictures on."
+    return _template().render(
+        benchmark=benchmark,
+        photographs=len({row["source_id"] for row in rows}),
+        size=_size(sum(made.values())),
+        pretty_name=_quoted(f"{benchmark.root.name}: edited photographs"),
+        version=card.get("versions", {}).get("unfazed", ""),
+        edits=[(edit, made[edit], missing[edit]) for edit in benchmark.edits],
+        facts={name: _shown(card[name]) for name in _FACTS if card.get(name) is not None},
+        credits=CREDITS if credited else None,
     )
-    lines = [
-        "---",
-        "license: other",
-        "task_categories: [image-classification]",
-        f"size_categories: [{_size(sum(made.values()))}]",
-        "tags: [unfazed, robustness, image-editing]",
-        f"pretty_name: {_quoted(f'{benchmark.root.name}: edited photographs')}",
-        "configs:",
-        "- config_name: default",
-        "  data_files: [{split: test, path: data/test-*.parquet}]",
-        "---",
-        "",
-        f"# {benchmark.root.name}",
-        "",
-        f"{len(sources):,} photographs, each with edits that change one attribute of the object or its surroundings "
-        f"and keep everything else. Classes: {benchmark.labels.name} ({len(benchmark.labels):,}). Made with "
-        f"[unfazed](https://pypi.org/project/unfazed/) {card.get('versions', {}).get('unfazed', '')}.",
-        "",
-        "| edit | pictures | not made |",
-        "| --- | ---: | ---: |",
-        *table,
-        "",
-        "Compare a model's accuracy on an edit with its accuracy on `original`, photograph by photograph "
-        "(`source_id`). `mask` is the object's mask in the edited picture; `parameters`, `values` and `seed` state how "
-        "a picture was made, `sha256` is the hash of its file.",
-        "",
-        "```python",
-        "from datasets import load_dataset",
-        "",
-        'pictures = load_dataset("REPO_OR_FOLDER", split="test")',
-        "```",
-        "",
-        "```sh",
-        "unfazed import hf:REPO -o bench   # or the path of the downloaded folder",
-        "unfazed evaluate bench -m timm:resnet50 -o predictions",
-        "```",
-        "",
-        "## How it was made",
-        "",
-        *(f"- {name}: {_shown(card[name])}" for name in _FACTS if card.get(name) is not None),
-        "",
-        "`benchmark/benchmark.json` holds every setting and `benchmark/manifest.parquet` one row per picture, also for "
-        "those that could not be made, with the reason.",
-        "",
-        "## Rights",
-        "",
-        rights,
-        "",
-    ]
-    return "\n".join(lines)
+
+
+def _template() -> Template:
+    text = resources.files("unfazed.exchange").joinpath("dataset_card.md").read_text(encoding="utf-8")
+    return Template(text, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
 
 
 _FACTS = ("source", "recipe", "renderer", "removal", "frame", "size", "seed", "runs", "versions")
