@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Pool
-from .edit import Change, Control, Edit, Need, blend_start
+from .edit import Change, Control, Edit, blend_start
 from .geometry import after, center, kept_inside, moved, outline, relocated, rotation
 from .parameters import Range, parameter
 from .size import with_rate
@@ -37,10 +37,6 @@ class Direction(Edit):
         first=30.0,
     )
     start: float = blend_start(0.25)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        return ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         drawn = float(rng.uniform(-45.0, 45.0))

@@ -75,8 +75,8 @@ class Edit(ABC):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Return what the edit needs: a diffusion network, object removal, a classifier as guide."""
-        return ()
+        """Return what the edit needs: a diffusion network, object removal (as its control), a classifier as guide."""
+        return ("removal",) if self.compared_with == "reinsertion" else ()
 
     @property
     def compared_with(self) -> Control | None:

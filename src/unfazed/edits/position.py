@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .composition import Composition, Pool
-from .edit import Control, Edit, Need, blend_start
+from .edit import Control, Edit, blend_start
 from .geometry import SLACK, after, box, kept_inside, moved, outline, relocated, shift
 from .parameters import Range, parameter
 
@@ -30,10 +30,6 @@ class Position(Edit):
     x: float | str = parameter("random", _SHARE, "share of the free room to its left", first=0.5)
     y: float | str = parameter("random", _SHARE, "share of the free room above it", first=0.5)
     start: float = blend_start(0.25)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        return ("removal",)
 
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:

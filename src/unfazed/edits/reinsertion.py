@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Pool
-from .edit import Control, Edit, Need, blend_start
+from .edit import Control, Edit, blend_start
 from .geometry import relocated
 
 
@@ -23,10 +23,6 @@ class Reinsertion(Edit):
     control: ClassVar[Control | None] = "reinsertion"
 
     start: float = blend_start(0.25)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        return ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         return relocated(composition, composition.placement, self.start)

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from .composition import Composition, Impossible, Pool
-from .edit import Change, Control, Edit, Need, blend_start
+from .edit import Change, Control, Edit, blend_start
 from .geometry import (
     after,
     box,
@@ -54,10 +54,6 @@ class Size(Edit):
         "cropped around its object, as in ImageNet-E",
     )
     start: float = blend_start(0.25)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        return () if self.rate == "full" else ("removal",)
 
     @property
     def compared_with(self) -> Control | None:
