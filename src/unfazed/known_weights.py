@@ -223,32 +223,18 @@ def listing() -> list[dict[str, Any]]:
     """What can be asked for, one row each: name, kind, summary, url, size and sha256 as they should be, and the path
     if it is here, with size_here. The hash of a file that is here is not looked at: `verify` does that.
     """
-    rows = [_embedded()]
-    for name, known in KNOWN.items():
-        path = place_of(name)
-        here = path.is_file()
-        row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url, "size": known.size}
-        row |= {"license": known.license or None, "member": known.member}
-        row |= {"sha256": known.sha256, "here": str(path) if here else None}
-        rows.append({**row, "size_here": path.stat().st_size if here else None})
-    return rows
+    embedded = Path(str(resources.files("unfazed.data").joinpath("network", "network.safetensors")))
+    size, digest = (embedded.stat().st_size, sha256(embedded)) if embedded.exists() else (None, None)
+    compact = Known("", size, digest, summary="the embedded default, 256×256, unconditional")
+    return [_row("compact", compact, embedded), *(_row(name, known, place_of(name)) for name, known in KNOWN.items())]
 
 
-def _embedded() -> dict[str, Any]:
-    path = Path(str(resources.files("unfazed.data").joinpath("network", "network.safetensors")))
-    here = path.exists()
-    return {
-        "name": "compact",
-        "kind": "network",
-        "summary": "the embedded default, 256×256, unconditional",
-        "url": None,
-        "license": None,
-        "member": None,
-        "size": path.stat().st_size if here else None,
-        "sha256": sha256(path) if here else None,
-        "here": str(path) if here else None,
-        "size_here": path.stat().st_size if here else None,
-    }
+def _row(name: str, known: Known, path: Path) -> dict[str, Any]:
+    here = path.is_file()
+    row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url or None, "size": known.size}
+    row |= {"license": known.license or None, "member": known.member}
+    row |= {"sha256": known.sha256, "here": str(path) if here else None}
+    return {**row, "size_here": path.stat().st_size if here else None}
 
 
 def _unreachable(name: str, url: str, path: Path, part: Path, error: Exception) -> UserError:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.choices import stored_frame
+from unfazed.edits.items import Item
 from unfazed.errors import UserError
 from unfazed.files import canonical, read_json, write_json
 from unfazed.rendering.removal.methods import current_removal
 
 from .layout import CARD
-from .rows import finished_sources
+from .rows import Row, finished_sources
 
 # The fields that determine the pictures' bytes; they must be the same when a build is resumed.
 DECISIVE = (
@@ -156,6 +157,11 @@ def _is_named(item: Any) -> bool:
 def ids_hash(ids: tuple[str, ...]) -> str:
     """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
+
+
+def described(name: str, one: Item | Row) -> dict[str, Any]:
+    """Return an edit as the card's recipe names it."""
+    return {"name": name, **{key: getattr(one, key) for key in ("parameters", "attribute", "level", "control")}}
 
 
 def _short(value: Any) -> str:

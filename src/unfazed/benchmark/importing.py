@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.sources.slugs import unique_slugs
 from unfazed.versions import versions
 
-from .card import ids_hash, settle_card
+from .card import described, ids_hash, settle_card
 from .layout import ORIGINAL_EDIT, picture_path
 from .official import LABEL_FILES, OFFICIAL, Piece, Release, open_release, read_labels
 from .rows import FAILED, OK, SKIPPED, Row, counts, write_manifest
@@ -198,17 +198,6 @@ def _controls(edits: dict[str, str]) -> dict[str, Row]:
 def _card(
     release: Release, edits: dict[str, str], ids: dict[str, str], space: LabelSpace, copy: bool
 ) -> dict[str, Any]:
-    shared = _controls(edits)
-    names: Sequence[dict[str, Any]] = [
-        {
-            "name": edit,
-            "parameters": row.parameters,
-            "attribute": row.attribute,
-            "level": row.level,
-            "control": row.control,
-        }
-        for edit, row in shared.items()
-    ]
     return {
         "format": 1,
         "kind": "import",
@@ -217,7 +206,7 @@ def _card(
             "scenes": len(ids),
             "ids_sha256": ids_hash(tuple(ids.values())),
         },
-        "recipe": {"name": "imported", "edits": names},
+        "recipe": {"name": "imported", "edits": [described(edit, row) for edit, row in _controls(edits).items()]},
         "renderer": {"renderer": "imported", "copied": copy},
         "labels": space.to_json(),
         "versions": versions(),

@@ -120,7 +120,7 @@ class Plan:
             "format": 1,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
-            "recipe": {"name": self.recipe.name, "edits": [_described(item) for item in self.recipe.items]},
+            "recipe": {"name": self.recipe.name, "edits": [described(item.name, item) for item in self.recipe.items]},
             **self.settings.on_card(),
             "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **told},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
@@ -147,13 +147,3 @@ def parse_facts(given: Sequence[str]) -> dict[str, Any] | None:
             with contextlib.suppress(ValueError):
                 facts[name] = number(value)
     return facts or None
-
-
-def _described(item: Item) -> dict[str, Any]:
-    return {
-        "name": item.name,
-        "parameters": item.parameters,
-        "attribute": item.attribute,
-        "level": item.level,
-        "control": item.control,
-    }
