@@ -14,13 +14,13 @@ import re
 import tomllib
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from unfazed.archives import open_archive
 from unfazed.errors import UserError, unknown
 from unfazed.files import cache_folder, check_writable, explained, sha256
 
@@ -158,29 +158,17 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None],
 
 def _unpacked(archive: Path, known: Known, path: Path, remedy: str) -> Path:
     """The archive's member as a part file beside `path`."""
-    import shutil
-    import tarfile
-    import zipfile
-
     part = path.with_name(path.name + ".member.part")
-    member = str(known.member)
     try:
-        with explained(part, remedy):
-            if zipfile.is_zipfile(archive):
-                with zipfile.ZipFile(archive) as opened, opened.open(member) as inside, open(part, "wb") as file:
-                    shutil.copyfileobj(inside, file, 1 << 20)
-            else:
-                with tarfile.open(archive, "r:gz") as tar:
-                    inside_tar = tar.extractfile(member)
-                    if inside_tar is None:
-                        raise KeyError(member)
-                    with open(part, "wb") as file:
-                        shutil.copyfileobj(inside_tar, file, 1 << 20)
-    except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        part.unlink(missing_ok=True)
-        raise UserError(
-            f"{known.url} does not hold {member} ({type(error).__name__})", allowed="--url URL of the same archive"
-        ) from None
+        with open_archive(archive) as opened:
+            data = next((opened.read(one) for one in opened.members if one.name == known.member), None)
+        reason = "there is no such file in it"
+    except UserError as error:
+        data, reason = None, error.given
+    if data is None:
+        raise UserError(f"{known.url} does not hold {known.member}: {reason}", allowed="--url URL of the same archive")
+    with explained(part, remedy):
+        part.write_bytes(data)
     return part
 
 
