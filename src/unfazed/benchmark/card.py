@@ -159,7 +159,7 @@ def ids_hash(ids: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
 
 
-def described(name: str, one: Item | Row) -> dict[str, Any]:
+def edit_entry(name: str, one: Item | Row) -> dict[str, Any]:
     """Return an edit as the card's recipe names it."""
     return {"name": name, **{key: getattr(one, key) for key in ("parameters", "attribute", "level", "control")}}
 

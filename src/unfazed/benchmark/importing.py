@@ -18,7 +18,7 @@ from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.sources.slugs import unique_slugs
 from unfazed.versions import versions
 
-from .card import described, ids_hash, settle_card
+from .card import edit_entry, ids_hash, settle_card
 from .layout import ORIGINAL_EDIT, picture_path
 from .official import LABEL_FILES, OFFICIAL, Piece, Release, open_release, read_labels
 from .rows import FAILED, OK, SKIPPED, Row, counts, write_manifest
@@ -206,7 +206,7 @@ def _card(
             "scenes": len(ids),
             "ids_sha256": ids_hash(tuple(ids.values())),
         },
-        "recipe": {"name": "imported", "edits": [described(edit, row) for edit, row in _controls(edits).items()]},
+        "recipe": {"name": "imported", "edits": [edit_entry(edit, row) for edit, row in _controls(edits).items()]},
         "renderer": {"renderer": "imported", "copied": copy},
         "labels": space.to_json(),
         "versions": versions(),

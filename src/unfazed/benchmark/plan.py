@@ -17,7 +17,7 @@ from unfazed.rendering.removal.methods import current_removal, open_removal
 from unfazed.sources import Source
 from unfazed.versions import versions
 
-from .card import ids_hash
+from .card import edit_entry, ids_hash
 from .layout import ORIGINAL_EDIT, SOURCE_EDIT
 from .rows import FAILED, Row
 from .seeds import picture_seed
@@ -120,7 +120,7 @@ class Plan:
             "format": 1,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
-            "recipe": {"name": self.recipe.name, "edits": [described(item.name, item) for item in self.recipe.items]},
+            "recipe": {"name": self.recipe.name, "edits": [edit_entry(one.name, one) for one in self.recipe.items]},
             **self.settings.on_card(),
             "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **told},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},

@@ -20,7 +20,7 @@ from unfazed.analyses.distribution.tables import (
 from unfazed.files import write_bytes
 from unfazed.predictions.facts import ORIGINAL
 
-from .palette import COLORS, QUIET
+from .palette import COLORS, QUIET, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,10 +61,8 @@ def score_histograms(table: pl.DataFrame, sets: Sequence[str]) -> Figure:
 
     table: of `histogram_table`, of one model; sets: at most eight.
     """
-    from matplotlib.figure import Figure as NewFigure
-
     scores = [one for one in _TITLES if one in table["score"].to_list()]
-    figure = NewFigure(figsize=(3.6 * len(scores) + 0.6, 0.5 + 1.5 * len(sets)), layout="constrained")
+    figure = new_figure(3.6 * len(scores) + 0.6, 0.5 + 1.5 * len(sets))
     panels = figure.subplots(len(sets), len(scores), squeeze=False)
     for line, name in zip(panels, sets, strict=True):
         for axes, score in zip(line, scores, strict=True):

@@ -10,8 +10,8 @@ import polars as pl
 
 from unfazed.measures.alignment import MEASURES
 
-from .heat_map import heat_map
-from .palette import COLORS, GRID, MARKERS, MOST, QUIET
+from .heat_map import cells_of, heat_map
+from .palette import COLORS, GRID, MARKERS, MOST, QUIET, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,9 +101,7 @@ def attribute_map(drops: pl.DataFrame) -> Figure | None:
         return None
     models = gray["model"].unique(maintain_order=True).to_list()
     attributes = gray.group_by("region").agg(pl.col("drop").mean()).sort("drop", descending=True)["region"].to_list()
-    cells = np.full((len(attributes), len(models)), np.nan)
-    for attribute, model, drop in gray.select("region", "model", "drop").iter_rows():
-        cells[attributes.index(attribute), models.index(model)] = np.nan if drop is None else 100 * drop
+    cells = 100 * cells_of(gray, "region", "model", "drop", attributes, models)
     return heat_map(
         _with_averages(cells), [*attributes, "average"], [*map(_short, models), "average"],
         "drop of accuracy, points,\nwith the attribute gray", colors="RdBu_r",
@@ -116,9 +114,7 @@ def alignment_map(by_class: pl.DataFrame, measure: str, names: Sequence[str]) ->
     table = by_class.filter(pl.col("method") == by_class["method"][0])
     models = table["model"].unique(maintain_order=True).to_list()
     labels = sorted(set(table[column]))
-    cells = np.full((len(labels), len(models)), np.nan)
-    for model, label, value in table.select("model", column, measure).iter_rows():
-        cells[labels.index(label), models.index(model)] = np.nan if value is None else value
+    cells = cells_of(table, column, "model", measure, labels, models)
     what = "predicted class" if column == "predicted" else "class"
     return heat_map(
         _with_averages(cells), [*(_short(names[label]) for label in labels), "average"],
@@ -145,11 +141,9 @@ _ACCURACIES = ("accuracy_foreground", "accuracy_background")
 
 def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axes]]:
     """Return a figure with `count` square panels, at most `columns` in a row."""
-    from matplotlib.figure import Figure as NewFigure
-
     wide = min(columns, count)
     lines = -(-count // wide)
-    figure = NewFigure(figsize=(0.4 + side * wide, 0.5 + side * lines), layout="constrained")
+    figure = new_figure(0.4 + side * wide, 0.5 + side * lines)
     panels = list(figure.subplots(lines, wide, squeeze=False).ravel())
     for axes in panels[count:]:
         axes.set_axis_off()

@@ -11,8 +11,8 @@ from unfazed.analyses.factors import FACTORS, METACLASSES
 from unfazed.errors import UserError
 
 from .figures_factors import words
-from .heat_map import heat_map
-from .palette import COLORS, GRID
+from .heat_map import cells_of, heat_map
+from .palette import COLORS, GRID, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,10 +25,8 @@ _MOST_ROWS = 60
 
 def distribution_bars(table: pl.DataFrame) -> Figure:
     """Draw the share of images with each factor in both partitions: one panel for all factors, one for the main one."""
-    from matplotlib.figure import Figure as NewFigure
-
     common = table.group_by("factor").agg(pl.col("share").mean()).sort("share", "factor")["factor"].to_list()
-    figure = NewFigure(figsize=(8.2, 4.6), layout="constrained")
+    figure = new_figure(8.2, 4.6)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (which, title) in zip(panels, _SELECTIONS.items(), strict=True):
         for place, (partition, color) in enumerate(_PARTITIONS.items()):
@@ -46,9 +44,7 @@ def distribution_bars(table: pl.DataFrame) -> Figure:
 
 def active_factor_bars(table: pl.DataFrame) -> Figure:
     """Draw how many images have one, two, three … factors at once, in both partitions, on a log scale."""
-    from matplotlib.figure import Figure as NewFigure
-
-    figure = NewFigure(figsize=(5.6, 3), layout="constrained")
+    figure = new_figure(5.6, 3)
     axes = figure.subplots()
     for place, (partition, color) in enumerate(_PARTITIONS.items()):
         part = table.filter(pl.col("partition") == partition)
@@ -64,8 +60,8 @@ def active_factor_bars(table: pl.DataFrame) -> Figure:
 def correlation_map(table: pl.DataFrame) -> Figure:
     """Draw Spearman's correlation of every factor with the other factors and the metaclasses; *: p < 0.01."""
     others = [*FACTORS, *METACLASSES]
-    cells = _cells(table, "factor", "other", "correlation", list(FACTORS), others)
-    sure = _cells(table, "factor", "other", "p_value", list(FACTORS), others) < 0.01
+    cells = cells_of(table, "factor", "other", "correlation", list(FACTORS), others)
+    sure = cells_of(table, "factor", "other", "p_value", list(FACTORS), others) < 0.01
     cells[np.arange(len(FACTORS)), np.arange(len(FACTORS))] = np.nan  # a factor with itself is 1 and hides the rest
     names = [words(name) for name in others]
     return heat_map(cells, names[: len(FACTORS)], names, "Spearman's correlation", decimals=2, marked=sure)
@@ -88,22 +84,11 @@ def shift_map(table: pl.DataFrame) -> Figure:
     names = table[rows].unique(maintain_order=True).to_list()
     if len(names) > _MOST_ROWS:
         raise UserError(f"a map of {len(names)} models is not readable", allowed=f"at most {_MOST_ROWS} models")
-    cells = 100 * _cells(table, rows, "factor", "shift", names, list(FACTORS))
+    cells = 100 * cells_of(table, rows, "factor", "shift", names, list(FACTORS))
     what = "among mistakes" if "model" in table.columns else "in the metaclass"
     label = f"more common\n{what}, %"
     shown = [words(name) if rows == "metaclass" else name for name in names]
     return heat_map(cells, shown, [words(f) for f in FACTORS], label, colors="RdBu_r", most=200, decimals=0)
-
-
-def _cells(
-    table: pl.DataFrame, rows: str, columns: str, value: str, row_names: list[str], column_names: list[str]
-) -> np.ndarray:
-    """Return (rows, columns) float64 with the table's values, NaN where there is none."""
-    cells = np.full((len(row_names), len(column_names)), np.nan)
-    for row, column, number in table.select(rows, columns, value).iter_rows():
-        if number is not None:
-            cells[row_names.index(row), column_names.index(column)] = number
-    return cells
 
 
 def _clean(axes: Axes, grid: str) -> None:

@@ -9,7 +9,8 @@ import polars as pl
 
 from unfazed.predictions.facts import AVERAGE, ORIGINAL
 
-from .palette import COLORS, GRID, MARKERS, MOST, QUIET
+from .heat_map import cells_of
+from .palette import COLORS, GRID, MARKERS, MOST, QUIET, new_figure
 from .words import axis_label
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ def _cells(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    values = np.full((len(models), len(edits)), np.nan)
-    for model, edit, drop in drops.select("model", "edit", "drop").iter_rows():
-        values[models.index(model), edits.index(edit)] = np.nan if drop is None else drop
+    values = cells_of(drops, "model", "edit", "drop", models, edits)
     figure, axes = _empty(2.6 + 0.62 * len(edits), 1.5 + 0.22 * len(models))
     limit = max(float(np.nanmax(np.abs(values), initial=1.0)), 1.0)
     scale = colormaps["RdBu_r"]
@@ -163,9 +162,7 @@ def _apart(levels: list[float], least: float = 0.045) -> list[float]:
 
 
 def _empty(width: float, height: float) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure as NewFigure
-
-    figure = NewFigure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
     return figure, figure.subplots()
 
 

@@ -14,8 +14,8 @@ from unfazed.analyses.factors import FACTORS
 from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 
-from .heat_map import heat_map
-from .palette import COLORS, MARKERS, MOST
+from .heat_map import cells_of, heat_map
+from .palette import COLORS, MARKERS, MOST, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,14 +99,10 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
     augmentations = effects["augmentation"].unique(maintain_order=True).to_list()
     present = set(effects["factor"])
     order = [f for f in FACTORS if f in present]
-    values = np.full((len(augmentations), len(order)), np.nan)
-    sure = np.zeros(values.shape, bool)
-    cells = effects.select("augmentation", "factor", "statistic", "p_holm")
-    for augmentation, factor, statistic, p in cells.iter_rows():
-        cell = augmentations.index(augmentation), order.index(factor)
-        values[cell] = np.nan if statistic is None else statistic
-        sure[cell] = p is not None and p < 0.05
-    return heat_map(values, augmentations, [words(f) for f in order], "t (blue: helps,\nred: harms)", marked=sure)
+    values, p = (
+        cells_of(effects, "augmentation", "factor", value, augmentations, order) for value in ("statistic", "p_holm")
+    )
+    return heat_map(values, augmentations, [words(f) for f in order], "t (blue: helps,\nred: harms)", marked=p < 0.05)
 
 
 # factor table -> (the module of this room, the function that draws it)
@@ -146,10 +142,7 @@ def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
 
 
 def _empty(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]:
-    # Figure, not pyplot: no global state and no window system
-    from matplotlib.figure import Figure as NewFigure
-
-    figure = NewFigure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
     return figure, figure.subplots(1, columns, sharey=True)
 
 

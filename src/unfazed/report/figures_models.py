@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from .figures_factors import words
-from .palette import COLORS, GRID, MARKERS, MOST, QUIET
+from .palette import COLORS, GRID, MARKERS, MOST, QUIET, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,8 +22,6 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
     table: of the factor table `accuracy`; with a column `group` one color per group, and models without one are gray.
     Panels go from the easiest factor to the hardest. Below the diagonal the factor makes mistakes more frequent.
     """
-    from matplotlib.figure import Figure as NewFigure
-
     shown = table.drop_nulls("accuracy")
     order = shown.group_by("factor").agg(pl.col("error_ratio").mean()).sort("error_ratio", "factor")["factor"].to_list()
     groups: list[str | None] = [None]
@@ -31,7 +29,7 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
         groups += table["group"].drop_nulls().unique(maintain_order=True).to_list()
     columns = min(6, max(1, len(order)))
     lines = -(-len(order) // columns)
-    figure = NewFigure(figsize=(1.9 * columns, 0.7 + 1.9 * lines), layout="constrained")
+    figure = new_figure(1.9 * columns, 0.7 + 1.9 * lines)
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for axes in panels.ravel()[len(order) :]:
         axes.set_axis_off()
@@ -75,10 +73,8 @@ def strength_curves(table: pl.DataFrame) -> Figure:
     table: of the factor table `strengths`. The three factors whose fit falls most between the weakest and the strongest
     augmentation, in standard deviations of the error ratio, come first (blue), then the three that rise most (red).
     """
-    from matplotlib.figure import Figure as NewFigure
-
     augmentations = table["augmentation"].unique(maintain_order=True).to_list()
-    figure = NewFigure(figsize=(2.2 * 2 * _AT_ONCE, 0.3 + 2.1 * len(augmentations)), layout="constrained")
+    figure = new_figure(2.2 * 2 * _AT_ONCE, 0.3 + 2.1 * len(augmentations))
     panels = figure.subplots(len(augmentations), 2 * _AT_ONCE, squeeze=False)
     for line, augmentation in zip(panels, augmentations, strict=True):
         part = table.filter(pl.col("augmentation") == augmentation)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from .palette import COLORS, MARKERS, MOST
+from .palette import COLORS, MARKERS, MOST, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +27,9 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
     names = table[name].unique(maintain_order=True).to_list()
     levels = table.filter(pl.col("level").is_not_null())
     norms = levels["norm"].unique(maintain_order=True).to_list()
-    from matplotlib.figure import Figure as NewFigure
-
     many = len(names) > MOST_CURVES
     legend = 1.9 * (1 + len(names) // 30) if many else 0
-    figure = NewFigure(figsize=(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0)), layout="constrained")
+    figure = new_figure(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0))
     panels = figure.subplots(len(norms), 2, squeeze=False)
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
         for place, one in enumerate(names):
@@ -81,10 +79,8 @@ def outlined(image: np.ndarray, mask: np.ndarray, color: tuple[int, int, int] = 
 
 def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
     """Draw rows of pictures, each with a line of text above it; `names` are written at the left of the rows."""
-    from matplotlib.figure import Figure as NewFigure
-
     wide = max(len(pictures) for pictures, _ in rows)
-    figure = NewFigure(figsize=(1.75 * wide + (0.9 if names else 0), 1.95 * len(rows)), layout="constrained")
+    figure = new_figure(1.75 * wide + (0.9 if names else 0), 1.95 * len(rows))
     panels = figure.subplots(len(rows), wide, squeeze=False)
     for row, (pictures, texts) in enumerate(rows):
         for column in range(wide):

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
+
+from .palette import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,10 +34,8 @@ def heat_map(
     same. marked: (rows, columns) bool,
     cells whose number is bold with an asterisk.
     """
-    from matplotlib.figure import Figure as NewFigure
-
     size = (2.4 + 0.5 * len(columns), 1.9 + max(0.26, 0.45 - 0.012 * len(rows)) * len(rows))
-    figure = NewFigure(figsize=size, layout="constrained")
+    figure = new_figure(*size)
     axes = figure.subplots()
     shown = values[np.isfinite(values)]
     high = min(most, float(np.abs(shown).max() if around_zero else shown.max())) if shown.size else 1.0
@@ -58,3 +59,15 @@ def heat_map(
         side.set_visible(False)
     figure.colorbar(picture, ax=axes, label=label, pad=0.02)
     return figure
+
+
+def cells_of(
+    table: pl.DataFrame, rows: str, columns: str, value: str, row_names: Sequence[object], column_names: Sequence[str]
+) -> np.ndarray:
+    """Return (rows, columns) float64 with the table's values by the names in two of its columns, NaN where there is
+    none."""
+    cells = np.full((len(row_names), len(column_names)), np.nan)
+    for row, column, number in table.select(rows, columns, value).iter_rows():
+        if number is not None:
+            cells[row_names.index(row), column_names.index(column)] = number
+    return cells
