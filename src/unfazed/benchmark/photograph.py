@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from unfazed.choices import stored_frame
-from unfazed.edits import Edit, all_edits, in_order, make_edit, parse_edit
+from unfazed.edits import Edit, all_edits, edit_from, in_order, make_edit, parse_edit
 from unfazed.edits.composition import Composition, Impossible, Pool
 from unfazed.edits.expressions import expression
 from unfazed.edits.items import ORIGINAL, Item, Recipe
@@ -68,12 +68,9 @@ class Request(RenderSettings):
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Request:
-        chain = []
-        for step in value["chain"]:
-            given = dict(step)
-            chain.append(make_edit(str(given.pop("edit", "")), **given))
+        chain = tuple(map(edit_from, value["chain"]))
         others = {**value["options"], **{name: value[name] for name in _PLAIN}}
-        return Request(tuple(chain), **{**others, "frame": stored_frame(value["frame"])})
+        return Request(chain, **{**others, "frame": stored_frame(value["frame"])})
 
 
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")

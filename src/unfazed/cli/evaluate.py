@@ -46,6 +46,7 @@ def evaluate(
     Exit codes: 0 done, 2 wrong command or no model could be evaluated, 4 done but some models failed.
     """
     import json
+    from dataclasses import asdict
 
     from unfazed.cli import EXIT_USAGE, EXIT_WITH_FAILURES
     from unfazed.predictions import EvaluateSettings, cards, run_evaluation
@@ -70,14 +71,8 @@ def evaluate(
         typer.echo(f"failed: {name}: {reason}", err=True)
     there = [*done.scored, *done.skipped]
     if as_json:
-        record = {
-            "scored": done.scored,
-            "skipped": done.skipped,
-            "failed": done.failed,
-            "warnings": done.warnings,
-            "remarks": done.remarks,
-        }
-        print(json.dumps({"predictions": str(done.folder), "pictures": done.pictures, **record}, ensure_ascii=False))
+        record = asdict(done)
+        print(json.dumps({"predictions": str(record.pop("folder")), **record}, ensure_ascii=False))
     elif there:
         known = cards(output)
         print(f"{done.folder}: {done.pictures} pictures")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -76,6 +76,11 @@ def make_edit(name: str, **parameters: Any) -> Edit:
     for parameter in parameters:
         allowed(edit, parameter)
     return edit(**parameters)
+
+
+def edit_from(step: Mapping[str, Any]) -> Edit:
+    """Return the edit of a complete record, as `parameters.as_json` writes it: {"edit": "size", "rate": 0.05}."""
+    return make_edit(str(step.get("edit", "")), **{name: value for name, value in step.items() if name != "edit"})
 
 
 def parse_edit(name: str, text: str, **others: Any) -> Edit:

@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from unfazed.edits import make_edit
+from unfazed.edits import edit_from
 from unfazed.errors import UserError, unknown
 
 from .expressions import expression, single
@@ -94,10 +94,6 @@ def _complete(name: str, items: Iterable[Item]) -> Recipe:
     return Recipe(name, (*wanted, *(item for item in items if item.name not in first)))
 
 
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 def _from_file(path: Path) -> Recipe:
     """Return the recipe of a TOML file: `edits` (a list of expressions), `[[item]]` tables with `name` and `chain`."""
     try:
@@ -136,10 +132,8 @@ def _written_out(path: Path, table: dict[str, Any]) -> Item:
         if key not in ("name", "chain"):
             raise unknown(f"entry of an item in {path.name}", key, ("name", "chain"))
     name, chain = str(table.get("name", "")), table.get("chain", [])
-    if not re.fullmatch(r"[\w.+-]+", name) or not isinstance(chain, list) or not all(map(_is_table, chain)):
+    written_out = isinstance(chain, list) and all(isinstance(step, dict) for step in chain)
+    if not re.fullmatch(r"[\w.+-]+", name) or not written_out:
         raise UserError(f"{path} has an item named '{name}'", allowed="letters, digits and . + - _, and a chain")
-    edits = []
-    for step in chain:
-        given = dict(step)
-        edits.append(make_edit(str(given.pop("edit", "")), **given))
-    return Item(name, tuple(edits), tuple((edit.name, edit.level) for edit in edits))
+    edits = tuple(map(edit_from, chain))
+    return Item(name, edits, tuple((edit.name, edit.level) for edit in edits))

@@ -14,7 +14,7 @@ import polars as pl
 
 from unfazed.benchmark.card import with_current_names
 from unfazed.benchmark.layout import CARD, MANIFEST
-from unfazed.edits import all_edits, edit_named_in, make_edit
+from unfazed.edits import all_edits, edit_from, edit_named_in
 from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
 from unfazed.errors import UserError, unknown
@@ -123,7 +123,7 @@ def _description(parameters: str | None) -> str:
     """Return the description of a chain in the manifest; empty if one of its edits is not installed."""
     try:
         chain = json.loads(parameters or "{}").get("chain", [])
-        return "; ".join(make_edit(**{"name": step.pop("edit"), **step}).describe() for step in chain)
+        return "; ".join(edit_from(step).describe() for step in chain)
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return ""
 

@@ -35,7 +35,7 @@ from unfazed.transforms.batch_edit import BatchEdit
 from .family import choose_parameters, make_optimizer, training_mode
 from .photographs import Batch, Photographs
 from .settings import Arm, RepairSettings
-from .views import central_crops, training_crops
+from .views import training_crops
 
 SAVE_EVERY = 60.0  # seconds
 VALIDATION_BATCH = 64
@@ -292,7 +292,7 @@ class _Run:
             for pictures, targets in self._validation_views():
                 logits = torch.cat(
                     [
-                        self._forward(central_crops(part, self.model.transform), self.average)
+                        self._forward(self.model.transform.differentiable(part.float().div_(255)), self.average)
                         for part in pictures.split(VALIDATION_BATCH)
                     ]
                 )

@@ -36,11 +36,6 @@ def training_crops(
     return nnf.grid_sample(pixels, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
-def central_crops(images: Tensor, transform: Transform) -> Tensor:
-    """The middle of each picture (n, 3, S, S) uint8 as the network is scored on it, normalized."""
-    return transform.differentiable(images.float().div_(255))
-
-
 def _boxes(masks: Tensor) -> tuple[Tensor, Tensor]:
     """Corners of the boxes around objects, two (n, 2) in [0, 1]; the whole picture where there is none."""
     inside = nnf.adaptive_max_pool2d(masks.float(), GRID)[:, 0] > 127
