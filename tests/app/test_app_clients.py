@@ -41,6 +41,19 @@ def memory() -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
+def test_a_visitor_finds_the_object_boxes_it_and_takes_the_own_mask_back(address):
+    client = visitor(address)
+    client.predict("koala", api_name="/open_sample")
+    for name, given in {
+        "find_object": (),
+        "find_in_box": ("40,40,120,120",),
+        "own_mask": (),
+        "true_class": (5,),
+    }.items():
+        problem, *_ = client.predict(*given, api_name=f"/{name}")
+        assert "problem" not in str(problem)
+
+
 def test_ten_visitors_at_once_all_get_their_own_picture(address):
     names = ["koala", "dog", "cow", "pig", "duck", "sheep", "panda", "lemur", "jaguar", "bison"]
     visitors = [visitor(address) for _ in names]

@@ -103,12 +103,12 @@ def edit_tab(page: Any, studio: Studio) -> None:
         )
 
     openings: list[tuple[Any, Callable[..., Photograph], list[Any], str]] = [
-        (sample.input, _open_sample, [sample], "open_sample"),
+        (sample.input, lambda _, name: open_sample(name), [sample], "open_sample"),
         (upload.upload, functools.partial(_open_upload, studio), [upload], "open_photograph"),
-        (automatic.click, functools.partial(_found, studio), [photograph], "find_object"),
-        (given.click, own_mask, [photograph], "own_mask"),
-        (box.submit, functools.partial(_boxed, studio), [photograph, box], "find_in_box"),
-        (label.input, _labelled, [photograph, label], "true_class"),
+        (automatic.click, lambda one: found_by(one, studio.segmenter), [], "find_object"),
+        (given.click, own_mask, [], "own_mask"),
+        (box.submit, lambda one, text: found_by(one, studio.segmenter, parse_box(text)), [box], "find_in_box"),
+        (label.input, _labelled, [label], "true_class"),
     ]
     for event, action, inputs, name in openings:
         then_follow(event(_opening(action), [photograph, *inputs], opened, api_name=name, **heavy))
@@ -187,23 +187,11 @@ def _component(control: Control) -> Any:
     )  # fmt: skip
 
 
-def _open_sample(_: Photograph, name: str) -> Photograph:
-    return open_sample(name)
-
-
 def _open_upload(studio: Studio, photograph: Photograph, path: str | None) -> Photograph:
     return photograph if path is None else open_upload(path, studio.segmenter)
 
 
-def _found(studio: Studio, photograph: Photograph, *_: object) -> Photograph:
-    return found_by(photograph, studio.segmenter)
-
-
-def _boxed(studio: Studio, photograph: Photograph, _: Photograph, text: str) -> Photograph:
-    return found_by(photograph, studio.segmenter, parse_box(text))
-
-
-def _labelled(photograph: Photograph, _: Photograph, label: int | None) -> Photograph:
+def _labelled(photograph: Photograph, label: int | None) -> Photograph:
     return replace(photograph, label=None if label is None or label < 0 else int(label))
 
 
