@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,17 @@ class Scene:
         """The share of the picture that the object covers: mean(mask > 0.5)."""
         return float((self.mask > 0.5).mean())
 
+    def each(self, change: Callable[[np.ndarray], np.ndarray], *notes: str) -> Scene:
+        """The scene with its picture and all its masks changed alike, and further notes."""
+        parts = {name: change(part) for name, part in self.parts.items()}
+        return replace(self, image=change(self.image), mask=change(self.mask), parts=parts, notes=(*self.notes, *notes))
+
+    def resized(self, size: tuple[int, int], *notes: str) -> Scene:
+        """The scene in another size (width, height)."""
+        import cv2
+
+        return self.each(lambda one: cv2.resize(one, size, interpolation=cv2.INTER_AREA), *notes)
+
 
 def mask_array(mask: np.ndarray, name: str = "the mask") -> np.ndarray:
     """A mask as (H, W) float32 in [0, 1], from bool, uint8 (0 and 255, or 0 and 1) or floating point in [0, 1].
@@ -77,9 +88,9 @@ def frame(scene: Scene, how: Frame = "object") -> Scene:
     high, wide = scene.mask.shape
     if high == wide:
         return scene
-    if how == "squash":
-        return _squash(scene)
     side = min(high, wide)
+    if how == "squash":
+        return scene.resized((side, side))
     along_width = wide > high
     centered = (max(high, wide) - side) / 2
     inside = np.flatnonzero((scene.mask > 0.5).any(axis=0 if along_width else 1))
@@ -97,12 +108,7 @@ def frame(scene: Scene, how: Frame = "object") -> Scene:
 
 def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
     cut = np.s_[:, offset : offset + side] if along_width else np.s_[offset : offset + side]
-    return replace(
-        scene,
-        image=np.ascontiguousarray(scene.image[cut]),
-        mask=np.ascontiguousarray(scene.mask[cut]),
-        parts={name: np.ascontiguousarray(part[cut]) for name, part in scene.parts.items()},
-    )
+    return scene.each(lambda one: np.ascontiguousarray(one[cut]))
 
 
 def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
@@ -145,15 +151,3 @@ def _back_and_forth(count: int, strip: int) -> np.ndarray:
     """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
     steps = np.arange(count) % (2 * max(strip, 1))
     return np.minimum(steps, 2 * max(strip, 1) - 1 - steps)
-
-
-def _squash(scene: Scene) -> Scene:
-    import cv2
-
-    side = min(scene.mask.shape)
-    return replace(
-        scene,
-        image=cv2.resize(scene.image, (side, side), interpolation=cv2.INTER_AREA),
-        mask=cv2.resize(scene.mask, (side, side), interpolation=cv2.INTER_AREA),
-        parts={n: cv2.resize(p, (side, side), interpolation=cv2.INTER_AREA) for n, p in scene.parts.items()},
-    )

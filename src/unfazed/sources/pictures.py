@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -115,17 +114,9 @@ def shrunk(scene: Scene, longest: int = LONGEST_SIDE) -> Scene:
     high, wide = scene.mask.shape
     if max(high, wide) <= longest:
         return scene
-    import cv2
-
     factor = longest / max(high, wide)
     size = max(1, round(wide * factor)), max(1, round(high * factor))
-    return replace(
-        scene,
-        image=cv2.resize(scene.image, size, interpolation=cv2.INTER_AREA),
-        mask=cv2.resize(scene.mask, size, interpolation=cv2.INTER_AREA),
-        parts={name: cv2.resize(part, size, interpolation=cv2.INTER_AREA) for name, part in scene.parts.items()},
-        notes=(*scene.notes, f"reduced from {wide}×{high}"),
-    )
+    return scene.resized(size, f"reduced from {wide}×{high}")
 
 
 def _bytes(file: File) -> tuple[bytes, str]:
