@@ -131,6 +131,12 @@ def test_the_central_square_may_cut_the_object_but_not_lose_it():
         frame(made(10, 30, 2, 8, 0, 5), "center")
 
 
+@pytest.mark.parametrize("side", [40, 333])
+def test_squash_rounds_no_mask_above_one(side):
+    scene = made(side, 2 * side - 10, 10, 30, 5, 38)
+    assert frame(scene, "squash").mask.max() == 1
+
+
 def test_squash_stretches_the_whole_photograph():
     scene = made(20, 40, 5, 15, 10, 30)
     squashed = frame(scene, "squash")

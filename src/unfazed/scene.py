@@ -57,7 +57,12 @@ class Scene:
         """The scene in another size (width, height)."""
         import cv2
 
-        return self.each(lambda one: cv2.resize(one, size, interpolation=cv2.INTER_AREA), *notes)
+        def change(one: np.ndarray) -> np.ndarray:
+            made = cv2.resize(one, size, interpolation=cv2.INTER_AREA)
+            # Means of ones can be rounded up to more than 1, which no mask may have.
+            return made if one is self.image else np.minimum(made, 1)
+
+        return self.each(change, *notes)
 
 
 def mask_array(mask: np.ndarray, name: str = "the mask") -> np.ndarray:
