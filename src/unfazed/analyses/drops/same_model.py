@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.power import photographs_to_tell
 from unfazed.errors import UserError
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE
@@ -143,16 +144,4 @@ def _same_classes(one: Predictions, first: str, two: Predictions, second: str) -
     return found | ({AVERAGE: float(edited["same"].mean())} if edited.height else {})  # type: ignore[arg-type]
 
 
-_SCHEMA = {
-    "edit": pl.String,
-    "n": pl.Int64,
-    "first_accuracy": pl.Float64,
-    "second_accuracy": pl.Float64,
-    "same": pl.Float64,
-    "cost": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "p_holm": pl.Float64,
-    "verdict": pl.String,
-    "more": pl.Int64,
-}
+_SCHEMA = schema("edit n first_accuracy second_accuracy same cost low high p_holm verdict more")
