@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from unfazed.errors import UnfazedWarning, UserError
 from unfazed.labels import imagenet
 from unfazed.probes.flip_heat import explain_pairs
 from unfazed.rendering.removal.methods import open_removal
+from unfazed.report.flips import Draw
 from unfazed.report.page import Written, write_report
 from unfazed.scene import Scene
 from unfazed.scene import frame as framed
@@ -127,7 +128,9 @@ def report(
     distribution: str | Path | None = None,
     repair: str | Path | None = None,
     title: str = "How much accuracy do the edits cost?",
+    names: Mapping[str, str] | None = None,
     flips: int = 36,
+    draw: Draw = "worst",
     heat_maps: int = 36,
     resamples: int = 1000,
     seed: int = 0,
@@ -150,7 +153,9 @@ def report(
         distribution=distribution,
         repair=repair,
         title=title,
+        names=names,
         flips=flips,
+        draw=draw,
         heat_maps=heat_maps,
         explain=partial(explain_pairs, trust=trust),
         resamples=resamples,

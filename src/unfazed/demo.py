@@ -67,7 +67,6 @@ def run_demo(
     """
     from unfazed.edits.recipes import open_recipe
     from unfazed.probes.flip_heat import explain_pairs
-    from unfazed.rendering.layers import Refused, Rendered
     from unfazed.report.page import write_report
     from unfazed.report.sheet import contact_sheet
 
@@ -85,16 +84,11 @@ def run_demo(
 
     bench, predictions = output / "benchmark", output / "predictions"
 
-    def rendered(answer: Rendered | Refused) -> None:
-        measures = answer.measures if isinstance(answer, Rendered) else {}
-        whole.add("render", measures.get("passes", 0) * (_GUIDED_PASS if "guide" in measures else 1.0))
-
     built = build(
         source,
         bench,
         BuildSettings(recipe=recipe, steps=steps, guide=GUIDE, removal=removal, seed=seed, device=device),
-        progress=lambda now: whole.reach("render", now.done / now.total),
-        watch=rendered,
+        progress=lambda now: whole.reach("render", now.share),
     )
     whole.reach("render", 1.0)
     run_evaluation(
@@ -155,15 +149,9 @@ class _Whole:
     def plan(self, stage: str, worth: float) -> None:
         self._worth[stage], self._done[stage] = worth, 0.0
 
-    def add(self, stage: str, work: float) -> None:
-        self._move(stage, self._done[stage] + work)
-
     def reach(self, stage: str, share: float) -> None:
         """Set a stage to at least this share, so that the progress bar never goes back."""
-        self._move(stage, share * self._worth[stage])
-
-    def _move(self, stage: str, done: float) -> None:
-        self._done[stage] = min(max(self._done[stage], done), self._worth[stage])
+        self._done[stage] = min(max(self._done[stage], share * self._worth[stage]), self._worth[stage])
         self._show(sum(self._done.values()), sum(self._worth.values()), stage)
 
 

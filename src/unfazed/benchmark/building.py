@@ -7,10 +7,10 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
@@ -20,7 +20,7 @@ from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import alone
 from unfazed.rendering.backgrounds import Removal
-from unfazed.rendering.layers import Refused, Rendered, Renderer
+from unfazed.rendering.layers import Renderer
 from unfazed.rendering.removal.methods import find_removal
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
@@ -43,12 +43,20 @@ BATCHES = 8
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a build: sources done and in total, rows by status; `summary` is of the source just finished."""
+    """The progress of a build: sources done and in total, rows by status; passes: passes of the network done and in
+    total, None without a network; `summary` is of the source just finished."""
 
     done: int
     total: int
     counts: dict[str, int]
+    passes: tuple[int, int] | None = None
     summary: Summary | None = None
+
+    @property
+    def share(self) -> float:
+        """Return how much of the build is done, in [0, 1]."""
+        done, total = self.passes or (self.done, self.total)
+        return done / total if total else 1.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,6 @@ def build(
     *,
     renderer: Renderer | None = None,
     progress: Callable[[Progress], None] | None = None,
-    watch: Callable[[Rendered | Refused], None] | None = None,
 ) -> Built:
     """Build a benchmark of `source` in the folder `output`.
 
@@ -89,8 +96,8 @@ def build(
     process, and `workers` processes prepare pictures for it.
 
     renderer: an open renderer (`unfazed.rendering.open_renderer`) that has a network, so that several builds share
-    one network; the settings that it was opened with must then be unset. progress: called when a source is done;
-    watch: called with each result of a renderer that has a network, before its source is done.
+    one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
+    after every pass of a network.
     """
     settings = BuildSettings() if settings is None else settings
     if renderer is not None:
@@ -112,7 +119,7 @@ def build(
         plan.root.mkdir(parents=True, exist_ok=True)
     busy = UserError(f"another run is building in {plan.root}", run=f"unfazed status {plan.root}")
     with alone(plan.root / LOCK, busy):
-        return _build(plan, renderer, progress or (lambda progress: None), watch)
+        return _build(plan, renderer, progress or (lambda progress: None))
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
@@ -134,7 +141,6 @@ def _build(
     plan: Plan,
     opened: Renderer | None,
     report: Callable[[Progress], None],
-    watch: Callable[[Rendered | Refused], None] | None,
 ) -> Built:
     started = time.monotonic()
     renderer, removal = opened or plan.open_renderer(), plan.open_removal()
@@ -144,17 +150,20 @@ def _build(
     done = {one for one, its in rows.items() if not plan.missing(one, its)}
     waiting = [one for one in plan.source.ids if one not in done]
     totals = Counter(counts(row for one in done for row in rows[one]))
-    report(Progress(len(done), len(plan.source), dict(totals)))
+    passes = _Passes(plan, renderer, len(waiting))
+    now = Progress(len(done), len(plan.source), dict(totals), passes.counted)
+    report(now)
     stages: Counter[str] = Counter()
     if plan.has_network:
-        summaries = _through_network(plan, renderer, removal, waiting, watch)
+        summaries = _through_network(plan, renderer, removal, waiting, passes)
     else:
         summaries = _by_source(SourceBuilder(plan, removal), waiting)
-    with contextlib.closing(summaries):
+    with contextlib.closing(summaries), passes.watched(lambda counted: report(replace(now, passes=counted))):
         for number, summary in enumerate(summaries, start=len(done) + 1):
             totals.update(summary.counts)
             stages.update(summary.seconds)  # type: ignore[arg-type]
-            report(Progress(number, len(plan.source), dict(totals), summary))
+            now = Progress(number, len(plan.source), dict(totals), passes.counted)
+            report(replace(now, summary=summary))
     everything = [row for one in plan.source.ids for row in read_rows(plan.root, one)]
     write_manifest(plan.root, everything)
     notes = _notes(everything)
@@ -176,6 +185,56 @@ def _build(
     )
 
 
+class _Passes:
+    """The passes of the network that a build has made and will make, as far as that is known."""
+
+    def __init__(self, plan: Plan, renderer: Renderer, waiting: int) -> None:
+        self.renderer = renderer
+        self.done = 0
+        runs = [plan.settings.runs if plan.has_draws(item) else 1 for item in plan.recipe.items]
+        starts = [max((edit.blends_from for edit in item.chain), default=0.0) for item in plan.recipe.items]
+        self.planned = sum(count * self._of(start) for count, start in zip(runs, starts, strict=True))
+        self.total = waiting * self.planned
+
+    def _of(self, start: float) -> int:
+        return self.renderer.passes(start) if isinstance(self.renderer, _Counting) else 0
+
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        return (min(self.done, self.total), self.total) if self.total else None
+
+    def prepared(self, source: Prepared | None) -> None:
+        """Replace the planned passes of a source by those of the pictures that are possible for it."""
+        real = 0 if source is None else sum(self._of(layers.start) for layers in source.layers.values())
+        self.total += real - self.planned
+
+    @contextlib.contextmanager
+    def watched(self, report: Callable[[tuple[int, int] | None], None]) -> Iterator[None]:
+        """Call `report` after every pass."""
+        if not isinstance(self.renderer, _Counting):
+            yield
+            return
+
+        def count(pictures: int) -> None:
+            self.done += pictures
+            report(self.counted)
+
+        before, self.renderer.on_passes = self.renderer.on_passes, count
+        try:
+            yield
+        finally:
+            self.renderer.on_passes = before
+
+
+@runtime_checkable
+class _Counting(Protocol):
+    """A renderer that says how many passes a picture takes and when one is done."""
+
+    on_passes: Callable[[int], None] | None
+
+    def passes(self, start: float) -> int: ...
+
+
 def _by_source(builder: SourceBuilder, waiting: list[str]) -> Generator[Summary, None, None]:
     """Build the sources, each in one worker process."""
     settings = builder.plan.settings
@@ -188,7 +247,7 @@ def _through_network(
     renderer: Renderer,
     removal: Removal,
     waiting: list[str],
-    watch: Callable[[Rendered | Refused], None] | None = None,
+    passes: _Passes,
 ) -> Generator[Summary, None, None]:
     """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources."""
     described, settings = renderer.describe(), plan.settings
@@ -200,6 +259,7 @@ def _through_network(
 
     def prepared() -> Generator[Prepared, None, None]:
         for outcome in run_tasks(Preparation(plan, removal), waiting, workers, settings.engine):
+            passes.prepared(outcome.result)
             if outcome.result is not None:
                 yield outcome.result
             else:
@@ -209,7 +269,7 @@ def _through_network(
     alone = described.get("device") == "cpu" or find_removal(settings.removal)[0].takes_network
     count = group // (len(plan.recipe.items) * settings.runs) + 2
     with contextlib.closing(prepared() if alone else prefetch(prepared(), count)) as sources:
-        for summary in render_stream(plan.root, renderer, group, sources, watch=watch, again=again):
+        for summary in render_stream(plan.root, renderer, group, sources, again=again):
             yield summary
             while given_up:
                 yield given_up.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -67,13 +67,12 @@ def render_stream(
     group: int,
     sources: Iterable[Prepared],
     writers: int = 2,
-    watch: Callable[[Rendered | Refused], None] | None = None,
     again: Preparation | None = None,
 ) -> Iterator[Summary]:
     """Yield summaries as sources are finished; the renderer gets `group` pictures, of any sources, at a time.
 
     It runs in this thread and waits only for `sources`; PNGs are encoded and written by `writers` threads.
-    watch: called with each result as it comes. again: makes invalid pictures again; None leaves them unchanged.
+    again: makes invalid pictures again; None leaves them unchanged.
     """
     queue: deque[tuple[_Open, int, Layers]] = deque()
     finishing: deque[Future[Summary]] = deque()
@@ -96,8 +95,6 @@ def render_stream(
             for (source, number, _), answer in zip(batch, answers, strict=True):
                 source.written[number] = pool.submit(write_answer, root, source.prepared, number, answer)
                 source.rendered += share
-                if watch is not None:
-                    watch(answer)
             for source in {id(source): source for source, _, _ in batch}.values():
                 advance(source)
 

@@ -40,8 +40,11 @@ def build_app() -> Any:
     """Return the typer application with every command of `COMMANDS`, in panels."""
     import typer
 
+    from .command import Command, Group
+
     app = typer.Typer(
         name="unfazed",
+        cls=Group,
         help=(
             "Change one attribute of the object in a photograph, keep everything else, "
             "and measure how much a classifier's accuracy drops."
@@ -62,7 +65,7 @@ def build_app() -> Any:
     for panel, commands in COMMANDS.items():
         for name, module in commands.items():
             loaded = import_module(f"unfazed.cli.{module}")
-            app.command(name, cls=getattr(loaded, "COMMAND", None), rich_help_panel=panel)(getattr(loaded, module))
+            app.command(name, cls=getattr(loaded, "COMMAND", Command), rich_help_panel=panel)(getattr(loaded, module))
     return app
 
 

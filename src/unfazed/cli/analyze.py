@@ -73,11 +73,15 @@ def analyze(
 
     `unfazed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
+    import os
+
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
     from unfazed.report.drop_tables import analysis_text, failure_lines, moved_lines, remark_lines, swept
     from unfazed.report.drop_tables import analyze as analyze_predictions
     from unfazed.report.formats import format_of
+
+    from .progress import next_command
 
     if valid_only and human_valid_only:
         raise UserError("--valid-only and --human-valid-only are two conditions", allowed="one of them")
@@ -107,8 +111,11 @@ def analyze(
     for line in remarks:
         typer.echo(f"warning: {line}", err=True)
     found = swept(predictions, benchmark) if frame.is_empty() else ""
-    text = analysis_text(frame, table, chosen, by, level, remarks, found)
+    # A terminal gets colors; typer removes them where the output goes into a file or another program.
+    color = output is None and "NO_COLOR" not in os.environ
+    text = analysis_text(frame, table, chosen, by, level, remarks, found, color)
     if output is None:
         typer.echo(text, nl=False)
+        next_command(f"unfazed report {predictions} -o report.html")
     else:
         write_bytes(output, text.encode())

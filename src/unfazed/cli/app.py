@@ -40,6 +40,8 @@ def app(
     computer over the network can use it. Edited pictures can be downloaded with a record from which
     `unfazed edit --replay` makes the same bytes. Ctrl-C stops the server and deletes what visitors uploaded.
     """
+    # Importing the page takes seconds, in which nothing else would be printed.
+    typer.echo(f"loading the page and {', '.join(model) if model else 'the models'} …", err=True)
     import signal
     import time
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import NetworkFacts, chosen, command_with
 
 COMMAND = command_with("unfazed.benchmark.settings:BuildSettings")
+
+if TYPE_CHECKING:
+    from unfazed.benchmark.building import Progress
 
 
 def build(
@@ -41,16 +44,12 @@ def build(
     from unfazed.benchmark.plan import parse_facts
     from unfazed.cli import EXIT_WITH_FAILURES
 
-    from .progress import progress_line, stoppable
+    from .progress import next_command, progress_line, stoppable
 
     settings = chosen(context, BuildSettings, network_facts=parse_facts(network_fact or []))
-    with progress_line("build", "scenes") as show, stoppable(f"unfazed status {output}"):
-        built = build_benchmark(
-            source,
-            output,
-            settings,
-            progress=lambda now: show(now.done, now.total, " ".join(f"{n} {s}" for s, n in now.counts.items() if n)),
-        )
+    unit = "scenes" if settings.renderer == "paste" else "passes"
+    with progress_line("build", unit) as show, stoppable(f"unfazed status {output}"):
+        built = build_benchmark(source, output, settings, progress=lambda now: show(*_shown(now)))
     if as_json:
         print(json.dumps({**asdict(built), "root": str(built.root)}, ensure_ascii=False))
     else:
@@ -65,8 +64,17 @@ def build(
             typer.echo(f"failed: {source_id}: {reason}", err=True)
         if len(built.failures) > 20:
             typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {built.root}", err=True)
+        next_command(f"unfazed evaluate {built.root} -m lite:0 -m lite:2 -o {built.root}-predictions")
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def _shown(now: Progress) -> tuple[int, int, str]:
+    """What the progress line shows: passes of the network, or scenes without one, and the pictures that are done."""
+    done, total = now.passes or (now.done, now.total)
+    pictures = ", ".join(f"{number} {status}" for status, number in now.counts.items() if number)
+    scenes = f"{now.done} of {now.total} scenes" if now.passes else ""
+    return done, total, "; ".join(part for part in (scenes, pictures) if part)
 
 
 def _classes(counts: dict[str, int]) -> str:

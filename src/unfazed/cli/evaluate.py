@@ -51,7 +51,7 @@ def evaluate(
     from unfazed.cli import EXIT_USAGE, EXIT_WITH_FAILURES
     from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 
-    from .progress import progress_line
+    from .progress import next_command, progress_line
 
     settings = chosen(context, EvaluateSettings)
     with progress_line("evaluate", "predictions") as show:
@@ -82,6 +82,7 @@ def evaluate(
                 "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
             )
             print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
+        next_command(f"unfazed analyze {done.folder}")
     if there:
         record_results(output, track, there)
     if done.failed:

@@ -15,9 +15,10 @@ from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from unfazed.choices import DEVICE, Option
+
+from .command import Command, without_types
 
 # The key of the context's `meta` under which the values of the declared options are kept.
 GIVEN = "unfazed.options"
@@ -42,7 +43,7 @@ NetworkFacts: TypeAlias = Annotated[
 ]
 
 
-def command_with(settings: str, more: Callable[[], Declared] = dict) -> type[TyperCommand]:
+def command_with(settings: str, more: Callable[[], Declared] = dict) -> type[Command]:
     """The class of a command that has, besides the parameters of its function, the options of a settings class.
 
     settings: `module:class`; more: returns further options.
@@ -52,17 +53,18 @@ def command_with(settings: str, more: Callable[[], Declared] = dict) -> type[Typ
     def options() -> list[Any]:
         return _click_options({**_settings_options(pkgutil.resolve_name(settings)), **more()})
 
-    class Command(TyperCommand):
+    class WithOptions(Command):
         def get_params(self, ctx: Any) -> list[Any]:
             names = {parameter.name for parameter in self.params}
-            return [*super().get_params(ctx), *(one for one in options() if one.name not in names)]
+            others = [one for one in options() if one.name not in names]
+            return [*super().get_params(ctx), *without_types(others)]
 
         def invoke(self, ctx: Any) -> Any:
             own = {parameter.name for parameter in self.params}
             ctx.meta[GIVEN] = {name: ctx.params.pop(name) for name in list(ctx.params) if name not in own}
             return super().invoke(ctx)
 
-    return Command
+    return WithOptions
 
 
 def _settings_options(kind: type) -> dict[str, tuple[Any, Any]]:

@@ -35,6 +35,13 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
         yield show
 
 
+def next_command(command: str) -> None:
+    """Print the command that usually follows, on stderr, so that tables on stdout stay as they are."""
+    import typer
+
+    typer.echo(f"next: {command}", err=True)
+
+
 @contextmanager
 def stoppable(run: str) -> Iterator[None]:
     """Run a block; Ctrl-C prints how to resume and exits with 130."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,7 +27,15 @@ def report(
     distribution: Annotated[Path | None, typer.Option(metavar="DIR", help="CSV tables of distribution checks.")] = None,
     repair: Annotated[Path | None, typer.Option(metavar="DIR", help="Results of `unfazed repair`.")] = None,
     title: Annotated[str, typer.Option(help="The report's heading.")] = "How much accuracy do the edits cost?",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL=NAME", help="A shorter name for a model in the report; may be repeated."),
+    ] = None,
     flips: Annotated[int, typer.Option(help="Number of right-to-wrong flips to show.")] = 36,
+    draw: Annotated[
+        Literal["worst", "even"],
+        typer.Option(help="Which flips: those that lost most probability, or an even sample of models and edits."),
+    ] = "worst",
     heat_maps: Annotated[int, typer.Option(help="Number of flips with heat maps; 0 loads no model.")] = 36,
     trust: Annotated[
         bool, typer.Option("--trust", help="Open models named in PREDICTIONS that run code or use the network.")
@@ -43,11 +51,14 @@ def report(
 
         unfazed report predictions -o report.html --benchmark /data/bench --assets figures
 
+        unfazed report predictions -o report.html --name timm:resnet50.a1_in1k=resnet50
+
         unfazed report predictions -o report.html --factors val-predictions --sensitivity results --heat-maps 0
 
-    It shows the verdict in three sentences, the drop for each edit with confidence intervals, accuracy against drop,
-    the curves of sweeps, the worst classes, a gallery of flips with heat maps, and how everything was made. Results in
-    folders named `sensitivity`, `factors`, `distribution` or `repair` next to PREDICTIONS are shown as well.
+    It shows a card for each model and a matrix of models and edits, the drop for each edit net of its control, a
+    gallery of flips with their controls and heat maps, every photograph in a scatter, how the answers change, drops by
+    superclass, the curves of sweeps, and how everything was made. Results in folders named `sensitivity`, `factors`,
+    `distribution` or `repair` next to PREDICTIONS are shown as well.
     """
     import json
 
@@ -66,7 +77,9 @@ def report(
             distribution=distribution,
             repair=repair,
             title=title,
+            names=_names(name or []),
             flips=flips,
+            draw=draw,
             heat_maps=heat_maps,
             resamples=resamples,
             seed=seed,
@@ -88,3 +101,14 @@ def report(
     for sentence in written.verdict:
         typer.echo(sentence, err=True)
     print(written.path)
+
+
+def _names(given: list[str]) -> dict[str, str]:
+    """Return model -> shorter name of `MODEL=NAME`; a model may itself contain `=`."""
+    from unfazed.errors import UserError
+
+    pairs = [one.rpartition("=") for one in given]
+    for (model, _, name), text in zip(pairs, given, strict=True):
+        if not model or not name:
+            raise UserError(f"--name {text}", allowed="MODEL=NAME, such as timm:resnet50.a1_in1k=resnet50")
+    return {model: name for model, _, name in pairs}

@@ -6,7 +6,7 @@ answers = renderer.render(batch)          # Layers in, Rendered or Refused out, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,7 +46,8 @@ STEPS = 100
 class Diffusion:
     """Pictures by diffusion. `network` runs (compiled or not), `exact` is the same network, never compiled.
 
-    Only batch_size changes: it is halved when memory runs out.
+    Only batch_size changes: it is halved when memory runs out. on_passes: called after every pass of the network with
+    the number of pictures in it.
     """
 
     network: Network
@@ -57,6 +58,7 @@ class Diffusion:
     batch_size: int
     precision: str
     guidance: GuidanceName = "calibrated"
+    on_passes: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         self.threads = Threads(self._one_pass)
@@ -115,6 +117,10 @@ class Diffusion:
             )
         return None
 
+    def passes(self, start: float) -> int:
+        """How many passes of the network a picture with this start takes."""
+        return len(self._levels(start)) if start > 0 else 0
+
     def _levels(self, start: float) -> np.ndarray:
         """The timesteps that a picture with this start visits."""
         return visited(start, self.steps, SAMPLERS[self.sampler].spacing, self.exact.beta_schedule)
@@ -143,7 +149,14 @@ class Diffusion:
     def _denoise(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
         jobs = [self._job(layers) for layers in batch]
         sampler = SAMPLERS[self.sampler]
-        settings = Settings(sampler, self.guidance, None if self.guide is None else self.guide.logits, self.exact)
+        count = self.on_passes
+        settings = Settings(
+            sampler,
+            self.guidance,
+            None if self.guide is None else self.guide.logits,
+            self.exact,
+            None if count is None else lambda busy, *_: count(len(busy)),
+        )
         done: dict[int, Future[Rendered | Refused]] = {}
 
         def run(slots: int) -> None:

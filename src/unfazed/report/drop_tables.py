@@ -35,16 +35,14 @@ from unfazed.predictions.frames import (
 from unfazed.predictions.overlap import overlap_of
 from unfazed.predictions.suspicions import suspicions
 
-from .formats import format_table
+from .formats import format_table, model_blocks
+from .words import probability
 
 _DIGITS = {"p_holm": 4, "level": 4}
 _FINE = dict.fromkeys(
     ("level", "halfway", "low", "high", "accuracy", "true_probability", "floor", "ceiling", "threshold", "fitted"), 4
 )
-_POINTS = (
-    "Accuracies in %, drops in points with intervals over photographs; relative: the drop in % of the accuracy on the "
-    "originals; net: relative to the edit's control."
-)
+_POINTS = "Accuracies in %, drops in points with intervals over photographs; net: relative to the edit's control"
 
 
 @dataclass(frozen=True)
@@ -135,23 +133,30 @@ def analysis_text(
     level: float = 0.95,
     remarks: Sequence[str] = (),
     found: str = "",
+    color: bool = False,
 ) -> str:
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
-    remarks: what a reader of the numbers must know; below the table in the formats for people. found: what there is
-    instead of a sweep, where the table is empty.
+    `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks: what
+    a reader of the numbers must know; below the table in the formats for people. found: what there is instead of a
+    sweep, where the table is empty.
     """
     if format in ("csv", "json"):
         return format_table(frame, format)
     shown = ANALYSES[table]
     if table == "drops":
-        people, notes = for_people(frame, by, level), _with_remarks(_notes(frame), remarks)
-        return format_table(people, format, digits=_DIGITS, title=_title(frame, by), notes=notes)
+        title, notes = _title(frame, by), _with_remarks(_notes(frame, format == "table"), remarks)
+        if format == "table":
+            return model_blocks(_compact(frame, by, level), frame, digits=1, title=title, notes=notes, color=color)
+        return format_table(for_people(frame, by, level), format, digits=_DIGITS, title=title, notes=notes)
     columns = [name for name in shown.columns if name in frame.columns]
     none = f"{shown.none}; {found}." if found else f"{shown.none}."
     notes = _with_remarks(shown.notes if frame.height else none, remarks)
     frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
-    return format_table(frame.select(columns), format, digits=shown.digits, title=shown.title, notes=notes)
+    chosen = frame.select(columns)
+    if format == "table" and "model" in columns:
+        return model_blocks(chosen, frame, digits=shown.digits, title=shown.title, notes=notes, color=color)
+    return format_table(chosen, format, digits=shown.digits, title=shown.title, notes=notes)
 
 
 def remark_lines(
@@ -231,6 +236,30 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
         columns.append(pl.when("white_box").then(pl.lit("yes")).otherwise(pl.lit("")).alias("white-box"))
     if "published" in table.columns and table["published"].is_not_null().any():
         columns += [pl.col("published"), pl.col("published_model").alias("of")]
+    return table.select(columns)
+
+
+def _compact(table: pl.DataFrame, by: str | None, level: float) -> pl.DataFrame:
+    """Return the drop table for a terminal: the net drop with its interval and test, the raw drop beside it."""
+    has_net = bool(table["net_drop"].is_not_null().any())
+    first = ("net_drop", "net_low", "net_high", "net_p_holm") if has_net else ("drop", "low", "high", "p_holm")
+    columns = [pl.col("model"), pl.col("edit"), *([pl.col(by)] if by else []), pl.col("n")]
+    test = pl.col(first[3] if table[first[3]].is_not_null().any() else "p_holm")
+    p = pl.when("white_box").then(pl.lit("white-box")).otherwise(test.map_elements(probability, return_dtype=pl.String))
+    columns += [
+        pl.col(first[0]).alias("net" if has_net else "drop"),
+        _interval(first[1], first[2], 1).alias(f"{100 * level:g} %"),
+        p.alias("p"),
+    ]
+    columns += [pl.col("drop").alias("raw")] if has_net else []
+    columns += [pl.col("shrunk_drop").alias("shrunk")] if by else []
+    columns.append((100 * pl.col("accuracy")).alias("acc. %"))
+    if differs(table):
+        columns.append(pl.col("valid_drop").alias("valid"))
+    if "human_accuracy" in table.columns and table["human_accuracy"].is_not_null().any():
+        columns.append((100 * pl.col("human_accuracy")).alias("human %"))
+    if "published" in table.columns and table["published"].is_not_null().any():
+        columns.append(pl.col("published"))
     return table.select(columns)
 
 
@@ -350,8 +379,9 @@ def _title(frame: pl.DataFrame, by: str | None) -> str:
     return f"Dropped accuracy of {models} model{'s' * (models != 1)}" + (f" by {by}, worst first" if by else "")
 
 
-def _notes(frame: pl.DataFrame) -> str:
-    notes = [_POINTS]
+def _notes(frame: pl.DataFrame, compact: bool = False) -> str:
+    relative = "relative: the drop in % of the accuracy on the originals"
+    notes = [f"{_POINTS}; {'raw: without it; p: of the net drop, corrected (Holm)' if compact else relative}."]
     averages = frame.drop_nulls("edits")
     if averages.height:
         counts = sorted(set(averages["edits"].to_list()))
@@ -361,7 +391,7 @@ def _notes(frame: pl.DataFrame) -> str:
     if "human_accuracy" in frame.columns:
         notes.append("human: how often people could tell the object, the ceiling for a model.")
     if frame["white_box"].any():
-        notes.append("white-box: the edit was made to attack this model; left out of averages.")
+        notes.append("white-box: the edit was made to attack this model; left out of all models' averages.")
     if "published" in frame.columns and frame["published"].is_not_null().any():
         notes.append("published: ImageNet-E (CVPR 2023), % for the original, points elsewhere; weights may differ.")
     return " ".join(notes)

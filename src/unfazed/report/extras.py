@@ -13,6 +13,7 @@ from unfazed.probes.plausibility import suspicions_in
 from .distribution_tables import MOST_PANELS, score_histograms
 from .figures_factors import MOST_MODELS, factor_profile
 from .figures_sensitivity import MOST_CURVES, sensitivity_curve
+from .findings import Findings
 from .html_table import Cell, Line, sortable
 from .markup import joined
 from .section import Section, figure_block, paragraphs
@@ -20,13 +21,13 @@ from .section import Section, figure_block, paragraphs
 _MOST_ROWS = 400
 
 
-def factors_section(predictions: Path) -> Section:
+def factors_section(predictions: Path, findings: Findings) -> Section:
     """Return the ImageNet-X profile of predictions on ImageNet's validation images."""
     from unfazed.analyses.factors import Study, make_table
 
-    errors = make_table(Study(predictions), "errors")
+    errors = findings.named(make_table(Study(predictions), "errors"))
     models = errors["model"].unique(maintain_order=True).to_list()[:MOST_MODELS]
-    figure = factor_profile(errors, models)
+    figure = factor_profile(errors, models, findings.series)
     caption = "Error ratio of each factor of variation with 95 % intervals; in brackets the images that have it."
     body = joined(
         [
@@ -41,14 +42,14 @@ def factors_section(predictions: Path) -> Section:
     return Section("factors", "ImageNet-X profile", body, {"factor-profile": figure}, {"factors": errors})
 
 
-def sensitivity_section(folder: Path) -> Section:
+def sensitivity_section(folder: Path, findings: Findings) -> Section:
     """Return the section about relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
     path = folder / "rfs.csv"
     if not path.is_file():
         raise UserError(f"{folder} contains no rfs.csv", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
-    table = pl.read_csv(path)
+    table = findings.named(pl.read_csv(path))
     models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
-    figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)))
+    figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)), series=findings.series)
     counts = sorted(set(table["n"].to_list()))
     size = f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
     caption = f"Accuracy under noise and relative foreground sensitivity against the noise level; {size} pictures."
@@ -66,7 +67,7 @@ def sensitivity_section(folder: Path) -> Section:
     return Section("sensitivity", "Sensitivity to noise", body, {"sensitivity": figure}, {"sensitivity": table})
 
 
-def distribution_section(folder: Path) -> Section:
+def distribution_section(folder: Path, findings: Findings) -> Section:
     """Return the section about whether edited pictures still look like photographs, from the folder of
     `unfazed distribution`."""
     files = sorted(folder.glob("*.csv"))
@@ -75,7 +76,7 @@ def distribution_section(folder: Path) -> Section:
             f"{folder} contains no CSV table of distribution checks",
             run=f"unfazed distribution BENCH -m MODEL -o {folder}",
         )
-    tables = {path.stem: pl.read_csv(path) for path in files}
+    tables = {path.stem: findings.named(pl.read_csv(path)) for path in files}
     blocks: list[Markup] = []
     figures = {}
     if "verdicts" in tables:

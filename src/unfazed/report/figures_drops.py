@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,102 +10,103 @@ import polars as pl
 
 from unfazed.predictions.facts import AVERAGE, ORIGINAL
 
-from .heat_map import cells_of
-from .palette import COLORS, GRID, MARKERS, MOST, QUIET, new_figure
+from .palette import COLORS, GRID, MARKERS, QUIET, new_figure
 from .words import axis_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _PAPER = "#111111", "#fefefe"  # text on colored cells, independent of the page's own colors
+# The width of the figures in inches, and of their variants for phones.
+WIDE, NARROW = 7.6, 4.0
 
 
-def drop_figure(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
-    """Draw the drop of every edit: dots with intervals, one color per model; over eight models as a colored table."""
-    shown = drops.filter(pl.col("edit").is_in([*edits, AVERAGE]))
-    rows = [*edits, *([AVERAGE] if AVERAGE in set(shown["edit"]) else [])]
-    return _dots(shown, rows, models) if len(models) <= MOST else _cells(shown, rows, models)
+def drop_figure(
+    drops: pl.DataFrame, groups: Sequence[Sequence[str]], series: Mapping[str, int], narrow: bool = False
+) -> Figure:
+    """Draw the effect of every edit with its interval, one color per model, and the raw drop as a faint mark.
 
-
-def _dots(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
-    figure, axes = _empty(7.6, 1.1 + len(edits) * max(0.34, 0.13 * len(models)))
-    for place, model in enumerate(models):
-        offset = (place - (len(models) - 1) / 2) * 0.72 / len(models)
-        part = {row["edit"]: row for row in drops.filter(pl.col("model") == model).iter_rows(named=True)}
-        for y, edit in enumerate(edits):
-            row = part.get(edit)
-            if row is None:
-                continue
-            color = COLORS[place]
-            axes.hlines(y + offset, row["low"], row["high"], color=color, linewidth=1.8, alpha=0.55)
-            # A white-box result has a hollow marker: the pictures were made to attack this model.
-            face = "none" if row["white_box"] else color
-            axes.plot(
-                row["drop"], y + offset, MARKERS[place], color=color, markerfacecolor=face, markersize=5.5, zorder=3
-            )
-    counts = dict(drops.group_by("edit").agg(pl.col("n").max()).iter_rows())
-    axes.set_yticks(range(len(edits)), [f"{edit}  (n = {counts.get(edit, 0):,})" for edit in edits])
-    axes.set_ylim(len(edits) - 0.4, -0.6)
+    groups: the edits, one list for each attribute, with a gap between lists; narrow: the variant for phones, with the
+    edits' names above their rows. The elements of a model and an edit have the id `mark:MODEL'S PLACE:EDIT'S NAME`.
+    """
+    edits = [edit for group in groups for edit in group]
+    step, gap = (1.55, 0.35) if narrow else (1.0, 0.55)
+    at: dict[str, float] = {}
+    place = 0.0
+    for group in groups:
+        for edit in group:
+            at[edit] = place
+            place += step
+        place += gap
+    height = max(0.34, 0.13 * len(series)) * place + 1.0
+    figure, axes = _empty(NARROW if narrow else WIDE, height)
+    rows = drops.filter(pl.col("edit").is_in(edits) & pl.col("model").is_in(list(series)))
+    for row in rows.iter_rows(named=True):
+        number = series[row["model"]]
+        y = at[row["edit"]] + (number - (len(series) - 1) / 2) * 0.72 / len(series)
+        _mark(axes, row, y, number)
+    counts = dict(rows.group_by("edit").agg(pl.col("n").max()).iter_rows())
+    names = [f"{edit}  (n = {counts.get(edit, 0):,})" for edit in edits]
+    if narrow:
+        axes.set_yticks([])
+        for edit, name in zip(edits, names, strict=True):
+            axes.text(0, at[edit] - 0.56, name, fontsize=9, va="center", transform=axes.get_yaxis_transform())
+    else:
+        axes.set_yticks([at[edit] for edit in edits], names)
+    axes.set_ylim(place - gap - 0.4 * step, -1.0 if narrow else -0.6)
     axes.axvline(0, color=QUIET, linewidth=1)
-    if AVERAGE in edits:
-        axes.axhline(len(edits) - 1.5, color=GRID, linewidth=1)
-    axes.set_xlabel("dropped accuracy, points (right: worse); bars: 95 % intervals")
+    axes.set_xlabel(
+        "points of accuracy lost" if narrow else "points of accuracy lost (right: worse); bars: 95 % intervals"
+    )
     _plain(axes, "x")
     axes.tick_params(axis="y", length=0)
-    _legend(figure, models, drops)
+    marks = ["faint line: raw drop"] if rows["net_drop"].is_not_null().any() else []
+    marks += ["hollow: white-box"] if rows["white_box"].any() else []
+    marks += ["cross: published"] if _published(rows) else []
+    _legend(figure, series, marks, NARROW if narrow else WIDE)
     return figure
 
 
-def _cells(drops: pl.DataFrame, edits: list[str], models: list[str]) -> Figure:
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    values = cells_of(drops, "model", "edit", "drop", models, edits)
-    figure, axes = _empty(2.6 + 0.62 * len(edits), 1.5 + 0.22 * len(models))
-    limit = max(float(np.nanmax(np.abs(values), initial=1.0)), 1.0)
-    scale = colormaps["RdBu_r"]
-    for row, column in np.ndindex(*values.shape):
-        value = values[row, column]
-        if np.isnan(value):
-            continue
-        share = 0.5 + value / limit / 2
-        axes.bar(column, 1, width=1, bottom=row - 0.5, color=to_hex(tuple(scale(share))), edgecolor="none")
-        ink = _INK if 0.2 < share < 0.8 else _PAPER
-        axes.text(
-            column, row, f"{round(float(value)):d}".replace("-", "−"), ha="center", va="center", fontsize=7, color=ink
-        )
-    axes.set_xticks(range(len(edits)), edits, rotation=45, ha="left")
-    axes.set_yticks(range(len(models)), models, fontsize=7)
-    axes.xaxis.tick_top()
-    axes.set_xlim(-0.5, len(edits) - 0.5)
-    axes.set_ylim(len(models) - 0.5, -0.5)
-    axes.tick_params(length=0)
-    axes.set_xlabel(f"dropped accuracy, points (red: worse); n up to {max(drops['n']):,}; intervals in the table")
-    axes.spines[:].set_visible(False)
-    return figure
+def _mark(axes: Axes, row: Mapping[str, Any], y: float, number: int) -> None:
+    color, name = COLORS[number], f"mark:{number}:{row['edit']}"
+    axes.hlines(y, row["effect_low"], row["effect_high"], color=color, linewidth=1.8, alpha=0.55).set_gid(name)
+    # A white-box result has a hollow marker: the pictures were made to attack this model.
+    face = "none" if row["white_box"] else color
+    points = axes.plot(
+        row["effect"], y, MARKERS[number], color=color, markerfacecolor=face, markersize=5.5, zorder=3, gid=name
+    )
+    if row["net_drop"] is not None:
+        points += axes.plot(row["drop"], y, "|", color=color, alpha=0.45, markersize=9, gid=name)
+    if row.get("published") is not None:
+        axes.plot(row["published"], y, "x", color=color, markersize=6, gid=name)
 
 
-def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
-    """Draw original accuracy against average drop, one point per model, with intervals; of more than eight models only
-    the four that drop least and the four that drop most are named."""
+def _published(rows: pl.DataFrame) -> bool:
+    return "published" in rows.columns and bool(rows["published"].is_not_null().any())
+
+
+def accuracy_and_drop(
+    drops: pl.DataFrame, models: Sequence[str], series: Mapping[str, int], narrow: bool = False
+) -> Figure:
+    """Draw original accuracy against average drop, one point per model, with intervals; models without a place in the
+    palette are gray."""
+    width = NARROW if narrow else WIDE
     average = {row["model"]: row for row in drops.filter(pl.col("edit") == AVERAGE).iter_rows(named=True)}
     original = {row["model"]: row for row in drops.filter(pl.col("edit") == ORIGINAL).iter_rows(named=True)}
     there = [name for name in models if name in average and name in original]
-    named = there if len(there) <= MOST else [*there[: MOST // 2], *there[-MOST // 2 :]]
-    figure, axes = _empty(7.2, 4.0 + 0.2 * -(-len(named) // _columns(named)))
+    named = {name: series[name] for name in there if name in series}
+    figure, axes = _empty(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
     for model in [*(one for one in there if one not in named), *named]:
-        x, y = original[model], average[model]
-        place = named.index(model) if model in named else None
+        x, y, place = original[model], average[model], named.get(model)
         color = QUIET if place is None else COLORS[place]
-        marker = "o" if place is None else MARKERS[place]
         horizontal = [[x["accuracy"] - x["accuracy_low"]], [x["accuracy_high"] - x["accuracy"]]]
+        vertical = [[y["effect"] - y["effect_low"]], [y["effect_high"] - y["effect"]]]
         axes.errorbar(
             100 * x["accuracy"],
-            y["drop"],
+            y["effect"],
             xerr=100 * np.maximum(horizontal, 0),
-            yerr=np.maximum([[y["drop"] - y["low"]], [y["high"] - y["drop"]]], 0),
-            fmt=marker,
+            yerr=np.maximum(vertical, 0),
+            fmt="o" if place is None else MARKERS[place],
             color=color,
             ecolor=color,
             elinewidth=1.1,
@@ -113,42 +115,62 @@ def accuracy_and_drop(drops: pl.DataFrame, models: list[str]) -> Figure:
             markersize=5 if place is None else 10 - 0.7 * place,
             zorder=3 if place is None else 4 + place,
         )
-    counts = sorted({row["n"] for row in original.values()})
-    size = f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
-    axes.set_xlabel(f"accuracy on the originals, % ({size}); bars: 95 % intervals")
-    axes.set_ylabel("average drop, points (up: worse)")
+    axes.set_xlabel(f"accuracy on the originals, % ({_size(original.values())})")
+    axes.set_ylabel("average points lost (up: worse)")
     _plain(axes, "both")
-    _legend(figure, named, drops.head(0))
+    _legend(figure, named, width=width)
     return figure
 
 
-def curve_figure(curves: pl.DataFrame, attribute: str, models: list[str]) -> Figure:
-    """Draw accuracy along one attribute, one line per model with its interval, for the eight models that drop least."""
+def curve_figure(curves: pl.DataFrame, attribute: str, series: Mapping[str, int], narrow: bool = False) -> Figure:
+    """Draw accuracy along one attribute: one line per model, its points beside those of the others, with intervals."""
+    width = NARROW if narrow else WIDE
     part = curves.filter(pl.col("attribute") == attribute)
-    named = [name for name in models if name in set(part["model"])][:MOST]
-    figure, axes = _empty(7.2, 3.6 + 0.2 * -(-len(named) // _columns(named)))
-    for place, model in enumerate(named):
+    named = {name: place for name, place in series.items() if name in set(part["model"])}
+    figure, axes = _empty(width, 3.6 + 0.2 * -(-len(named) // _columns(list(named), width)))
+    levels = part["level"].unique().sort().to_list()
+    logarithmic = levels[0] > 0 and levels[-1] >= 4 * levels[0]
+    for number, (model, place) in enumerate(named.items()):
         # Both sides of a sweep through zero are one line; levels below zero are stored as distances.
         signed = pl.when(pl.col("side") == "below 0").then(-pl.col("level")).otherwise(pl.col("level"))
         rows = part.filter(pl.col("model") == model).with_columns(x=signed).unique("x").sort("x")
         x, y, low, high = (rows[name].to_numpy() for name in ("x", "accuracy", "low", "high"))
-        axes.fill_between(x, 100 * low, 100 * high, color=COLORS[place], alpha=0.1, linewidth=0)
-        axes.plot(x, 100 * y, color=COLORS[place], marker=MARKERS[place], markersize=5, linewidth=1.5)
-    counts = sorted(set(part["n"].to_list()))
-    size = f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
-    levels = part["level"].unique().sort().to_list()
-    if levels[0] > 0 and levels[-1] >= 4 * levels[0]:
+        axes.errorbar(
+            _dodged(x, number - (len(named) - 1) / 2, logarithmic),
+            100 * y,
+            yerr=100 * np.maximum([y - low, high - y], 0),
+            color=COLORS[place],
+            marker=MARKERS[place],
+            markersize=5,
+            linewidth=1.5,
+            elinewidth=1.1,
+        )
+    if logarithmic:
         from matplotlib.ticker import NullLocator
 
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticks(_apart(levels), [f"{level:.3g}" for level in _apart(levels)])
+        ticks = _apart(levels, 0.09 if narrow else 0.045)
+        axes.set_xticks(ticks, [f"{level:.3g}" for level in ticks])
     axes.set_xlabel(axis_label(attribute))
-    axes.set_ylabel(f"accuracy, % ({size})")
-    axes.set_ylim(-3, 103)
+    axes.set_ylabel(f"accuracy, % ({_size(part.iter_rows(named=True))})")
     _plain(axes, "both")
-    _legend(figure, named, curves.head(0))
+    _legend(figure, named, width=width)
     return figure
+
+
+def _dodged(x: np.ndarray, place: float, logarithmic: bool) -> np.ndarray:
+    """Return the levels moved a little, so that the intervals of several models do not hide each other."""
+    if len(x) < 2 or not place:
+        return x
+    scale = np.log(x) if logarithmic else x
+    moved = scale + place * 0.012 * (scale[-1] - scale[0])
+    return np.exp(moved) if logarithmic else moved
+
+
+def _size(rows: Any) -> str:
+    counts = sorted({row["n"] for row in rows})
+    return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
 
 
 def _apart(levels: list[float], least: float = 0.045) -> list[float]:
@@ -174,32 +196,27 @@ def _plain(axes: Axes, grid: Any) -> None:
     axes.margins(x=0.04)
 
 
-def _legend(figure: Figure, models: list[str], drops: pl.DataFrame) -> None:
-    """Add the models' names above the figure, and the hollow marker if there is a white-box result."""
+def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = (), width: float = WIDE) -> None:
+    """Add the models' names above the figure, and what its other marks mean."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=_short(model))
-        for place, model in enumerate(models)
+        for model, place in series.items()
     ]
-    if drops.height and drops["white_box"].any():
-        hollow = Line2D([], [], color=QUIET, marker="o", markerfacecolor="none", linestyle="none")
-        hollow.set_label("hollow: white-box")
-        handles.append(hollow)
-    columns = _columns([str(handle.get_label()) for handle in handles])
-    figure.legend(
-        handles=handles,
-        loc="outside upper left",
-        ncols=columns,
-        frameon=False,
-        fontsize=9,
-    )
+    signs = {"faint": "|", "hollow": "o", "cross": "x"}
+    for mark in marks:
+        sign = Line2D([], [], color=QUIET, marker=signs[mark.split(":")[0].split()[0]], linestyle="none", label=mark)
+        sign.set_markerfacecolor("none")
+        handles.append(sign)
+    columns = _columns([str(handle.get_label()) for handle in handles], width)
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=9)
 
 
-def _columns(names: list[str]) -> int:
+def _columns(names: Sequence[str], width: float) -> int:
     """Return how many names fit side by side above a figure."""
     longest = max((len(_short(name)) for name in names), default=1)
-    return max(1, min(4, 96 // (longest + 6)))
+    return max(1, min(4, int(12.5 * width) // (longest + 6)))
 
 
 def _short(name: str) -> str:

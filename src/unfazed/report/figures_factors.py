@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 
 from .heat_map import cells_of, heat_map
-from .palette import COLORS, MARKERS, MOST, new_figure
+from .palette import COLORS, MARKERS, MOST, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,10 +26,13 @@ SUFFIXES = (".png", ".svg", ".pdf")
 MOST_MODELS = MOST
 
 
-def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Figure:
+def factor_profile(
+    errors: pl.DataFrame, models: list[str] | None = None, series: Mapping[str, int] | None = None
+) -> Figure:
     """Draw the error ratio of every factor with its interval, one color per model, factors from easiest to hardest.
 
-    `errors` is the table of `factor_errors` over models without metaclasses; at most eight models are readable.
+    `errors` is the table of `factor_errors` over models without metaclasses; at most eight models are readable;
+    series: the places in the palette that models already have.
     """
     chosen = models or errors["model"].unique(maintain_order=True).to_list()
     if len(chosen) > MOST_MODELS:
@@ -42,15 +46,17 @@ def factor_profile(errors: pl.DataFrame, models: list[str] | None = None) -> Fig
     shown = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("model").is_in(chosen))
     order = _easiest_first(shown)
     figure, axes = _empty(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
-    for place, model in enumerate(chosen):
+    for number, (model, place) in enumerate(places(chosen, series).items()):
         part = shown.filter(pl.col("model") == model)
         values = {name: (ratio, low, high) for name, ratio, low, high in
                   part.select("factor", "error_ratio", "low", "high").iter_rows()}  # fmt: skip
-        offset = (place - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
+        offset = (number - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
         rows = [(y + offset, *values[f]) for y, f in enumerate(order) if values.get(f, (None,))[0] is not None]
         y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-        axes.hlines(y, low, high, color=COLORS[place], linewidth=1.6, alpha=0.55)
-        axes.plot(ratio, y, MARKERS[place], color=COLORS[place], markersize=4.5, label=model, linestyle="none")
+        axes.hlines(y, low, high, color=COLORS[place % MOST], linewidth=1.6, alpha=0.55)
+        axes.plot(
+            ratio, y, MARKERS[place % MOST], color=COLORS[place % MOST], markersize=4.5, label=model, linestyle="none"
+        )
     # Published result tables do not say how many images have a factor.
     counts = {f: f"  ({n:,})" for f, n in shown.group_by("factor").agg(pl.col("n").max()).iter_rows() if n is not None}
     axes.set_yticks(range(len(order)), [words(f) + counts.get(f, "") for f in order])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from .palette import COLORS, MARKERS, MOST, new_figure
+from .palette import COLORS, MARKERS, MOST, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,11 +18,12 @@ MOST_CURVES = MOST
 _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm of the noise"}
 
 
-def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
+def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[str, int] | None = None) -> Figure:
     """Draw accuracy under noise and RFS against the level, one row of panels per norm, one color per model (or group).
 
     table: of `sensitivity` (name="model") or `sensitivity_by_group` (name="group"). An undefined RFS leaves a gap. More
-    than eight names repeat the colors with other markers, without the shaded intervals.
+    than eight names repeat the colors with other markers, without the shaded intervals. series: the places in the
+    palette that models already have.
     """
     names = table[name].unique(maintain_order=True).to_list()
     levels = table.filter(pl.col("level").is_not_null())
@@ -32,7 +33,7 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model") -> Figure:
     figure = new_figure(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0))
     panels = figure.subplots(len(norms), 2, squeeze=False)
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
-        for place, one in enumerate(names):
+        for one, place in places(names, series).items():
             part = levels.filter((pl.col(name) == one) & (pl.col("norm") == norm)).sort("level")
             _accuracy(accuracy, part, place)
             _rfs(rfs, part, place, one, shaded=not many)

@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from unfazed.analyses.columns import schema
 from unfazed.analyses.drops.compare import compare
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.published import with_published
 from unfazed.analyses.drops.thresholds import thresholds
+from unfazed.analyses.statistics.paired import holm
 from unfazed.benchmark.layout import MANIFEST
-from unfazed.errors import UserError
-from unfazed.predictions.facts import AVERAGE, Facts, read_facts
+from unfazed.errors import UserError, unknown
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory
 from unfazed.predictions.suspicions import suspicions
 
 from .drop_tables import with_conditions
-from .flips import FLIP_COLUMNS, Flips, find_flips
+from .flips import FLIP_COLUMNS, Draw, Flips, find_flips
+from .palette import series
+
+SURE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """predictions: their folder; benchmark: its root and card, None and {} if it is not available; facts: of the
-    edits; drops, classes, curves, fits, thresholds: frames of `unfazed.analyses`; comparison: of the model that drops
-    most with the one that drops least on average, None with one model; flips: their counts and a sample."""
+    """predictions: their folder; answers: their rows; benchmark: its root and card, None and {} if it is not available;
+    facts: of the edits; drops, curves, fits, thresholds: frames of `unfazed.analyses`, drops with the columns of
+    `with_effect`; rivals: one row for each model but the one that drops least, with the difference of their average
+    drops; framing: what the framing costs, empty if the source files were not evaluated; flips: their counts and those
+    that are shown."""
 
     predictions: Path
+    answers: pl.DataFrame
     benchmark: Path | None
     card: Mapping[str, Any]
     facts: Facts
     drops: pl.DataFrame
-    comparison: pl.DataFrame | None
+    rivals: pl.DataFrame
+    framing: pl.DataFrame
     curves: pl.DataFrame
     fits: pl.DataFrame
     thresholds: pl.DataFrame
-    classes: pl.DataFrame
     flips: Flips
+    settings: Mapping[str, Any]
 
-    @property
+    @cached_property
     def models(self) -> list[str]:
         """Return the models, the one that drops least on average first."""
         return ranked(self.drops)
@@ -53,11 +62,33 @@ class Findings:
         """Return what is suspicious about the models, from their cards: their numbers say nothing about them."""
         return suspicions(self.facts.cards, self.models)
 
-    @property
+    @cached_property
+    def series(self) -> dict[str, int]:
+        """Return the place of each model in the palette."""
+        return series(self.models)
+
+    @cached_property
+    def averages(self) -> dict[str, dict[str, Any]]:
+        """Return the row of each model's average, best model first; empty if no edit is averaged."""
+        rows = {row["model"]: row for row in self.drops.filter(kind=AVERAGE).iter_rows(named=True)}
+        return {model: rows[model] for model in self.models if model in rows}
+
+    @cached_property
+    def worst(self) -> pl.DataFrame:
+        """Return the edits with their mean effect over the models that they do not attack and n, worst first; edits
+        that were possible for fewer than half of the photographs come last, because they are the least certain."""
+        fair = self.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
+        if fair.is_empty():
+            fair = self.drops.filter(kind="edit")
+        means = fair.group_by("edit").agg(pl.col("effect").mean(), pl.col("n").max())
+        few = 2 * pl.col("n") < pl.col("n").max()
+        return means.sort(few, -pl.col("effect"), "edit")
+
+    @cached_property
     def edits(self) -> list[str]:
-        """Return the edits and controls, in the benchmark's order."""
-        there = self.drops.filter(pl.col("kind").is_in(["edit", "control"]))["edit"].unique().to_list()
-        return self.facts.sorted(there)
+        """Return the edits, worst first, then the controls in the benchmark's order."""
+        controls = self.drops.filter(kind="control")["edit"].unique().to_list()
+        return [*self.worst["edit"], *self.facts.sorted(controls)]
 
     def kind(self, edit: str) -> str:
         return str(self.drops.filter(pl.col("edit") == edit)["kind"][0])
@@ -66,75 +97,120 @@ class Findings:
         names = self.facts.classes
         return names[label] if 0 <= label < len(names) else str(label)
 
+    def named(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Return a table of other results with the models under the names that the report gives them."""
+        if "model" not in table.columns:
+            return table
+        names = {str(card.get("model", model)): model for model, card in self.facts.cards.items()}
+        return table.with_columns(pl.col("model").cast(pl.String).replace(names))
+
+    def spec(self, model: str) -> str:
+        """Return the full name of a model that the report calls by a shorter one."""
+        card = self.facts.cards.get(model, {})
+        return str(card.get("spec") or card.get("model", model))
+
 
 def find(
     predictions: str | Path,
     benchmark: str | Path | None = None,
     *,
+    names: Mapping[str, str] | None = None,
     flips: int = 48,
+    draw: Draw = "worst",
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
 ) -> Findings:
-    """Return the findings of a folder of predictions; flips: how many to sample for the gallery."""
+    """Return the findings of a folder of predictions; names: shorter names of models; flips: how many to show."""
     predictions = Path(predictions)
     if benchmark is not None and not (Path(benchmark) / MANIFEST).is_file():
         raise UserError(
             f"{benchmark} is not a finished benchmark: it contains no {MANIFEST}", run="unfazed status BENCH"
         )
-    facts = read_facts(predictions, benchmark)
+    facts, answers = read_facts(predictions, benchmark), in_memory(predictions, FLIP_COLUMNS)
+    if names:
+        facts, answers = _renamed(facts, answers, names)
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
-    answers = in_memory(predictions, FLIP_COLUMNS)
     drops = dropped_accuracy(answers, **settings)
-    order = ranked(drops)
+    drops = with_conditions(with_published(drops) if facts.official else drops, answers, **settings)
+    drops = with_effect(drops)
     return Findings(
         predictions=predictions,
+        answers=answers,
         benchmark=facts.root,
         card=facts.benchmark,
         facts=facts,
-        drops=with_conditions(with_published(drops) if facts.official else drops, answers, **settings),
-        comparison=compare(answers, order[0], order[-1], **settings) if len(order) > 1 else None,
+        drops=drops,
+        rivals=_rivals(answers, drops, settings),
+        framing=_framing(answers, settings),
         curves=accuracy_curves(answers, facts=facts, level=level),
         fits=curve_fits(answers, **settings),
         thresholds=thresholds(answers, **settings),
-        classes=_worst_classes(answers, settings),
-        flips=find_flips(answers, flips, seed),
+        flips=find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4),
+        settings=settings,
     )
 
 
+def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
+    """Return the table of drops with `effect`, `effect_low`, `effect_high` and `effect_p`, which the report puts first:
+    the net drop, or the drop where no control was evaluated; `raw` marks such rows."""
+    net = pl.col("net_drop").is_not_null()
+    pairs = {"effect": "drop", "effect_low": "low", "effect_high": "high", "effect_p": "p_holm"}
+    nets = {"drop": "net_drop", "low": "net_low", "high": "net_high", "p_holm": "net_p_holm"}
+    chosen = [pl.when(net).then(nets[name]).otherwise(name).alias(effect) for effect, name in pairs.items()]
+    return drops.with_columns(*chosen, raw=~net & pl.col("kind").is_in(["edit", AVERAGE]))
+
+
 def ranked(drops: pl.DataFrame) -> list[str]:
-    """Return the models by average drop, least first; those without one at the end, by name."""
-    averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "drop").iter_rows())
+    """Return the models by the effect of the average edit, least first; those without one at the end, by name."""
+    averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "effect").iter_rows())
     names = drops["model"].unique().to_list()
     return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
 
 
-def _worst_classes(predictions: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
-    """Return one row per class, worst first: photographs n, mean and range over models of the drop, worst model.
+def _renamed(facts: Facts, answers: pl.DataFrame, names: Mapping[str, str]) -> tuple[Facts, pl.DataFrame]:
+    """Return both with the models under their shorter names."""
+    models = answers["model"].cast(pl.String).unique().to_list()
+    for name in names:
+        if name not in models:
+            raise unknown("model to name", name, sorted(models))
+    final = [names.get(model, model) for model in models]
+    if len(set(final)) < len(final):
+        raise UserError(f"two models would be called {max(final, key=final.count)}", allowed="a name for each model")
+    cards = {names.get(model, model): card for model, card in facts.cards.items()}
+    white_box = frozenset(names.get(model, model) for model in facts.white_box)
+    column = pl.col("model").cast(pl.String).replace(dict(names))
+    return replace(facts, cards=cards, white_box=white_box), answers.with_columns(column)
 
-    `shrunk` is the mean drop shrunk toward the models' own (empirical Bayes); it determines the order.
-    """
-    edits = [AVERAGE]
-    try:
-        table = dropped_accuracy(predictions, by="class", edits=edits, **settings)
-    except UserError:  # no edit is averaged, or no picture has a class
-        return pl.DataFrame(schema=_CLASSES)
-    return (
-        table.drop_nulls("drop")
-        .sort("drop", descending=True)
-        .group_by("class", maintain_order=True)
-        .agg(
-            n=pl.col("n").max(),
-            models=pl.len().cast(pl.Int64),
-            shrunk=pl.col("shrunk_drop").mean(),
-            drop=pl.col("drop").mean(),
-            least=pl.col("drop").min(),
-            most=pl.col("drop").max(),
-            worst_model=pl.col("model").first(),
-        )
-        .sort("shrunk", "class", descending=[True, False], nulls_last=True)
-        .cast(_CLASSES)  # type: ignore[arg-type]
+
+def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
+    """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one."""
+    order = list(series(ranked(drops)))
+    averages = drops.filter(kind=AVERAGE)
+    rows = []
+    for model in order[1:] if averages.height else []:
+        measure = "drop" if averages["raw"].any() else "net"
+        table = compare(answers, order[0], model, measure=measure, **settings).filter(edit=AVERAGE)
+        names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
+        for row in table.drop_nulls(names[0]).iter_rows(named=True):
+            gap, low, high = (-row[names[place]] for place in (0, 2, 1))
+            rows.append((model, gap, low, high, row["n"], row["p_value"]))
+    columns = dict.fromkeys(("gap", "low", "high", "p_holm"), pl.Float64)
+    order_of_columns = ("model", "gap", "low", "high", "n", "p_holm")
+    types = {name: columns.get(name, pl.String if name == "model" else pl.Int64) for name in order_of_columns}
+    frame = pl.DataFrame(rows, schema=types, orient="row")
+    adjusted = holm(frame["p_holm"].fill_null(np.nan).to_numpy())
+    return frame.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
+
+
+def _framing(answers: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
+    """Return model, n, source and original accuracy in [0, 1], drop, low and high in points; empty without sources."""
+    edits = pl.col("edit").cast(pl.String)
+    pair = answers.filter(edits.is_in([SOURCE, ORIGINAL])).with_columns(
+        edit=edits.replace({ORIGINAL: "framing", SOURCE: ORIGINAL})
     )
-
-
-_CLASSES = schema("class n models shrunk drop least most worst_model")
+    names = ["model", "n", "source", "original", "drop", "low", "high"]
+    if pair["edit"].n_unique() < 2:
+        return pl.DataFrame(schema=names)
+    table = dropped_accuracy(pair, **settings).filter(edit="framing")
+    return table.rename({"original_accuracy": "source", "accuracy": "original"}).select(names)

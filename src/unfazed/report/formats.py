@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,9 @@ import polars as pl
 from unfazed.choices import TableFormat
 from unfazed.errors import UserError, unknown
 
+from .words import probability
+
+WIDTH = 80  # columns of a terminal
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -80,7 +85,7 @@ def format_table(
     if format in ("csv", "json"):
         return FORMATS[format](frame, [], title, notes)
     names = headings or {}
-    rows = [[_cell(value, _digits(digits, name)) for name, value in row.items()] for row in frame.iter_rows(named=True)]
+    rows = _rows(frame, digits)
     shown = frame.rename({name: names[name] for name in frame.columns if name in names})
     return FORMATS[format](shown, rows, title, notes)
 
@@ -100,7 +105,6 @@ def _json(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: 
 
 def _table(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -111,12 +115,86 @@ def _table(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes:
     for row in rows:
         # Text, not str: a class or file called "[red]" must not be read as markup.
         table.add_row(*(Text(value) for value in row))
-    # As wide as its content: a terminal wraps long lines, but shortened names could not be copied.
-    console = Console(file=io.StringIO(), force_terminal=False, color_system=None, width=10_000)
-    console.width = max(console.measure(table).maximum, 80)
+    return _printed(table)
+
+
+def model_blocks(
+    shown: pl.DataFrame,
+    frame: pl.DataFrame,
+    *,
+    digits: int | Mapping[str, int] = 2,
+    title: str | None = None,
+    notes: str | None = None,
+    color: bool = False,
+) -> str:
+    """Return the table `shown` for a terminal of 80 columns: one block per model, repeated names left out.
+
+    frame: the rows in full, whose tests say what is sure; color: print sure drops in red and sure gains in green. Of a
+    table that is wider than 80 columns the last columns are left out, and a line says so.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = _rows(shown, digits)
+    styles = [_style(row) for row in frame.iter_rows(named=True)]
+    names, numeric = shown.columns, _numeric(shown)
+    widths = [max([len(name), *(len(row[place]) for row in rows)]) for place, name in enumerate(names)]
+    kept = [place for place, name in enumerate(names) if name != "model"]
+    while sum(widths[place] + 2 for place in kept) > WIDTH and len(kept) > 4:
+        kept.remove(next(place for place in reversed(kept) if numeric[place]))
+    left_out = [names[place] for place in range(len(names)) if place not in kept and names[place] != "model"]
+    parts = [title] if title else []
+    for model in shown["model"].unique(maintain_order=True).to_list():
+        block = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for place in kept:
+            right = numeric[place] or names[place] == "p"
+            block.add_column(Text(names[place]), justify="right" if right else "left", no_wrap=True)
+        before: list[str] = []
+        for row, style, owner in zip(rows, styles, shown["model"], strict=True):
+            if owner != model:
+                continue
+            cells = [row[place] for place in kept]
+            again = bool(before) and cells[0] == before[0]
+            block.add_row(*(Text("" if again and at == 0 else cell, style) for at, cell in enumerate(cells)))
+            before = cells
+        parts += ["", _printed(Text(str(model), "bold"), color).rstrip("\n"), _printed(block, color).strip("\n")]
+    more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
+    words = " ".join(part for part in (notes, more) if part)
+    parts += ["", *textwrap.wrap(words, WIDTH)]
+    return "\n".join(parts) + "\n"
+
+
+def _rows(frame: pl.DataFrame, digits: int | Mapping[str, int]) -> list[list[str]]:
+    """Return the cells as text."""
+    digits_of = [_digits(digits, name) for name in frame.columns]
+    return [
+        [_cell(value, places, name) for value, places, name in zip(row, digits_of, frame.columns, strict=True)]
+        for row in frame.iter_rows()
+    ]
+
+
+def _style(row: Mapping[str, Any]) -> str:
+    """Return the style of a row: red for a drop beyond chance, green for a gain, faint for a white-box result."""
+    net = row.get("net_p_holm") is not None
+    p, drop = row.get("net_p_holm" if net else "p_holm"), row.get("net_drop" if net else "drop")
+    if row.get("white_box"):
+        return "dim"
+    if p is None or drop is None or p >= 0.05:
+        return ""
+    return "red" if drop > 0 else "green"
+
+
+def _printed(table: Any, color: bool = False) -> str:
+    """Return a table of rich as text, as wide as its content: shortened names could not be copied."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=color, color_system="standard" if color else None, width=10_000)
+    console.width = max(console.measure(table).maximum, WIDTH)
     console.print(table)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    lines = (re.sub(r" +((\x1b\[[0-9;]*m)*)$", r"\1", line) for line in file.getvalue().splitlines())
+    return "\n".join(lines) + "\n"
 
 
 def _markdown(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:
@@ -160,15 +238,17 @@ FORMATS: dict[str, Callable[[pl.DataFrame, list[list[str]], str | None, str | No
 }
 
 
-def _cell(value: Any, digits: int) -> str:
+def _cell(value: Any, digits: int, name: str = "") -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
+    if isinstance(value, float) and re.match(r"(net_)?p(_|$| )", name):
+        return probability(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        # A p-value of 0.0000 would be wrong; very small numbers keep one significant digit.
+        # Very small numbers keep one significant digit.
         if value != 0 and abs(value) < 0.5 * 10**-digits and digits >= 3:
             return f"{value:.0e}"
         return f"{value:.{digits}f}".replace("-", "−", 1) if round(value, digits) < 0 else f"{abs(value):.{digits}f}"

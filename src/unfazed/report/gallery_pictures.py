@@ -17,7 +17,7 @@ from unfazed.sources.pictures import read_picture
 
 SIDE = 256
 THUMBNAIL = 104
-_QUALITY = 78
+_QUALITY = 72
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,12 @@ class Album:
         return list(dict.fromkeys(found))[:count]
 
 
-def data_address(picture: np.ndarray, side: int = SIDE) -> str:
+def data_address(picture: np.ndarray, side: int = SIDE, quality: int = _QUALITY) -> str:
     """Return the picture as a `data:` URL: WebP, its longer side at most `side` pixels."""
     from PIL import Image
 
     image = Image.fromarray(picture)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    image.save(buffer, "WEBP", quality=_QUALITY, method=4)
+    image.save(buffer, "WEBP", quality=quality, method=4)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -12,11 +12,14 @@ from .markup import render, tag
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's text; sort: the sort key, if not the text; note: a small remark after it."""
+    """A cell's text; sort: the sort key, if not the text; note: a small remark after it; title: shown on hover; faint:
+    whether it is less important than the others."""
 
     shown: object
     sort: float | None = None
     note: str | None = None
+    title: str | None = None
+    faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ def sortable(
 ) -> Markup:
     """Return a table in a scrolling region; `numbers`: the columns with numbers."""
     return render("table.html", name=name, caption=caption, headings=headings, lines=lines, numbers=numbers)
+
+
+def filtered(name: str, noun: str, *choosers: Markup) -> Markup:
+    """Return the line above a table or list that says how much of it the page's filters leave; choosers: its own
+    filters."""
+    counted = tag("output", "", aria_live="polite")
+    return tag("div", *choosers, counted, class_="filters", data_for=name, data_noun=noun)
 
 
 def chooser(name: str, label: str, values: Sequence[str], every: str) -> Markup:

@@ -7,36 +7,41 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from unfazed.choices import check_choice
 from unfazed.errors import UserError
 from unfazed.files import write_bytes
 from unfazed.versions import package_version
 
 from .assets import write_assets
+from .explorer import as_script, explorer_section, page_data, pictures_of
 from .extras import distribution_section, factors_section, sensitivity_section
 from .findings import Findings, find
-from .flips import Flip
+from .first_screen import first_screen
+from .flips import Draw, Flip
 from .gallery import gallery_section
 from .gallery_heat import Explain, heat_maps_of_flips
-from .gallery_pictures import THUMBNAIL, Album, data_address
+from .gallery_pictures import Album
 from .markup import joined, render, tag
 from .provenance import made_section, mask_sentence
 from .repair_section import RESULT, repair_section
 from .section import Section, paragraphs
-from .sections_drops import accuracy_section, classes_section, curves_section, drops_section, edits_table
+from .sections_answers import answers_section, groups_section
+from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
 from .svg import drawing
 from .verdict import verdict
 from .words import plural
 
-_SCENES = 6
+_LONG = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +69,9 @@ def write_report(
     distribution: str | Path | None = None,
     repair: str | Path | None = None,
     title: str = "How much accuracy do the edits cost?",
+    names: Mapping[str, str] | None = None,
     flips: int = 36,
+    draw: Draw = "worst",
     heat_maps: int = 36,
     explain: Explain | None = None,
     resamples: int = 1000,
@@ -76,17 +83,19 @@ def write_report(
 
     benchmark: where the pictures are, if they were moved; factors: predictions on ImageNet's validation images;
     sensitivity: what `unfazed sensitivity` wrote; distribution: a folder of CSV tables; repair: what `unfazed repair`
-    wrote; all four are also found next to the predictions under these names. flips, heat_maps: how many to show;
-    explain: makes the heat maps (`probes.flip_heat.explain_pairs`; None for no heat maps); command: the command that
-    reproduces everything, if there is one; progress: (done, total, what).
+    wrote; all four are also found next to the predictions under these names. names: shorter names of models; flips,
+    heat_maps: how many to show; draw: which flips, the `worst` or an `even` sample of models and edits; explain:
+    makes the heat maps (`probes.flip_heat.explain_pairs`; None for no heat maps); command: the command that reproduces
+    everything, if there is one; progress: (done, total, what).
     """
+    check_choice("draw", draw, Draw)
     if flips < 0 or heat_maps < 0:
         raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
     predictions, output = Path(predictions), Path(output)
     show = progress or (lambda done, total, what: None)
     total = 3 + heat_maps
     show(0, total, "numbers")
-    findings = find(predictions, benchmark, flips=flips, resamples=resamples, seed=seed)
+    findings = find(predictions, benchmark, names=names, flips=flips, draw=draw, resamples=resamples, seed=seed)
     album = Album(findings.benchmark, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
@@ -98,20 +107,25 @@ def write_report(
             findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
         )
     given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution, "repair": repair}
-    again = _command(predictions, output, benchmark, assets, given)
+    again = _command(predictions, output, benchmark, assets, given, names or {})
+    data = page_data(findings)
+    data["strips"] = pictures_of(findings, album, data)
     with drawing("unfazed"):
         sections = [
-            _verdict_section(findings, album),
+            _verdict_section(findings),
+            edits_section(findings, album),
             drops_section(findings),
+            gallery_section(findings, album, heat, notes, draw),
+            explorer_section(findings, data, len(data["strips"])),
+            answers_section(findings),
+            groups_section(findings),
             accuracy_section(findings),
             curves_section(findings),
-            classes_section(findings),
-            gallery_section(findings, album, heat, notes),
-            *_extra_sections(predictions, given),
+            *_extra_sections(predictions, given, findings),
             made_section(findings, again, command),
         ]
         there = [section for section in sections if section is not None]
-        page = render_page(there, title, _subtitle(findings)).encode()
+        page = render_page(there, title, _subtitle(findings), data).encode()
         files = write_assets(Path(assets), there) if assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
@@ -119,8 +133,8 @@ def write_report(
     return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, notes)
 
 
-def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
-    """Return the page with its sections, style and script; nothing else is allowed to run or load."""
+def render_page(sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any]) -> str:
+    """Return the page with its sections, style, script and the data that it reads; nothing else may run or load."""
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return render(
@@ -132,32 +146,23 @@ def render_page(sections: Sequence[Section], title: str, subtitle: str) -> str:
         style=Markup(_resource("page.css")),
         script=Markup(script),
         sections=sections,
+        models=data["models"],
+        edits=data["edits"],
+        data=as_script(data),
     )
 
 
-def _verdict_section(findings: Findings, album: Album) -> Section:
+def _verdict_section(findings: Findings) -> Section:
     small = (
         "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
     )
-    sheet = edits_table(findings, _thumbnails(findings, album))
     words = paragraphs(*verdict(findings), mask_sentence(findings.card))
     doubts = joined(tag("p", tag("strong", f"Suspicious: {one}."), class_="doubt") for one in findings.suspicions)
-    return Section("verdict", "Verdict", joined([doubts, words, tag("p", small, class_="quiet"), sheet]))
+    content = [doubts, first_screen(findings), words, tag("p", small, class_="quiet")]
+    return Section("verdict", "Verdict", joined(content))
 
 
-def _thumbnails(findings: Findings, album: Album) -> dict[str, list[tuple[str, str]]]:
-    scenes = album.scenes(_SCENES)
-    rows: dict[str, list[tuple[str, str]]] = {}
-    for edit in ["original", *findings.edits] if scenes else []:
-        rows[edit] = []
-        for scene in scenes:
-            picture = album.picture(f"{scene}/{edit}/0")
-            address = "" if picture is None else data_address(picture, THUMBNAIL)
-            rows[edit].append((address, f"{scene}, {edit}"))
-    return rows
-
-
-def _extra_sections(predictions: Path, given: dict[str, str | Path | None]) -> list[Section]:
+def _extra_sections(predictions: Path, given: dict[str, str | Path | None], findings: Findings) -> list[Section]:
     makers = {
         "factors": factors_section,
         "sensitivity": sensitivity_section,
@@ -173,9 +178,9 @@ def _extra_sections(predictions: Path, given: dict[str, str | Path | None]) -> l
         if name == "repair" and (predictions.resolve().parent / RESULT).is_file():
             beside = predictions.resolve().parent  # the predictions that the repair itself was measured by
         if folder is not None:
-            found.append(make(Path(folder)))
+            found.append(make(Path(folder), findings))
         elif beside.is_dir() and beside != predictions.resolve():
-            found.append(make(beside))
+            found.append(make(beside, findings))
     return found
 
 
@@ -193,7 +198,7 @@ def _subtitle(findings: Findings) -> str:
     controls = sum(findings.kind(edit) == "control" for edit in findings.edits)
     edits = plural(len(findings.edits) - controls, "edit") + (f" and {plural(controls, 'control')}" if controls else "")
     parts = [plural(len(findings.models), "model"), edits, plural(n, "photograph")]
-    return " · ".join([*parts, *([f"recipe {name}"] if name else [])])
+    return " · ".join([*parts, *([f"recipe {name}"] if name and len(name) <= _LONG else [])])
 
 
 def _command(
@@ -202,9 +207,11 @@ def _command(
     benchmark: str | Path | None,
     assets: str | Path | None,
     given: dict[str, str | Path | None],
+    names: Mapping[str, str],
 ) -> list[str]:
     options = {"benchmark": benchmark, "assets": assets, **given}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    words += [word for model, name in names.items() for word in ("--name", f"{model}={name}")]
     return ["unfazed", "report", str(predictions), "-o", str(output), *words]
 
 

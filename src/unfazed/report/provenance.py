@@ -98,7 +98,10 @@ def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
         lines += [f"# {scenes}: add the --limit or --classes that chose them", shlex.join(parts)]
     elif card.get("kind") == "import":
         lines.append(shlex.join(["unfazed", "import", str(_mapping(card.get("source")).get("spec")), "-o", root]))
-    models = [part for name in sorted(findings.models) for part in ("-m", name)]
+    named = {name: str(findings.facts.cards.get(name, {}).get("model", name)) for name in findings.models}
+    specs = {findings.spec(name): evaluated for name, evaluated in named.items()}
+    given = [spec if spec == name else f"{name}={spec}" for spec, name in sorted(specs.items())]
+    models = [part for one in given for part in ("-m", one)]
     lines.append(shlex.join(["unfazed", "evaluate", root, *models, "-o", str(findings.predictions)]))
     lines.append(shlex.join(report_command))
     return lines
@@ -113,18 +116,30 @@ def _left_out(findings: Findings) -> Markup:
     gone = manifest.filter(pl.col("status") != "ok")
     if gone.is_empty():
         return paragraphs(f"All {total} could be made.")
+    # A photograph of which nothing could be made is one line, not one for each edit.
+    whole = ~pl.col("source_id").is_in(manifest.filter(pl.col("status") == "ok")["source_id"].unique().implode())
     reasons = (
-        gone.group_by("edit", "status", "reason", maintain_order=True)
+        gone.with_columns(edit=pl.when(whole).then(pl.lit("every edit")).otherwise("edit"))
+        .group_by("edit", "status", "reason")
         .agg(n=pl.len().cast(pl.Int64))
-        .sort("n", descending=True)
+        .sort("n", "reason", descending=[True, False], nulls_last=True)
+        .group_by("edit", "status", maintain_order=True)
+        .agg(pl.col("n").sum(), reason=pl.col("reason").first(), reasons=pl.len())
+        .sort("n", "edit", descending=[True, False])
     )
     lines = [
-        Line([Cell(row["edit"]), Cell(f"{row['n']:,}", row["n"]), Cell(row["status"]), Cell(row["reason"] or "")])
-        for row in reasons.head(40).iter_rows(named=True)
+        Line([Cell(row["edit"]), Cell(f"{row['n']:,}", row["n"]), Cell(row["status"]), Cell(_reasons(row))])
+        for row in reasons.iter_rows(named=True)
     ]
     caption = f"{gone.height:,} of {total} could not be made; no drop includes them."
     headings = ["edit", "pictures, n", "status", "reason"]
     return joined([sortable("left-out-table", caption, headings, lines, frozenset({1}))])
+
+
+def _reasons(row: Mapping[str, Any]) -> str:
+    """Return the most frequent reason of an edit's line, and how many others there are."""
+    others = f" (the most frequent of {row['reasons']} reasons)" if row["reasons"] > 1 else ""
+    return f"{row['reason'] or 'no reason recorded'}{others}"
 
 
 def _models(findings: Findings) -> Markup:
@@ -136,6 +151,7 @@ def _models(findings: Findings) -> Markup:
             Line(
                 [
                     Cell(name, note="white-box" if card.get("white_box") else None),
+                    Cell(tag("code", findings.spec(name))),
                     Cell(f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})"),
                     Cell(tag("code", str(card.get("weights_sha256", "–")))),
                     Cell(_transform(_mapping(card.get("transform")))),
@@ -143,7 +159,7 @@ def _models(findings: Findings) -> Markup:
                 ]
             )
         )
-    headings = ["model", "accuracy on originals", "SHA-256 of the weights", "transform", "precision"]
+    headings = ["model", "full name", "accuracy on originals", "SHA-256 of the weights", "transform", "precision"]
     table = sortable("models-table", "The models, from their cards.", headings, lines, frozenset())
     versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
     return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])

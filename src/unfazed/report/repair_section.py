@@ -10,6 +10,7 @@ import polars as pl
 
 from unfazed.errors import UserError
 
+from .findings import Findings
 from .html_table import Cell, Line, sortable
 from .markup import joined
 from .section import Section, paragraphs
@@ -23,7 +24,7 @@ VERDICTS = {
 HEADINGS = ("measure", "pictures", "n", "before", "control", "repaired", "difference", "95 % interval")
 
 
-def repair_section(folder: Path) -> Section:
+def repair_section(folder: Path, findings: Findings) -> Section:
     """The table of before and after that `unfazed repair` wrote into `folder`."""
     path = folder / RESULT
     if not path.is_file():

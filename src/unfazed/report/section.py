@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 from markupsafe import Markup
 
+from .formats import format_table
 from .markup import joined, tag
 from .svg import inline
 
@@ -25,6 +27,11 @@ class Section:
     figures: dict[str, Figure] = field(default_factory=dict)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
 
+    def files(self) -> dict[str, str]:
+        """Return the tables as CSV files: names and `data:` URLs."""
+        texts = {f"{name}.csv": format_table(table, "csv") for name, table in self.tables.items() if table.height}
+        return {name: f"data:text/csv;base64,{b64encode(text.encode()).decode()}" for name, text in texts.items()}
+
 
 def paragraphs(*texts: str | None) -> Markup:
     """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`."""
@@ -32,8 +39,10 @@ def paragraphs(*texts: str | None) -> Markup:
     return joined(tag("p", one) for one in kept)
 
 
-def figure_block(figure: Figure, name: str, description: str, caption: str) -> Markup:
-    """Return the figure in its own region, which scrolls on narrow screens."""
-    drawn = inline(figure, name, description)
-    region = tag("div", drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
+def figure_block(figure: Figure, name: str, description: str, caption: str, narrow: Figure | None = None) -> Markup:
+    """Return the figure in its own region, which scrolls on narrow screens; narrow: a variant for phones."""
+    drawn = [tag("div", inline(figure, name, description), class_="wide" if narrow else None)]
+    if narrow is not None:
+        drawn.append(tag("div", inline(narrow, f"{name}-narrow", description), class_="narrow"))
+    region = tag("div", *drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
     return tag("figure", region, tag("figcaption", caption), class_="figure")

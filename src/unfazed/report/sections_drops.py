@@ -1,4 +1,4 @@
-"""The sections about dropped accuracy: table and figure by edit, accuracy against drop, curves, classes."""
+"""The sections about dropped accuracy: figure and table by edit, accuracy against drop, curves, what the edits do."""
 
 from __future__ import annotations
 
@@ -8,84 +8,119 @@ import polars as pl
 from markupsafe import Markup
 
 from unfazed.analyses.drops.conditional import differs
+from unfazed.edits import edit_named_in
 from unfazed.predictions.facts import AVERAGE
 
 from .figures_drops import accuracy_and_drop, curve_figure, drop_figure
 from .findings import Findings
-from .html_table import Cell, Line, chooser, sortable
+from .gallery_pictures import THUMBNAIL, Album, data_address
+from .html_table import Cell, Line, filtered, sortable
 from .markup import joined, tag
 from .palette import MOST
 from .section import Section, figure_block, paragraphs
-from .words import axis_label, interval, plural, points
+from .verdict import FEW
+from .words import axis_label, interval, plural, points, probability
 
-_WORST_CLASSES = 15
+_SCENES = 6
 
 
 def drops_section(findings: Findings) -> Section:
     """Return the drop by edit for every model, with intervals: a figure and a table that sorts and filters."""
-    figure = drop_figure(findings.drops, findings.edits, findings.models)
+    groups = _groups(findings)
+    figure, narrow = (drop_figure(findings.drops, groups, findings.series, narrow=small) for small in (False, True))
     description = (
-        f"Dropped accuracy in points of {plural(len(findings.models), 'model')} under "
-        f"{plural(len(findings.edits), 'edit')}, with 95 % intervals; the table below contains every number."
+        f"Points of accuracy lost by {plural(len(findings.series), 'model')} under "
+        f"{plural(len(findings.edits), 'edit')}, net of the control, with 95 % intervals; the table below contains "
+        "every number."
     )
-    notes = paragraphs(
+    caption = "Drop net of the control by edit, grouped by attribute, the worst first; controls last."
+    if len(findings.models) > MOST:
+        caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
+    body = joined(
+        [
+            figure_block(figure, "drops", description, caption, narrow),
+            filtered("drops-table", "rows"),
+            _table(findings),
+            _notes(findings),
+        ]
+    )
+    tables = {"drops": findings.drops, "crops": findings.flips.counts}
+    if findings.framing.height:
+        tables["framing"] = findings.framing
+    return Section("drops", "Drop by edit", body, {"drops": figure, "drops-narrow": narrow}, tables)
+
+
+def _groups(findings: Findings) -> list[list[str]]:
+    """Return the average, the edits of each attribute and the controls; the attribute with the worst edit first."""
+    groups: dict[str, list[str]] = {}
+    for edit in findings.edits:
+        named = edit_named_in(edit)
+        attribute = edit if named is None else named.name
+        groups.setdefault("control" if findings.kind(edit) == "control" else attribute, []).append(edit)
+    return [*([[AVERAGE]] if findings.averages else []), *groups.values()]
+
+
+def _notes(findings: Findings) -> Markup:
+    drops = findings.drops
+    return paragraphs(
         "A drop is the accuracy on the originals minus that on the edited pictures of the same photographs, in points: "
-        "5 points are 5 more wrong predictions per hundred pictures. The net drop is relative to the edit's control, "
-        "which shows what the rendering alone costs. The true-class probability is the mean probability that the model "
-        "assigns to the true class. p is from McNemar's exact test (one run) or a sign-flip test (several runs), with "
-        "Holm's correction over the whole table.",
-        "White-box marks a model that the adversarial background attacks; it is left out of averages."
-        if findings.drops["white_box"].any()
+        "5 points are 5 more wrong predictions per hundred pictures. The net drop is measured against the edit's "
+        "control instead, which is rendered in the same way without the change; an edit that renders nothing else "
+        "needs no control. p is from McNemar's exact test (one run) or a sign-flip test (several runs) of the net "
+        "drop, with Holm's correction over the whole table.",
+        "A raw drop stands in for a net drop where the control was not evaluated." if drops["raw"].any() else None,
+        "White-box marks a model that the adversarial background attacks; the edit is left out of the averages of all "
+        "models."
+        if drops["white_box"].any()
         else None,
         "The drop on valid pictures leaves out those whose measured validity is below 0.5 "
         "(the column `validity` of the manifest)."
-        if differs(findings.drops)
+        if differs(drops)
         else None,
         "Human accuracy is how often people could tell the object (unfazed review): the ceiling for a model."
-        if "human_accuracy" in findings.drops.columns
+        if "human_accuracy" in drops.columns
         else None,
+        _framing_words(findings),
         _crop_words(findings),
     )
-    filters = tag(
-        "div",
-        chooser("model", "Model", findings.models, "all models"),
-        chooser("edit", "Edit", _shown_edits(findings), "all edits"),
-        tag("output", "", aria_live="polite"),
-        class_="filters",
-        data_for="drops-table",
-        data_noun="rows",
-    )
-    caption = "Figure 1. Drop by edit, models by average drop."
-    body = joined([figure_block(figure, "drops", description, caption), filters, _table(findings), notes])
-    tables = {"drops": findings.drops, "crops": findings.flips.counts}
-    return Section("drops", "Drop by edit", body, {"drops": figure}, tables)
 
 
-def _shown_edits(findings: Findings) -> list[str]:
-    return ["original", *findings.edits, *([AVERAGE] if AVERAGE in set(findings.drops["edit"]) else [])]
+def _framing_words(findings: Findings) -> str | None:
+    if findings.framing.is_empty():
+        return None
+    parts = [
+        f"{row['model']} {points(row['drop'])} ({interval(row['low'], row['high'])})"
+        for row in findings.framing.head(MOST).iter_rows(named=True)
+    ]
+    return f"Framing the source files as squares (source to original) costs {', '.join(parts)} points."
 
 
 def _table(findings: Findings) -> Markup:
-    published = "published" in findings.drops.columns and findings.drops["published"].is_not_null().any()
-    headings = ["model", "edit", "n", "accuracy, %", "true-class probability, %", "drop, points", "95 % interval"]
-    valid, human = differs(findings.drops), "human_accuracy" in findings.drops.columns
-    headings += ["net drop, points", "net 95 % interval", "p (Holm)", *(["published"] if published else [])]
+    drops = findings.drops
+    published = "published" in drops.columns and drops["published"].is_not_null().any()
+    valid, human = differs(drops), "human_accuracy" in drops.columns
+    headings = ["model", "edit", "n", "net drop, points", "95 % interval", "p (Holm)", "raw drop, points"]
+    headings += ["raw 95 % interval", "accuracy, %", "true-class probability, %", *(["published"] if published else [])]
     headings += [*(["drop on valid pictures, points"] if valid else []), *(["human accuracy, %"] if human else [])]
+    order = {model: number for number, model in enumerate(findings.models)}
+    place = {edit: number for number, edit in enumerate(["original", AVERAGE, *findings.edits])}
+    shown = drops.filter(pl.col("kind") != "source").sort(
+        pl.col("model").replace_strict(order), pl.col("edit").replace_strict(place, default=len(place))
+    )
     lines = []
-    shown = findings.drops.filter(pl.col("kind") != "source")
-    place = {model: number for number, model in enumerate(findings.models)}
-    for row in shown.sort(pl.col("model").replace_strict(place), maintain_order=True).iter_rows(named=True):
+    for row in shown.iter_rows(named=True):
+        lacks = row["kind"] in ("control", "original")
         cells = [
-            Cell(row["model"]),
+            Cell(row["model"], title=findings.spec(row["model"])),
             Cell(row["edit"], note="white-box" if row["white_box"] else _kind(row)),
             Cell(f"{row['n']:,}", row["n"]),
+            Cell("–") if lacks else Cell(points(row["effect"]), row["effect"], note="raw" if row["raw"] else None),
+            Cell("–") if lacks else Cell(interval(row["effect_low"], row["effect_high"]), row["effect_low"]),
+            Cell(probability(row["effect_p"]), row["effect_p"]),
+            Cell(points(row["drop"]), row["drop"], faint=True),
+            Cell(interval(row["low"], row["high"]), row["low"], faint=True),
             Cell(points(100 * row["accuracy"]), row["accuracy"]),
             _percentage(findings.flips.probabilities.get((row["model"], row["edit"]))),
-            Cell(points(row["drop"]), row["drop"]),
-            Cell(interval(row["low"], row["high"]), row["low"]),
-            Cell(points(row["net_drop"]), row["net_drop"]),
-            Cell(interval(row["net_low"], row["net_high"]), row["net_low"]),
-            Cell(_probability(row["p_holm"]), row["p_holm"]),
         ]
         if published:
             cells.append(Cell(points(row["published"]), row["published"], note=row["published_model"]))
@@ -94,7 +129,7 @@ def _table(findings: Findings) -> Markup:
         if human:
             cells.append(_percentage(row["human_accuracy"]))
         lines.append(Line(cells, {"model": row["model"], "edit": row["edit"]}))
-    caption = f"Accuracy and drop of {plural(len(findings.models), 'model')}; click a heading to sort."
+    caption = f"Drop and accuracy of {plural(len(findings.models), 'model')}; press a heading to sort."
     return sortable("drops-table", caption, headings, lines, frozenset(range(2, len(headings))))
 
 
@@ -110,12 +145,6 @@ def _kind(row: dict[str, Any]) -> str | None:
     if row["kind"] == "control":
         return "control"
     return f"of {row['edits']} edits" if row["kind"] == AVERAGE else None
-
-
-def _probability(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _crop_words(findings: Findings) -> str | None:
@@ -136,22 +165,27 @@ def _crop_words(findings: Findings) -> str | None:
     )
 
 
-def accuracy_section(findings: Findings) -> Section:
-    """Return the section about original accuracy against average drop."""
+def accuracy_section(findings: Findings) -> Section | None:
+    """Return the section about original accuracy against average drop; None without averages."""
     rows = findings.drops.filter(pl.col("kind") == AVERAGE)
     if rows.is_empty():
-        return Section("accuracy", "Accuracy against drop", paragraphs("No edit was averaged, so there is no drop."))
-    figure = accuracy_and_drop(findings.drops, findings.models)
-    named = (
-        f"; the {MOST // 2} that drop least and the {MOST // 2} that drop most are named"
-        if len(findings.models) > MOST
-        else ""
+        return None
+    tables = {
+        "averages": rows.select("model", "edits", "n", "effect", "effect_low", "effect_high", "drop", "low", "high")
+    }
+    title = "Accuracy against drop"
+    if int(rows["n"].max()) < FEW:  # type: ignore[arg-type]
+        words = f"With fewer than {FEW} photographs a scatter of models would show chance, so there is none."
+        return Section("accuracy", title, paragraphs(words), tables=tables)
+    figure, narrow = (
+        accuracy_and_drop(findings.drops, findings.models, findings.series, small) for small in (False, True)
     )
-    caption = f"Figure 2. Accuracy on the originals against average drop, one point per model{named}."
-    description = "Accuracy on the originals in percent against average drop in points, with 95 % intervals."
-    body = joined([figure_block(figure, "accuracy", description, caption)])
-    table = rows.select("model", "edits", "n", "drop", "low", "high")
-    return Section("accuracy", "Accuracy against drop", body, {"accuracy-against-drop": figure}, {"averages": table})
+    named = "; gray: the models between them" if len(findings.models) > MOST else ""
+    caption = f"Accuracy on the originals against the average drop net of the control, one point per model{named}."
+    body = figure_block(
+        figure, "accuracy", f"{caption} With 95 % intervals.", f"{caption} Bars: 95 % intervals.", narrow
+    )
+    return Section("accuracy", title, body, {"accuracy-against-drop": figure}, tables)
 
 
 def curves_section(findings: Findings) -> Section | None:
@@ -161,16 +195,16 @@ def curves_section(findings: Findings) -> Section | None:
         return None
     figures, blocks = {}, []
     for number, attribute in enumerate(attributes):
-        figure = curve_figure(findings.curves, attribute, findings.models)
+        figure, narrow = (curve_figure(findings.curves, attribute, findings.series, small) for small in (False, True))
         part = findings.curves.filter(pl.col("attribute") == attribute)
         n = sorted(set(part["n"].to_list()))
         caption = (
             f"Accuracy along {attribute} ({axis_label(attribute)}), {part['level'].n_unique()} levels, "
-            f"n = {n[0]:,}{'' if len(n) == 1 else f' to {n[-1]:,}'} per level; bands: 95 % intervals."
+            f"n = {n[0]:,}{'' if len(n) == 1 else f' to {n[-1]:,}'} per level; bars: 95 % intervals."
         )
         if len(findings.models) > MOST:
-            caption += f" The {MOST} models that drop least."
-        blocks.append(figure_block(figure, f"curve-{number}", caption, caption))
+            caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
+        blocks.append(figure_block(figure, f"curve-{number}", caption, caption, narrow))
         figures[f"curve-{attribute}"] = figure
     lines = [
         Line(
@@ -218,59 +252,42 @@ def _between(low: float | None, high: float | None) -> str:
     return f"{'below' if low is None else f'{low:.3g}'} to {'above' if high is None else f'{high:.3g}'}"
 
 
-def classes_section(findings: Findings) -> Section:
-    """Return the section about the classes with the largest drops."""
-    table = findings.classes
-    if table.is_empty():
-        return Section(
-            "classes", "Worst classes", paragraphs("There is no drop by class, because no edit was averaged.")
-        )
-    fewest = int(table["n"].max())  # type: ignore[arg-type]
-    lines = [
-        Line(
-            [
-                Cell(row["class"]),
-                Cell(f"{row['n']:,}", row["n"]),
-                Cell(points(row["drop"]), row["drop"]),
-                Cell(points(row["shrunk"]), row["shrunk"]),
-                Cell(interval(row["least"], row["most"]), row["most"]),
-                Cell(row["worst_model"]),
-            ]
-        )
-        for row in table.head(_WORST_CLASSES).iter_rows(named=True)
-    ]
-    headings = ["class", "photographs, n", "drop, points", "shrunk, points", "range over models", "worst model"]
-    honest = (
-        "No class has more than two photographs: this is a list of hard photographs, not of hard classes."
-        if fewest <= 2
-        else None
-    )
-    explains = (
-        "The drop is averaged over edits and models. Sorted by the shrunk drop: each class is shrunk toward the "
-        "model's own average (empirical Bayes), so that a class of three pictures does not come first by chance."
-    )
-    caption = f"The {min(_WORST_CLASSES, table.height)} worst of {table.height:,} classes."
-    body = joined(
-        [sortable("classes-table", caption, headings, lines, frozenset({1, 2, 3, 4})), paragraphs(honest, explains)]
-    )
-    return Section("classes", "Worst classes", body, tables={"classes": table})
-
-
-def edits_table(findings: Findings, thumbnails: dict[str, list[tuple[str, str]]]) -> Markup:
-    """Return the table of the edits: name, description and pictures (URL, alternative text) of the same scenes."""
-    if not thumbnails:
-        return joined([])
+def edits_section(findings: Findings, album: Album) -> Section | None:
+    """Return the table of the edits: name, description and pictures of the same scenes; None without a benchmark."""
+    scenes = album.scenes(_SCENES)
+    if not scenes:
+        return None
+    there = {
+        scene: {edit: album.picture(f"{scene}/{edit}/0") for edit in ["original", *findings.edits]} for scene in scenes
+    }
+    missing = [f"{scene}/{edit}" for scene in scenes for edit, one in there[scene].items()
+               if one is None and f"{scene}/{edit}/0" in album.paths]  # fmt: skip
+    if all(one is None for pictures in there.values() for one in pictures.values()):
+        return Section("edits", "What the edits do", paragraphs(missing_words(album)))
     rows = [
         tag(
             "tr",
             tag("th", edit, tag("small", findings.facts.describe(edit)), scope="row"),
-            *(
-                tag("td", tag("img", src=address, alt=words, width=104, height=104) if address else "–")
-                for address, words in pictures
-            ),
+            *(tag("td", _thumbnail(album, there[scene][edit], scene, edit)) for scene in scenes),
         )
-        for edit, pictures in thumbnails.items()
+        for edit in ["original", *findings.edits]
     ]
-    caption = "What the edits do: the first scenes of the benchmark. A dash: this edit was not possible for this scene."
+    caption = "What the edits do: the first scenes of the benchmark, the worst edit first."
     table = tag("table", tag("caption", tag("span", caption)), tag("tbody", *rows), class_="sheet")
-    return tag("div", table, class_="scroll sheet-scroll", tabindex=0, role="region", aria_label=caption)
+    note = f"{plural(len(missing), 'picture')} of this table cannot be read from {album.root}." if missing else None
+    body = tag("div", table, class_="scroll sheet-scroll", tabindex=0, role="region", aria_label=caption)
+    return Section("edits", "What the edits do", joined([paragraphs(note), body]))
+
+
+def missing_words(album: Album) -> str:
+    """Return the sentence that says why there are no pictures."""
+    if album.root is None:
+        return "The benchmark's pictures are not available: use --benchmark BENCH to show them."
+    return f"The benchmark's pictures are missing: {album.root} has their list, but not the files."
+
+
+def _thumbnail(album: Album, picture: Any, scene: str, edit: str) -> object:
+    if picture is None:
+        return tag("small", "missing" if f"{scene}/{edit}/0" in album.paths else "not possible")
+    address = data_address(picture, THUMBNAIL)
+    return tag("img", src=address, alt=f"{scene}, {edit}", width=THUMBNAIL, height=THUMBNAIL)

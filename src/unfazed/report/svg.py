@@ -59,6 +59,7 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
     body = re.sub(r"<style.*?</style>", "", body, flags=re.S)  # it would apply to the whole page
+    body = re.sub(r'\bid="mark:(\d+):', r'data-place="\1" data-edit="', body)  # what the page's filters look for
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
     body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _VARIABLES.get(found.group().lower(), found.group()), body)

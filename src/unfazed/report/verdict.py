@@ -1,62 +1,65 @@
-"""The verdict: three sentences written from the numbers, with their uncertainty and their limits."""
+"""The verdict: what the edits cost, which edit costs most, whether the models can be ranked, and how sure that is."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from unfazed.predictions.facts import AVERAGE, ORIGINAL
+from unfazed.predictions.facts import ORIGINAL
 
-from .findings import Findings
+from .findings import SURE, Findings
 from .words import interval, listed, percent, plural, points
 
 # With fewer photographs one of them changes an accuracy by more than two points, so models cannot be ranked.
 FEW = 50
-SURE = 0.05
 _NAMED = 3
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """Whether the models can be ranked: a short answer, and a sentence with the reason."""
+
+    answer: str
+    reason: str
+
+
 def verdict(findings: Findings) -> list[str]:
-    """Return three sentences: how much the edits cost, which cost most, and what can and cannot be concluded."""
-    drops = findings.drops
-    averages = {row["model"]: row for row in drops.filter(pl.col("kind") == AVERAGE).iter_rows(named=True)}
-    if not averages:
+    """Return three sentences: how much the edits cost, which costs most, and what can and cannot be concluded."""
+    if not findings.averages:
         return [_without_edits(findings)]
-    return [_how_much(findings, averages), _which(findings), _how_sure(findings, averages)]
+    found = ranking(findings)
+    sure = f"{beyond_chance(findings)} {found.reason if found else ''}"
+    return [_how_much(findings), _which(findings), sure.strip()]
 
 
-def _how_much(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
-    names = [name for name in findings.models if name in averages]
-    n = max(row["n"] for row in averages.values())
-    edits = sorted({row["edits"] for row in averages.values()})
-    over = f"Averaged over {' or '.join(map(str, edits))} edits of {plural(n, 'photograph')}"
-    if len(names) <= _NAMED:
-        parts = [f"{name} loses {_with_interval(averages[name])}" for name in names]
-        return f"{over}, {listed(parts)} points of accuracy (95 % intervals)."
-    best, worst = names[0], names[-1]
-    return (
-        f"{over}, {plural(len(names), 'model')} lose between {_with_interval(averages[best])} ({best}) and "
-        f"{_with_interval(averages[worst])} ({worst}) points of accuracy (95 % intervals)."
-    )
+def measure_words(findings: Findings) -> str:
+    """Return the name of the averages' measure: the net drop, or the raw drop where a control is missing."""
+    raw = any(row["raw"] for row in findings.averages.values())
+    return "raw drop, because a control was not evaluated" if raw else "drop net of the control"
+
+
+def _how_much(findings: Findings) -> str:
+    averages = findings.averages
+    names = list(averages)
+    n, edits = max(row["n"] for row in averages.values()), max(row["edits"] for row in averages.values())
+    over = f"over {plural(edits, 'edit')} of {plural(n, 'photograph')} (95 % intervals; {measure_words(findings)})"
+    chosen = names if len(names) <= _NAMED else [names[0], names[-1]]
+    parts = [f"{name} loses {_with_interval(averages[name])}" for name in chosen]
+    rest = "" if chosen == names else f", the least and the most of {plural(len(names), 'model')}"
+    return f"On average {listed(parts)} points of accuracy{rest}, {over}."
 
 
 def _which(findings: Findings) -> str:
-    fair = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
-    means = fair.group_by("edit").agg(pl.col("drop").mean(), pl.col("n").max()).sort("drop", "edit", descending=True)
-    # An edit that was possible for only a few photographs does not come first: its drop is the least certain.
-    worst = means.filter(2 * pl.col("n") >= pl.col("n").max()).row(0, named=True)
-    if worst["drop"] <= 0:
+    worst = findings.worst.row(0, named=True)
+    if worst["effect"] <= 0:
         return f"No edit costs accuracy, averaged over models (n = {worst['n']:,}){_controls(findings)}."
-    rows = fair.filter(pl.col("edit") == worst["edit"]).sort("drop")
-    if rows.height == 1:
-        row = rows.row(0, named=True)
-        said = f"{points(row['drop'])} points ({interval(row['low'], row['high'])}, n = {row['n']:,})"
-    else:
-        low, high = points(rows["drop"][0]), points(rows["drop"][-1])
-        spread = f"{low} to {high}" if low != high else f"{low} for each"
-        said = f"{points(worst['drop'])} points on average over models ({spread}; n = {worst['n']:,})"
-    return f"The largest drop is that of {worst['edit']}: {said}{_controls(findings)}."
+    rows = findings.drops.filter((pl.col("edit") == worst["edit"]) & ~pl.col("white_box")).sort("effect")
+    shown = [rows.row(0, named=True), *([rows.row(-1, named=True)] if rows.height > 1 else [])]
+    parts = [f"{row['model']} loses {_with_interval(row)}" for row in shown]
+    size = f"n = {worst['n']:,}"
+    return f"The largest drop is that of {worst['edit']}: {listed(parts)} points ({size}){_controls(findings)}."
 
 
 def _controls(findings: Findings) -> str:
@@ -66,46 +69,50 @@ def _controls(findings: Findings) -> str:
         return ""
     means = controls.group_by("edit").agg(pl.col("drop").mean()).sort("edit")
     parts = [f"{points(drop)} ({edit})" for edit, drop in means.iter_rows()]
-    return f"; rendering alone, without a change, costs {listed(parts)} points"
+    return f"; rendering alone, without a change, costs {listed(parts)} points, averaged over models"
 
 
-def _how_sure(findings: Findings, averages: dict[str, dict[str, Any]]) -> str:
-    tested = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box")).drop_nulls("p_holm")
-    sure = int((tested["p_holm"] < SURE).sum())
-    n = max(row["n"] for row in averages.values())
-    counted = f"{sure} of {plural(tested.height, 'drop')} {'is' if sure == 1 else 'are'} significant at 5 % after "
-    counted += "Holm's correction"
-    difference = _difference(findings)
-    if n < FEW:
-        one = points(100 / n)
-        small = (
-            f"n = {n} is small: one photograph counts for {one} points, so this is a demonstration, not a ranking"
-            if n > 1
-            else "n = 1: nothing can be concluded from one photograph"
-        )
-        return f"{small}; {counted}{', and ' + difference if difference else ''}."
-    return f"{counted[0].upper()}{counted[1:]}{'; ' + difference if difference else ''}."
-
-
-def _difference(findings: Findings) -> str:
-    """Return whether the best and the worst model differ significantly, as in `unfazed compare`."""
-    if findings.comparison is None:
-        return ""
-    row = findings.comparison.filter(pl.col("edit") == AVERAGE)
-    if row.is_empty() or row["drop_difference"][0] is None:
-        return ""
-    one, two = findings.models[0], findings.models[-1]
-    gap, low, high = (float(row[name][0]) for name in ("drop_difference", "low", "high"))
-    said = f"({points(-gap)} points, {interval(-high, -low)}, n = {int(row['n'][0]):,})"
-    if "drops less" not in row["verdict"][0]:
-        return f"it is not certain that {one} drops less than {two} {said}"
-    picked = (
-        ""
-        if len(findings.models) == 2
-        else f", although the two were chosen as the extremes of {len(findings.models)} models"
+def beyond_chance(findings: Findings) -> str:
+    """Return the sentence that counts the drops that are significant, net of their controls."""
+    tested = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box")).drop_nulls("effect_p")
+    sure = int((tested["effect_p"] < SURE).sum())
+    what = "net drop" if not tested["raw"].any() else "raw drop" if tested["raw"].all() else "drop"
+    return (
+        f"{sure} of {plural(tested.height, what)} {'is' if sure == 1 else 'are'} beyond chance "
+        "(5 %, Holm's correction)."
     )
-    better, other = (one, two) if gap < 0 else (two, one)
-    return f"{better} drops significantly less than {other} {said}{picked}"
+
+
+def ranking(findings: Findings) -> Ranking | None:
+    """Return whether the models can be ranked by their average drops; None for one model."""
+    rivals = findings.rivals
+    if rivals.is_empty() or not findings.averages:
+        return None
+    best, n = findings.models[0], max(row["n"] for row in findings.averages.values())
+    apart = rivals.filter(pl.col("p_holm") < SURE)
+    alike = rivals.filter(~pl.col("model").is_in(apart["model"].to_list()))
+    if n < FEW:
+        one = f"one photograph counts for {points(100 / n)} points"
+        return Ranking(
+            f"No: n = {n} is too few", f"n = {n} is small ({one}): a demonstration, not a ranking of models."
+        )
+    if alike.is_empty():
+        next_best = rivals.sort("gap").row(0, named=True)
+        return Ranking(
+            f"Yes: {best} is steadiest",
+            f"{best} drops less than every other model; the next, {next_best['model']}, loses "
+            f"{points(next_best['gap'])} points more ({interval(next_best['low'], next_best['high'])}).",
+        )
+    close = ", ".join(
+        f"{row['model']} {points(row['gap'], signed=True)} ({interval(row['low'], row['high'])})"
+        for row in alike.sort("gap").head(_NAMED).iter_rows(named=True)
+    )
+    unsure = f"{best} drops least, but it is not certain that it drops less than the next: {close} points."
+    if apart.is_empty():
+        return Ranking("No: the differences may be chance", unsure)
+    steady = listed([best, *alike["model"].to_list()])
+    others = listed(apart["model"].to_list()) if apart.height <= _NAMED else f"the other {apart.height} models"
+    return Ranking(f"Partly: {steady} cannot be told apart", f"{unsure} It drops less than {others}.")
 
 
 def _without_edits(findings: Findings) -> str:
@@ -121,4 +128,4 @@ def _without_edits(findings: Findings) -> str:
 
 
 def _with_interval(row: dict[str, Any]) -> str:
-    return f"{points(row['drop'])} ({interval(row['low'], row['high'])})"
+    return f"{points(row['effect'])} ({interval(row['effect_low'], row['effect_high'])})"

@@ -43,6 +43,17 @@ def interval(low: float | None, high: float | None) -> str:
     return "–" if low is None or high is None else f"{points(low)} to {points(high)}"
 
 
+def probability(value: float | None) -> str:
+    """Return a p-value with three decimals; one below 0.001 is printed so.
+
+    >>> probability(0.0123), probability(2e-7), probability(None)
+    ('0.012', '< 0.001', '–')
+    """
+    if value is None:
+        return "–"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"
 

@@ -67,6 +67,12 @@ def imagenet_superclasses() -> tuple[str, ...]:
     return tuple(one["superclass"] for one in ranges for _ in range(int(one["first"]), int(one["last"]) + 1))
 
 
+def superclass_of(facts: Facts) -> tuple[str, ...] | None:
+    """Return the superclass of each label; None if the classes are not ImageNet's."""
+    ours = not facts.classes or facts.classes == imagenet().classes
+    return imagenet_superclasses() if ours else None
+
+
 def _valued(
     predictions: Predictions, by: str, models: Sequence[str] | None, facts: Facts
 ) -> list[tuple[str, pl.DataFrame]]:
@@ -229,8 +235,8 @@ def _class_names(by: str, facts: Facts) -> Callable[[int], str]:
     if by == "class":
         names = facts.classes
         return lambda label: names[label] if 0 <= label < len(names) else str(label)
-    superclasses = imagenet_superclasses()
-    if facts.classes and facts.classes != imagenet().classes:
+    superclasses = superclass_of(facts)
+    if superclasses is None:
         raise UserError(
             "superclasses are known only for ImageNet's classes, but these predictions have other classes",
             allowed="--by class, or a column of your own in the predictions",
