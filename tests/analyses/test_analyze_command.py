@@ -59,7 +59,7 @@ def test_p_values_are_corrected_over_the_rows_that_are_printed(predictions, tmp_
 
 def test_models_whose_last_evaluation_failed_are_named(predictions):
     quiet = analyze(predictions, "-e", "size-0.1")
-    assert quiet.stderr == ""
+    assert quiet.stderr == f"next: unfazed report {predictions} -o report.html\n"
     for model, error in (("a", "out of memory\nrun: unfazed evaluate"), ("timm:x.y", "there is no model x.y")):
         slug = model.replace(":", "-")
         (predictions / f"{slug}.failed.json").write_text(json.dumps({"model": model, "error": error}))

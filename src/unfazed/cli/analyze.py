@@ -116,6 +116,7 @@ def analyze(
     text = analysis_text(frame, table, chosen, by, level, remarks, found, color)
     if output is None:
         typer.echo(text, nl=False)
-        next_command(f"unfazed report {predictions} -o report.html")
+        if chosen == "table":
+            next_command(f"unfazed report {predictions} -o report.html")
     else:
         write_bytes(output, text.encode())
