@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from unfazed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 
 REPEATED = 2  # pictures that are classified again, to see whether the predictions stay the same
 TRIED = 32  # pictures that other transforms are tried on
+Original = TypeVar("Original")
 DOUBT = 0.01  # significance level at which an accuracy counts as better than chance
 
 
@@ -241,7 +243,7 @@ def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((one - other).abs() <= tolerance * max(spread, 1e-3)).all())
 
 
-def sanity_sample(originals: Sequence[int], count: int) -> list[int]:
+def sanity_sample(originals: Sequence[Original], count: int) -> list[Original]:
     """Return up to `count` originals, evenly spaced."""
     if len(originals) <= count:
         return list(originals)

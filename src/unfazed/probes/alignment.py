@@ -78,7 +78,7 @@ def measure_alignment(
                 measures = alignment(heat, picture.mask)
             except BadPicture as problem:
                 raise BadPicture(f"{sample_id}: {problem}") from None
-            named = {"sample_id": sample_id, "source_id": picture.source_id, "edit": picture.edit}
+            named: dict[str, Any] = {"sample_id": sample_id, "source_id": picture.source_id, "edit": picture.edit}
             named |= {"label": picture.label, "notes": picture.notes}
             return [{"model": model.name, "method": method, **named, **answer, **measures}]
 

@@ -351,7 +351,7 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
         for model, reason, edits in told.group_by("model", "reason", maintain_order=True).agg("edit").iter_rows()
     ]
     limit = text["threshold"].alias("threshold")
-    shown = ordered.select(*columns, limit, *(["more"] if doubtful.height else []))
+    shown = ordered.select(*columns, limit, *(["more"] if doubtful.height else []))  # type: ignore[arg-type]
     notes = _with_remarks(notes, [*remarks, *reasons])
     return format_table(shown, format, title=f"unfazed check: {overall}", notes=notes)
 

@@ -163,7 +163,8 @@ def _legends(figure: Figure, panels: Sequence[Axes], classes: bool) -> None:
         handles, labels = axes.get_legend_handles_labels()
         if handles:
             columns = 1 + len(labels) // 28
-            figure.legend(handles, map(_short, labels), frameon=False, loc=place, fontsize=7.5, ncols=columns)
+            short = list(map(_short, labels))
+            figure.legend(handles, short, frameon=False, loc=place, fontsize=7.5, ncols=columns)  # type: ignore[call-overload]
 
 
 def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:

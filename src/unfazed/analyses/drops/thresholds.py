@@ -68,7 +68,7 @@ def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settin
     share = right / np.maximum(n, 1e-9)
     rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
     crossing = isotonic_crossing(axis, share, n, target, rising)
-    first = target if kind == "accuracy" else target[0]  # type: ignore[index]
+    first = float(np.atleast_1d(target)[0])
     row = {
         "attribute": sweep.attribute,
         "side": sweep.side,
