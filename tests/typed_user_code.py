@@ -71,3 +71,10 @@ def measure(model: torch.nn.Module, folder: Path) -> str:
     except unfazed.UserError as error:
         return error.given
     return f"{unfazed.__version__} {found.verdict} {written.path} {written.verdict[0]} {written.drops.height}"
+
+
+def exchange(folder: Path) -> str:
+    exported = unfazed.export_benchmark(folder, "datasets", "published")
+    again: Path = unfazed.import_published(exported.place, "again").root
+    same = unfazed.same_model("predictions", "lite:0", "onnx:lite0.onnx")
+    return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height}"
