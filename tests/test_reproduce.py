@@ -24,6 +24,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from paper_layouts import imagenet_x, rival10
 from unfazed.benchmark.official import OFFICIAL
 from unfazed.cli import build_app
 from unfazed.labels import imagenet
@@ -31,7 +32,7 @@ from unfazed.sources import open_source
 from unfazed.sources.imagenet_s import subset_classes
 
 PAGE = Path(__file__).parent.parent / "docs" / "reproduce.md"
-SHORTER: dict[str, str] = {}
+SHORTER: dict[str, str] = {"--norm both": "--norm linf --levels 60,210 --resamples 20"}
 
 
 def sections() -> dict[str, str]:
@@ -68,7 +69,11 @@ def imagenet_e(folder: Path) -> dict[str, str]:
     return {"IMAGENET_S": str(root), "IMAGENET_E": archive, "RESNET50": "lite:0", "VIT": "lite:1"}
 
 
-PAPERS: dict[str, Callable[[Path], dict[str, str]]] = {"ImageNet-E": imagenet_e}
+PAPERS: dict[str, Callable[[Path], dict[str, str]]] = {
+    "ImageNet-E": imagenet_e,
+    "RIVAL10": rival10,
+    "ImageNet-X": imagenet_x,
+}
 
 
 def test_every_section_has_its_miniature_data():

@@ -50,3 +50,51 @@ def random_answers(file_names: list[str], labels: np.ndarray, seed: int, accurac
     predicted = np.where(rng.random(len(labels)) < accuracy, labels, wrong)
     columns = {"file_name": file_names, "predicted_class": predicted, "predicted_probability": rng.random(len(labels))}
     return pl.DataFrame(columns)
+
+
+RESULT_SUMMARIES = ("worst_factor", "average", "worst_100_classes")
+
+
+def write_table(path: Path, models: list[str], seed: int = 0, metaclasses: tuple[str, ...] = ()) -> pl.DataFrame:
+    """A result table of made-up accuracies in the published columns."""
+    rng = np.random.default_rng(seed)
+    keys = {"model": models}
+    if metaclasses:
+        keys = {"model": np.repeat(models, len(metaclasses)).tolist(), "metaclass": list(metaclasses) * len(models)}
+    rows = len(keys["model"])
+    names = (*FACTORS, *RESULT_SUMMARIES) if not metaclasses else (*FACTORS, *RESULT_SUMMARIES[:2])
+    table = pl.DataFrame({**keys, **{name: rng.uniform(0.3, 0.9, rows) for name in names}})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.write_csv(path)
+    return table
+
+
+def write_result_tree(results: Path) -> None:
+    """A folder like the published `results`: validation, the top factor, sets of models and of training runs."""
+    place = results / "val" / "top_factor"
+    jitter = [f"eval_crop100.0_wd1e-05_color{s}_id{i}" for s in ("1.0", "50.0") for i in range(5)]
+    sweep = [f"eval_crop{crop}_wd1e-05_id{i}" for crop in ("100.0", "60.0", "20.0") for i in range(5)]
+    sets = {
+        "imagenet_testbed": [f"net{i}" for i in range(6)],
+        "modelvshuman": ["MoCo", "PIRL", "net0"],
+        "base": ["DINO", "ViT"],
+        "crop": [*sweep, "eval_crop10.0_wd1e-05_id9"],
+        "colorjitter": jitter,
+        "colorjitter_crop": ["both0", "both1"],
+        "adaptive_colorjitter": ["own0", "own1"],
+    }
+    for seed, (name, models) in enumerate(sets.items(), start=1):
+        write_table(place / name / "class" / "accuracies_per_factor.csv", models, seed)
+    write_table(place / "base" / "real_class" / "accuracies_per_factor.csv", ["DINO", "human"], 8)
+    write_table(place / "base" / "class" / "accuracies_per_factor_metaclass.csv", ["DINO"], 9, ("dog", "bird"))
+
+
+def write_model_types(package: Path) -> None:
+    """The file of the published package that gives the models of `write_result_tree` their types."""
+    types = {f"net{i}": ("STANDARD", "MORE", "LOW")[i % 3] for i in range(6)}
+    types |= {"MoCo": "SSL", "PIRL": "SSL", "DINO": "SSL"}
+    lines = [f"'{model}': ModelTypes.{kind}," for model, kind in types.items()]
+    (package / "model_types.py").write_text(
+        "class ModelTypes:\n    STANDARD = 'Supervised on ImageNet-1K'\n    MORE = 'Supervised on more data'\n"
+        "    SSL = 'Self-supervised'\n    LOW = 'Low Accuracy CNN'\nmodel_types_map = {\n" + "\n".join(lines) + "\n}\n"
+    )

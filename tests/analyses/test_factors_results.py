@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,56 +10,23 @@ import polars as pl
 import pytest
 from scipy import stats
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from factor_worlds import RESULT_SUMMARIES as SUMMARIES
+from factor_worlds import write_model_types, write_result_tree, write_table
+
 from unfazed.analyses.factors import FACTORS, Study, make_table, read_results, result_files
 from unfazed.errors import UserError
-
-SUMMARIES = ("worst_factor", "average", "worst_100_classes")
-
-
-def write_table(path: Path, models: list[str], seed: int = 0, metaclasses: tuple[str, ...] = ()) -> pl.DataFrame:
-    """A result table of made-up accuracies in the published columns."""
-    rng = np.random.default_rng(seed)
-    keys = {"model": models}
-    if metaclasses:
-        keys = {"model": np.repeat(models, len(metaclasses)).tolist(), "metaclass": list(metaclasses) * len(models)}
-    rows = len(keys["model"])
-    names = (*FACTORS, *SUMMARIES) if not metaclasses else (*FACTORS, *SUMMARIES[:2])
-    table = pl.DataFrame({**keys, **{name: rng.uniform(0.3, 0.9, rows) for name in names}})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table.write_csv(path)
-    return table
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     """(folder that contains `results`, annotations folder of a package with model types)."""
     root = tmp_path_factory.mktemp("published")
-    place = root / "results" / "val" / "top_factor"
-    testbed = [f"net{i}" for i in range(6)]
-    write_table(place / "imagenet_testbed" / "class" / "accuracies_per_factor.csv", testbed, 1)
-    write_table(place / "modelvshuman" / "class" / "accuracies_per_factor.csv", ["MoCo", "PIRL", "net0"], 2)
-    write_table(place / "base" / "class" / "accuracies_per_factor.csv", ["DINO", "ViT"], 3)
-    write_table(place / "base" / "real_class" / "accuracies_per_factor.csv", ["DINO", "human"], 4)
-    write_table(place / "base" / "class" / "accuracies_per_factor_metaclass.csv", ["DINO"], 5, ("dog", "bird"))
-    sweep = [f"eval_crop{crop}_wd1e-05_id{i}" for crop in ("100.0", "60.0", "20.0") for i in range(5)]
-    write_table(place / "crop" / "class" / "accuracies_per_factor.csv", [*sweep, "eval_crop10.0_wd1e-05_id9"], 6)
-    jitter = [f"eval_crop100.0_wd1e-05_color{s}_id{i}" for s in ("1.0", "50.0") for i in range(5)]
-    write_table(place / "colorjitter" / "class" / "accuracies_per_factor.csv", jitter, 7)
-    write_table(place / "colorjitter_crop" / "class" / "accuracies_per_factor.csv", ["both0", "both1"], 8)
-    write_table(place / "adaptive_colorjitter" / "class" / "accuracies_per_factor.csv", ["own0", "own1"], 9)
-    package = root / "package" / "annotations"
-    package.mkdir(parents=True)
-    types = {f"net{i}": ("STANDARD", "MORE", "LOW")[i % 3] for i in range(6)} | {
-        "MoCo": "SSL",
-        "PIRL": "SSL",
-        "DINO": "SSL",
-    }
-    lines = [f"'{model}': ModelTypes.{kind}," for model, kind in types.items()]
-    (package.parent / "model_types.py").write_text(
-        "class ModelTypes:\n    STANDARD = 'Supervised on ImageNet-1K'\n    MORE = 'Supervised on more data'\n"
-        "    SSL = 'Self-supervised'\n    LOW = 'Low Accuracy CNN'\nmodel_types_map = {\n" + "\n".join(lines) + "\n}\n"
-    )
-    return root, package
+    write_result_tree(root / "results")
+    (root / "package" / "annotations").mkdir(parents=True)
+    write_model_types(root / "package")
+    return root, root / "package" / "annotations"
 
 
 def test_the_tree_is_read_by_set_and_ratios_follow_the_published_formula(tree):
