@@ -41,7 +41,7 @@ def rival10(folder: Path) -> dict[str, str]:
             (root / split / "ordinary" / f"{stem}_attr_dict.pkl").write_bytes(pickle.dumps(content))
     groups = folder / "groups.csv"
     groups.write_text("model,training\nresnet50,standard\nrobust,adversarial\n")
-    return {"RIVAL10": str(root), "RESNET50": "lite:0", "ROBUST": "lite:1", "TRAINING": str(groups)}
+    return {"RIVAL10": str(root), "RESNET50": "lite:0", "ROBUST": "lite:0", "TRAINING": str(groups)}
 
 
 def imagenet_x(folder: Path) -> dict[str, str]:

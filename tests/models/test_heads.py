@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 
 from unfazed.errors import UserError
 from unfazed.models import fit_head, open_model
-from unfazed.models.heads import Training, classification_layer, split, train_linear
+from unfazed.models.heads import RELEASED, Training, check_framing, classification_layer, split, train_linear
+from unfazed.predictions.inputs import Pictures
 
 
 def colored(label: int, seed: int) -> np.ndarray:
@@ -66,6 +68,31 @@ def test_training_stops_early_and_keeps_the_best_epoch() -> None:
     _, _, history = train_linear(features, targets, train, held_out, 2, training)
     assert len(history["losses"]) == history["epoch"] + 5
     assert history["validation_loss"] == min(history["losses"])
+
+
+def test_the_released_preset_trains_every_epoch_on_the_features_as_they_are() -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(80) % 2
+    features = torch.randn(80, 16, generator=generator) + 4 * targets[:, None]
+    train, held_out = split(targets, RELEASED)
+    weight, _, history = train_linear(features, targets, train, held_out, 2, RELEASED)
+    assert len(history["losses"]) == RELEASED.epochs == 10
+    # Adam moves a weight by at most about one learning rate per step: 2 batches of 32 in each of 10 epochs.
+    torch.manual_seed(RELEASED.seed)
+    assert (weight - torch.nn.Linear(16, 2).weight).abs().max() < 21 * 1e-5
+    assert not torch.equal(weight, torch.nn.Linear(16, 2).weight)
+
+
+def test_a_head_takes_pictures_in_its_own_framing_only(saved: Path) -> None:
+    model = open_model(f"head:{saved}", device="cpu")
+    check_framing(model, "squash")  # trained without a record of its framing
+    squashed = replace(model, origin={"head": {"frame": "squash"}})
+    for frame in ("squash", None):
+        check_framing(squashed, frame)
+    framed = Pictures("BENCH", model.labels, (), {"identity": {"settings": {"frame": "centre"}}})
+    assert framed.frame == "center"
+    with pytest.raises(UserError, match="--frame squash, and these have --frame center"):
+        check_framing(squashed, framed.frame)
 
 
 def test_the_split_holds_out_of_every_class_and_never_shares() -> None:

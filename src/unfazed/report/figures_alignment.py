@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -157,14 +157,16 @@ def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axe
 
 def _legends(figure: Figure, panels: Sequence[Axes], classes: bool) -> None:
     """Put the names of the first panel's points, and of the second panel's if `classes`, beside the panels."""
-    for axes, place in zip(panels, ("outside right upper", "outside right lower"), strict=False):
-        if place.endswith("lower") and not classes:
-            return
-        handles, labels = axes.get_legend_handles_labels()
-        if handles:
-            columns = 1 + len(labels) // 28
-            short = list(map(_short, labels))
-            figure.legend(handles, short, frameon=False, loc=place, fontsize=7.5, ncols=columns)  # type: ignore[call-overload]
+    _legend(figure, panels[0], "outside right upper")
+    if classes and len(panels) > 1:
+        _legend(figure, panels[1], "outside right lower")
+
+
+def _legend(figure: Figure, axes: Axes, place: Literal["outside right upper", "outside right lower"]) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = 1 + len(labels) // 28
+        figure.legend(handles, map(_short, labels), frameon=False, loc=place, fontsize=7.5, ncols=columns)
 
 
 def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:

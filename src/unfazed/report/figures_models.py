@@ -33,7 +33,7 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for axes in panels.ravel()[len(order) :]:
         axes.set_axis_off()
-    least = np.floor(10 * min(shown["accuracy"].min(), shown["average"].min())) / 10  # type: ignore[type-var,operator,arg-type]
+    least = float(np.floor(10 * shown.select("accuracy", "average").to_numpy().min()) / 10)
     size = 16 if shown["model"].n_unique() < 50 else 7
     for axes, factor in zip(panels.ravel(), order, strict=False):
         part = shown.filter(pl.col("factor") == factor)
@@ -91,7 +91,7 @@ def strength_curves(table: pl.DataFrame) -> Figure:
             fit = np.polynomial.Polynomial.fit(
                 rows["strength"], rows["fitted"], min(3, max(0, rows["strength"].n_unique() - 1))
             )
-            at = np.linspace(rows["strength"].min(), rows["strength"].max(), 100)  # type: ignore[type-var,arg-type]
+            at = np.linspace(*rows["strength"].to_numpy()[[0, -1]], 100)
             axes.plot(at, fit(at), color=color, linewidth=1.8)
             axes.set_title(words(factor), fontsize=9, color=color)
             axes.set_xlabel(f"strength of {words(augmentation)}", fontsize=8)
