@@ -17,19 +17,18 @@ import lzma
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from unfazed.errors import UserError
+from unfazed.files import check_regular
 
 KINDS = "a .zip, .tar, .tar.gz, .tar.bz2 or .tar.xz file"
 # Pictures hardly shrink in an archive: one that unpacks to a hundred times its size holds none.
 RATIO, ROOM = 100, 64 << 20
 _COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,14 @@ def open_archive(path: Path) -> Iterator[Archive]:
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
     """Turn the errors of broken archives into one clear error."""
+    check_regular(path)
     try:
         yield
-    except _BROKEN as error:
-        raise UserError(f"{path} is not a readable archive: {str(error).partition(':')[0]}", allowed=KINDS) from None
+    except UserError:
+        raise
+    except Exception as error:  # what a damaged archive raises depends on where it is damaged
+        reason = str(error).partition(":")[0] or type(error).__name__
+        raise UserError(f"{path} is not a readable archive: {reason[:200]}", allowed=KINDS) from None
 
 
 def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
@@ -90,15 +93,22 @@ def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
 
 
 def _tar(path: Path, plain: Path) -> Archive:
+    members, last = [], -1
     with tarfile.open(plain, "r:") as tar:
-        members = tuple(Member(one.name, one.size, one.offset_data) for one in tar if one.isfile())
+        for one in tar:
+            # A negative size leads back to an earlier member, and reading would never end.
+            if one.size < 0 or one.offset <= last:
+                raise tarfile.ReadError(f"the member {one.name[:100]!r} has {one.size} bytes")
+            last = one.offset
+            if one.isfile():
+                members.append(Member(one.name, one.size, one.offset_data))
 
     def read(member: Member) -> bytes:
         with open(plain, "rb") as file:
             file.seek(member.place)
             return file.read(member.size)
 
-    return Archive(path, members, read)
+    return Archive(path, tuple(members), read)
 
 
 def _decompressed(path: Path, open_files: contextlib.ExitStack) -> Path:

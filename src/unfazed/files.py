@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 PART = ".part"
+MOST_TEXT = 64 * 2**20  # bytes of a JSON or text file
+DEEPEST = 100  # lists and objects inside each other
 _REMEDY = "df -h, or choose another -o"
 
 
@@ -131,22 +134,84 @@ def parquet_columns(columns: str) -> pyarrow.Schema:
     return pyarrow.schema([pyarrow.field(name, kind or "string") for name, _, kind in named])
 
 
-def read_json(path: str | Path) -> Any:
+def check_regular(path: str | Path, most: int | None = None) -> None:
+    """Raise UserError unless `path` is a file of at most `most` bytes: a pipe or a device could be read for ever."""
     try:
-        return json.loads(Path(path).read_bytes())
+        status = os.stat(path)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path} is not readable JSON: {error}") from None
+    except (OSError, ValueError) as error:  # no permission, a name that is too long or contains NUL
+        raise UserError(f"{str(path)[:300]!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"{path} is {'a folder' if stat.S_ISDIR(status.st_mode) else 'no file'}", allowed="a file")
+    if most is not None and status.st_size > most:
+        raise UserError(f"{path} has {status.st_size:,} bytes", allowed=f"at most {most:,}")
+
+
+def read_file(path: str | Path, most: int) -> bytes:
+    """The content of a file of at most `most` bytes; UserError if it cannot be read."""
+    check_regular(path, most)
+    try:
+        with open(path, "rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def read_json(path: str | Path, most: int = MOST_TEXT) -> Any:
+    """The value in a JSON file; UserError if it is larger than `most` bytes or not JSON."""
+    return parse_json(read_file(path, most), str(path))
+
+
+def parse_json(data: bytes | str, where: str) -> Any:
+    """The value of a JSON text; UserError, which names `where`, also for one that is nested too deeply."""
+    try:
+        value = json.loads(data)
+        if _is_deep(value):
+            raise RecursionError
+        # Half of a surrogate pair is valid in JSON, but no file and no terminal can show it.
+        if (b"\\ud" if isinstance(data, bytes) else "\\ud") in data.lower():  # type: ignore[operator]
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except RecursionError:
+        raise UserError(f"{where} is not readable JSON: it is nested too deeply") from None
+    except ValueError as error:
+        raise UserError(f"{where} is not readable JSON: {error}") from None
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects are nested more than DEEPEST deep, which functions that follow them could not do."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(DEEPEST):
+        level = [
+            one
+            for holder in level
+            for one in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(one, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file; `what` is what an error calls the file."""
+    import tomllib
+
+    text = "\n".join(read_lines(path, what))
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from None
 
 
 def read_lines(path: str | Path, what: str) -> list[str]:
     """The lines of a text file, without a byte-order mark; `what` is what an error calls the file."""
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"the {what} {path} does not exist") from None
-    except (OSError, UnicodeDecodeError) as error:
+        return read_file(os.path.expanduser(path), MOST_TEXT).decode("utf-8-sig").splitlines()
+    except UserError as error:
+        raise UserError(f"the {what} {error.given}", allowed=error.allowed) from None
+    except UnicodeDecodeError as error:
         raise UserError(f"the {what} {path} cannot be read as text ({error})") from None
 
 

@@ -7,6 +7,7 @@ import difflib
 import functools
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -14,7 +15,10 @@ from numbers import Integral
 from typing import Any
 
 from .errors import UserError, unknown
+from .records import require_fields
 
+_KINDS = {"name": str, "classes": list[str] | None, "wnids": list[str] | None}
+_MOST_DIGITS = 18  # of a class's index
 _MOST_COMPARED = 500  # classes: every pair is looked at
 
 # RIVAL10's ten classes in their published order, each with the two ImageNet classes (WNIDs) that make it
@@ -50,8 +54,8 @@ class LabelSpace:
     def index(self, label: int | str) -> int:
         """The class's index, given by index, WNID or name (case and `_`, `-`, space do not matter)."""
         if isinstance(label, Integral) or (isinstance(label, str) and label.isdecimal() and label not in self.classes):
-            if not 0 <= int(label) < len(self):
-                raise UserError(f"class {label} is outside {self.name}", allowed=f"0 to {len(self) - 1}")
+            if isinstance(label, str) and len(label) > _MOST_DIGITS or not 0 <= int(label) < len(self):
+                raise UserError(f"class {str(label)[:40]} is outside {self.name}", allowed=f"0 to {len(self) - 1}")
             return int(label)
         name = str(label)
         table = _lookup(self)
@@ -65,9 +69,11 @@ class LabelSpace:
         return {"name": self.name} if self == imagenet() else {"name": self.name, "classes": list(self.classes)}
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> LabelSpace:
+    def from_json(value: dict[str, Any], where: str = "the label space") -> LabelSpace:
+        """The label space of a card or file; `where` names it in an error."""
+        require_fields(value, _KINDS, where)
         if "classes" in value:
-            return LabelSpace(value["name"], tuple(value["classes"]), tuple(value.get("wnids", ())))
+            return LabelSpace(value["name"], tuple(value["classes"] or ()), tuple(value.get("wnids") or ()))
         if value.get("name") != "imagenet-1k":
             raise unknown("label space", str(value.get("name")), ["imagenet-1k"])
         return imagenet()
@@ -76,8 +82,9 @@ class LabelSpace:
 def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
     """A user's own label space from an ordered list of distinct names."""
     names = tuple(classes)
-    if len(set(map(plain, names))) != len(names):
-        twice = sorted({n for n in names if [plain(m) for m in names].count(plain(n)) > 1})
+    count = Counter(map(plain, names))
+    if len(count) != len(names):
+        twice = sorted({name for name in names if count[plain(name)] > 1})[:20]
         raise UserError(f"the class names {', '.join(twice)} occur more than once", allowed="distinct names")
     return LabelSpace(name, names)
 

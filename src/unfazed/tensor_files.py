@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import zipfile
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UserError
-from .files import write_bytes
+from .files import check_regular, write_bytes
 
 AGAIN = "copy or fetch the file again"
 _PICKLE = b"\x80"
@@ -22,6 +23,9 @@ def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
     run: the advice in the error for a damaged file or one that is not a weights file.
     """
     path = Path(path)
+    check_regular(path)
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path} cannot be read: no permission")
     if path.suffix == ".safetensors" or _begins_as_safetensors(path):
         return _safetensors(path, run)
     found = damage(path)
@@ -43,10 +47,13 @@ def damage(path: str | Path) -> str | None:
 
     Files of the old format have no checksums; if torch was told not to write them, all are wrong and are ignored.
     """
-    if not zipfile.is_zipfile(path):
-        return None
     try:
+        if not zipfile.is_zipfile(path):
+            return None
         with zipfile.ZipFile(path) as archive:
+            # torch stores its records without compression; a compressed one could be of any size.
+            if sum(record.file_size for record in archive.infolist()) > 2 * os.path.getsize(path) + 2**20:
+                return "its records are compressed"
             names = [record.filename for record in archive.infolist() if record.file_size]
             wrong = [name for name in names if not _as_written(archive, name)]
     except Exception as error:  # a damaged table of records causes many kinds of errors

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 from pathlib import Path
 
 import httpx
 import pytest
 
-from unfazed.app.guard import MOST_JSON, names_an_address, reaches_outside
+from unfazed.app.guard import MOST_JSON, MOST_TEXT, MOST_UPLOAD, Guard, names_an_address, reaches_outside
+from unfazed.app.messages import LAST, Bounded
+from unfazed.app.page import sweep
+from unfazed.locks import Lock
 
 
 @pytest.mark.parametrize(
@@ -88,3 +93,92 @@ def test_the_browser_is_told_to_load_nothing_from_elsewhere(address):
     policy = httpx.get(address).headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "http" not in policy
+
+
+def upload(address, content, **headers):
+    kind = "multipart/form-data; boundary=x"
+    return httpx.post(f"{address}gradio_api/upload", content=content, headers={"content-type": kind, **headers})
+
+
+def part(disposition, data):
+    return b"--x\r\ncontent-disposition: form-data; " + disposition + b"\r\n\r\n" + data + b"\r\n--x--\r\n"
+
+
+def test_a_text_field_of_an_upload_is_limited_and_a_file_is_not_affected(address):
+    assert upload(address, part(b'name="files"; filename="a.png"', b"x" * 200_000)).status_code == 200
+    assert upload(address, part(b'name="text"', b"x" * (MOST_TEXT + 1))).status_code == 413
+    assert upload(address, part(b'name="files"; filename="a.png"', b"x" * MOST_UPLOAD)).status_code == 413
+    assert upload(address, b"no multipart").status_code == 413
+
+
+def test_two_content_types_are_refused(address):
+    kinds = [("content-type", "application/json"), ("content-type", "multipart/form-data; boundary=x")]
+    answer = httpx.post(f"{address}gradio_api/queue/join", content=b"x" * 100, headers=kinds)
+    assert answer.status_code == 400
+
+
+def test_a_multipart_request_to_another_path_has_the_limit_of_json(address):
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    answer = httpx.post(f"{address}gradio_api/queue/join", content=b"x" * (MOST_JSON + 1), headers=kind)
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"origin": "null"}, {"host": ""}]
+)
+def test_requests_of_other_pages_and_under_other_names_are_refused(address, headers):
+    assert httpx.get(address, headers=headers).status_code == 403
+    assert httpx.post(f"{address}gradio_api/queue/join", json={}, headers=headers).status_code == 403
+
+
+def answered(guard, path="/", query=b"", headers=()):
+    """The status and the headers of the answer to one request, without a server."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": query}
+    asyncio.run(guard({**scope, "headers": [(b"host", b"10.0.0.1:80"), *headers]}, receive, send))
+    return sent[0]["status"], dict(sent[0]["headers"])
+
+
+async def hello(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+def test_a_page_for_other_computers_needs_its_token_once_in_the_address_and_then_as_a_cookie():
+    guard = Guard(hello, token="secret")
+    assert answered(guard)[0] == 403
+    assert answered(guard, query=b"token=wrong")[0] == 403
+    status, headers = answered(guard, query=b"token=secret")
+    assert status == 200
+    cookie = headers[b"set-cookie"].partition(b";")[0]
+    assert answered(guard, headers=[(b"cookie", cookie)])[0] == 200
+    assert answered(guard, path="/gradio_api/startup-events")[0] == 200
+    assert answered(Guard(hello))[0] == 403  # no token: only this computer
+
+
+def test_messages_of_the_server_are_bounded():
+    shown = io.StringIO()
+    stream = Bounded(shown, 100)
+    for _ in range(50):
+        stream.write("a message\n")
+    assert len(shown.getvalue()) == 100 + len(LAST)
+    assert shown.getvalue().count(LAST) == 1
+
+
+def test_uploads_of_a_killed_page_are_deleted_and_those_of_another_one_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("killed", "serving"):
+        (tmp_path / f"unfazed-app-{name}").mkdir()
+        (tmp_path / f"unfazed-app-{name}" / "photograph.png").touch()
+        (tmp_path / f"unfazed-app-{name}" / ".lock").touch()
+    lock = Lock(tmp_path / "unfazed-app-serving" / ".lock")
+    assert lock.take()
+    sweep()
+    lock.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["unfazed-app-serving"]

@@ -104,7 +104,7 @@ def test_what_is_no_benchmark_is_refused(tmp_path, copied):
     with pytest.raises(UserError, match="contains no benchmark.json"):
         verify(tmp_path)
     (copied / "manifest.parquet").write_bytes(b"no parquet")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is not a readable Parquet file"):
         verify(copied)
     (copied / "manifest.parquet").unlink()
     with pytest.raises(UserError, match="did not finish"):

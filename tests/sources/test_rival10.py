@@ -177,10 +177,10 @@ def test_labels_that_are_pickled_or_missing_are_refused(root):
     with pytest.raises(BadPicture, match="not an array of numbers"):
         attribute_labels(source, "n01531178_12")
     np.save(path, np.zeros((2, 5)))
-    with pytest.raises(BadPicture, match="it has 5 attributes\nallowed: 18"):
+    with pytest.raises(BadPicture, match=r"it has the shape \(2, 5\)\nallowed: \(18,\)"):
         attribute_labels(source, "n01531178_12")
     path.unlink()
-    with pytest.raises(BadPicture, match="the file does not exist"):
+    with pytest.raises(BadPicture, match="does not exist"):
         attribute_labels(source, "n01531178_12")
 
 

@@ -1,11 +1,17 @@
-"""A filter in front of gradio: nothing is fetched from other hosts, and too large requests are refused."""
+"""A filter in front of gradio: who may ask, how large a request may be, and that nothing comes from other hosts.
+
+A web page in the same browser can send requests to a server on this computer. So the Host header must name this server,
+which stops names that are made to point here, and the Origin header, if there is one, must be this server's own.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -13,6 +19,13 @@ Send = Callable[[Message], Awaitable[None]]
 
 # A painted mask has some hundred kB; files are uploaded, with a limit of their own.
 MOST_JSON = 4 * 2**20
+MOST_UPLOAD = 51 * 2**20
+MOST_TEXT = 64 * 2**10  # bytes of all text fields of an upload, which gradio keeps in memory
+PATIENCE = 30.0  # seconds for the next part of a request
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+COOKIE = "unfazed-token"
+# gradio asks itself for this when it starts.
+_STARTUP = "/startup-events"
 # gradio compiles its templates with `new Function` and styles inline; nothing comes from another host.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -27,19 +40,44 @@ HEADERS = (
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application around another one.
 
-    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]]) -> None:
-        self.app = app
+    token: what a visitor must know, None for a page that only this computer can reach. It is given once in the
+    address, as `?token=…`, and then kept by the browser as a cookie.
+    """
+
+    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]], token: str | None = None) -> None:
+        self.app, self.token = app, token
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # the page opens no web socket
+            return
+        headers = _headers(scope)
+        refusal = self._stranger(scope, headers)
+        if refusal is not None:
+            await _refuse(send, 403, refusal)
+            return
+        kinds = headers.get("content-type", [])
+        if len(kinds) > 1 or len(headers.get("content-length", [])) > 1:
+            await _refuse(send, 400, "A request has one Content-Type and one Content-Length.")
+            return
+        upload = scope["path"].endswith("/upload") and bool(kinds) and kinds[0].startswith("multipart/form-data")
+        if _announced(headers) > (MOST_UPLOAD if upload else MOST_JSON):
+            await _refuse(send, 413, "The request is too large.")
             return
         if reaches_outside(scope["path"]):
             await _refuse(send, 403, "This page fetches nothing from other hosts.")
             return
-        if scope["method"] == "POST" and _is_json(scope):
+        if upload:
+            try:
+                await self.app(scope, _bounded(receive, kinds[0]), self._with_headers(send))
+            except (_TooLarge, TimeoutError):
+                await _refuse(send, 413, "The upload is too large or too slow.")
+            return
+        if scope["method"] not in ("GET", "HEAD"):
             body = await _body(receive)
             if body is None:
                 await _refuse(send, 413, "The request is too large.")
@@ -48,7 +86,95 @@ class Guard:
                 await _refuse(send, 403, "This page fetches nothing from other hosts.")
                 return
             receive = _again(body, receive)
-        await self.app(scope, receive, _with_headers(send))
+        await self.app(scope, receive, self._with_headers(send))
+
+    def _stranger(self, scope: Message, headers: dict[str, list[str]]) -> str | None:
+        """Why this visitor is refused; None if not."""
+        host = (headers.get("host") or [""])[0]
+        name = urlsplit(f"//{host}").hostname or ""
+        if self.token is None and name not in LOOPBACK:
+            return "This page is served to this computer only."
+        origins = headers.get("origin", [])
+        if any(urlsplit(origin).netloc != host for origin in origins) or len(origins) > 1:
+            return "The request comes from another page."
+        if self.token is None or scope["path"].endswith(_STARTUP):
+            return None
+        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
+        given += [value for cookie in headers.get("cookie", []) for value in _cookies(cookie, COOKIE)]
+        if not any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given):
+            return "Open the page with the token in its address, as the command printed it."
+        return None
+
+    def _with_headers(self, send: Send) -> Send:
+        own = list(HEADERS)
+        if self.token is not None:
+            own.append((b"set-cookie", f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/".encode()))
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *own]
+            await send(message)
+
+        return sent
+
+
+class _TooLarge(Exception):
+    """An upload has more bytes than are allowed."""
+
+
+def _headers(scope: Message) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return found
+
+
+def _announced(headers: dict[str, list[str]]) -> int:
+    length = (headers.get("content-length") or ["0"])[0]
+    return int(length) if length.isdecimal() and len(length) < 16 else MOST_UPLOAD + 1
+
+
+def _cookies(header: str, name: str) -> list[str]:
+    pairs = (part.strip().partition("=") for part in header.split(";"))
+    return [value for key, _, value in pairs if key == name]
+
+
+def _bounded(receive: Receive, kind: str) -> Receive:
+    """A receiver that ends an upload which is too large or too slow, or has too much text beside its files."""
+    from python_multipart.multipart import MultipartParser, parse_options_header
+
+    size, text, is_file = 0, 0, False
+
+    def begins() -> None:
+        nonlocal is_file
+        is_file = False
+
+    def header(data: bytes, start: int, end: int) -> None:
+        nonlocal is_file
+        is_file = is_file or b"filename" in data[start:end].lower()
+
+    def content(_: bytes, start: int, end: int) -> None:
+        nonlocal text
+        text += 0 if is_file else end - start
+
+    boundary = parse_options_header(kind)[1].get(b"boundary", b"")
+    calls: Any = {"on_part_begin": begins, "on_header_value": header, "on_part_data": content}
+    parser = MultipartParser(boundary, calls)
+
+    async def bounded() -> Message:
+        nonlocal size
+        message = await asyncio.wait_for(receive(), PATIENCE)
+        body = message.get("body", b"")
+        size += len(body)
+        try:
+            parser.write(body)
+        except ValueError:
+            raise _TooLarge from None  # no multipart at all
+        if size > MOST_UPLOAD or text > MOST_TEXT:
+            raise _TooLarge
+        return message
+
+    return bounded
 
 
 def reaches_outside(path: str) -> bool:
@@ -83,16 +209,14 @@ def names_an_address(body: bytes) -> bool:
     return False
 
 
-def _is_json(scope: Message) -> bool:
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    return not any(value.startswith(b"multipart/form-data") for value in kinds)
-
-
 async def _body(receive: Receive) -> bytes | None:
     """The whole body; None where it is larger than a request may be."""
     parts, size, more = [], 0, True
     while more:
-        message = await receive()
+        try:
+            message = await asyncio.wait_for(receive(), PATIENCE)
+        except TimeoutError:
+            return None
         if message["type"] != "http.request":
             break
         parts.append(message.get("body", b""))
@@ -115,15 +239,6 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return once
-
-
-def _with_headers(send: Send) -> Send:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *HEADERS]
-        await send(message)
-
-    return sent
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from unfazed.errors import UserError, missing_extra
+from unfazed.locks import Lock, is_held
 
 from .downloads import FOLDER
 from .results import Results
@@ -26,6 +28,7 @@ INTRODUCTION = (
 DEFAULT_MODELS = ("lite:0", "lite:1", "lite:2")
 MOST_UPLOADED = "50mb"
 MOST_WAITING = 64
+PREFIX, LOCK = "unfazed-app-", ".lock"  # of the private folder of a page
 MOST_SESSIONS = 500
 # Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
 KEPT = (600, 7200)
@@ -88,7 +91,10 @@ def served(
     results = None if predictions is None else Results(predictions, benchmark)
     studio = Studio(models, segmenter, device)
     studio.model(studio.models[0])
-    folder = tempfile.mkdtemp(prefix="unfazed-app-")
+    sweep()
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    lock = Lock(Path(folder) / LOCK)
+    lock.take()
     quiet = {"GRADIO_TEMP_DIR": folder, "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
     before = {name: os.environ.get(name) for name in (*quiet, FOLDER)}
     os.environ.update({**quiet, FOLDER: folder})
@@ -101,16 +107,26 @@ def served(
             page.close(verbose=False)
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        lock.release()
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def sweep() -> None:
+    """Delete what visitors uploaded to pages whose process was killed: their folders are no longer locked."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if folder.stat().st_uid == os.getuid() and (folder / LOCK).is_file() and not is_held(folder / LOCK):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 def launched(page: Any, host: str, port: int | None) -> str:
-    """Serve the page and return its address."""
+    """Serve the page and return its address; that of a page that other computers can reach contains a token."""
     import gradio as gr
     from starlette.middleware import Middleware
 
-    from .guard import Guard
+    from .guard import LOOPBACK, Guard
 
+    token = None if host in LOOPBACK else secrets.token_urlsafe(24)
     theme = gr.themes.Default(
         primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
     ).set(**CONTRAST)
@@ -129,11 +145,16 @@ def launched(page: Any, host: str, port: int | None) -> str:
             max_file_size=MOST_UPLOADED,
             state_session_capacity=MOST_SESSIONS,
             footer_links=[],
-            app_kwargs={"middleware": [Middleware(Guard)], "docs_url": None, "redoc_url": None, "openapi_url": None},
+            app_kwargs={
+                "middleware": [Middleware(Guard, token=token)],
+                "docs_url": None,
+                "redoc_url": None,
+                "openapi_url": None,
+            },
             theme=theme,
             js=SPOKEN,
             css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
         )
     except OSError as error:
         raise UserError(f"the page cannot be served at {host}:{port}: {error}", allowed="another --port") from None
-    return str(address)
+    return str(address) if token is None else f"{address}?token={token}"

@@ -14,9 +14,9 @@ import polars as pl
 from unfazed.analyses.drops.compare import compare
 from unfazed.errors import UserError
 from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
-from unfazed.predictions.frames import model_names, prediction_files
+from unfazed.predictions.frames import in_memory, model_names
 from unfazed.report.drop_tables import comparison_text
-from unfazed.report.flips import Flip, Flips, find_flips
+from unfazed.report.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unfazed.report.gallery_pictures import Album
 
 from .studio import Studio
@@ -77,9 +77,7 @@ class Results:
         return find_flips(rows, SHOWN)
 
     def _scan(self) -> pl.LazyFrame:
-        frames = [pl.scan_parquet(path) for path in prediction_files(self.predictions)]
-        texts = ("model", "edit")
-        return pl.concat([one.with_columns(pl.col(*texts).cast(pl.String)) for one in frames], how="diagonal_relaxed")
+        return in_memory(self.predictions, FLIP_COLUMNS).lazy().with_columns(pl.col(pl.Categorical).cast(pl.String))
 
     def pair(self, flip: Flip) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return the photograph and the edited picture of a flip; None if one is not available."""

@@ -28,7 +28,7 @@ from unfazed.sources.mask_checks import warning_summary
 
 from .card import settle_card
 from .commit_files import sweep
-from .layout import CACHE, LOCK, SOURCE_EDIT
+from .layout import CACHE, CARD, LOCK, SOURCE_EDIT
 from .mask_facts import record_masks
 from .plan import Plan
 from .prepare import Preparation, Prepared
@@ -164,6 +164,10 @@ def _build(
             stages.update(summary.seconds)  # type: ignore[arg-type]
             now = Progress(number, len(plan.source), dict(totals), passes.counted)
             report(replace(now, summary=summary))
+    if not (plan.root / CARD).is_file():
+        raise UserError(
+            f"the folder {plan.root} was moved or deleted during the build", run="the same command again, with -o"
+        )
     everything = [row for one in plan.source.ids for row in read_rows(plan.root, one)]
     write_manifest(plan.root, everything)
     notes = _notes(everything)

@@ -11,6 +11,7 @@ from unfazed.choices import stored_frame
 from unfazed.edits.items import Item
 from unfazed.errors import UserError
 from unfazed.files import canonical, read_json, write_json
+from unfazed.records import read_object, require_fields
 from unfazed.rendering.removal.methods import current_removal
 
 from .layout import CARD
@@ -33,14 +34,27 @@ DECISIVE = (
 )
 
 
+_KINDS = {
+    "labels": dict[str, Any],
+    "source": dict[str, Any] | None,
+    "recipe": dict[str, Any] | str | None,
+    "runs": int | None,
+    "grown": list[dict[str, Any]] | None,
+}
+
+
 def read_card(root: Path) -> dict[str, Any]:
     """Return the card of the benchmark in `root`; raises UserError if there is none."""
     if not (root / CARD).is_file():
         found = "does not exist" if not root.exists() else f"contains no {CARD}"
         raise UserError(f"{root} is not a benchmark: it {found}", run="unfazed build SOURCE -o BENCH")
-    card = read_json(root / CARD)
-    if not isinstance(card, dict) or "labels" not in card:
-        raise UserError(f"{root / CARD} is not the card of a benchmark", run="unfazed build SOURCE -o BENCH")
+    card = read_object(root / CARD, _KINDS, run="unfazed build SOURCE -o BENCH")
+    if isinstance(card.get("recipe"), dict):
+        require_fields(card["recipe"], {"edits": list[Any] | None}, f"{root / CARD}, recipe")
+        for number, item in enumerate(card["recipe"].get("edits") or (), 1):
+            require_fields(
+                item, {"name": str, "parameters": dict[str, Any] | None}, f"{root / CARD}, edit {number} of the recipe"
+            )
     return with_current_names(card)
 
 

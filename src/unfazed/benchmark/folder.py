@@ -14,8 +14,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace
 
 from .card import read_card
-from .layout import MANIFEST
-from .rows import OK, Row, row_of
+from .rows import OK, Row, read_manifest, row_of
 
 if TYPE_CHECKING:
     import pandas
@@ -56,19 +55,7 @@ class Benchmark(Generic[Picture]):
     @cached_property
     def manifest(self) -> pyarrow.Table:
         """One row per picture, made or not (columns: `unfazed.benchmark.rows.schema`)."""
-        import pyarrow.parquet as parquet
-
-        path = self.root / MANIFEST
-        if not path.is_file():
-            raise UserError(
-                f"{self.root} has no {MANIFEST}: its build did not finish", run="the same `unfazed build` command again"
-            )
-        try:
-            return parquet.read_table(path)
-        except Exception as error:
-            raise UserError(
-                f"{path} cannot be read: {error}", run="the same `unfazed build` command again, which rewrites it"
-            ) from None
+        return read_manifest(self.root)
 
     @cached_property
     def edits(self) -> tuple[str, ...]:

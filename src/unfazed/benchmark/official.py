@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from unfazed.archives import Archive, Member, open_archive
 from unfazed.errors import UserError
+from unfazed.files import parse_json
 from unfazed.labels import LabelSpace
 from unfazed.sources.labeled import label_lines
 from unfazed.sources.pictures import SUFFIXES
@@ -170,11 +170,11 @@ def _member_label(extension: str, data: bytes) -> str | None:
     if extension != "json":
         return text or None
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = parse_json(text, extension)
+    except UserError:
         return None
     found = [value[name] for name in ("label", "cls", "class") if isinstance(value, dict) and name in value]
-    return str(found[0]) if found else None
+    return str(found[0]) if found and isinstance(found[0], str | int) else None
 
 
 def _shard_edit(root: Path, shard: Path) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from PIL import Image
@@ -26,6 +27,7 @@ from unfazed.edits.parameters import as_json, file_parameters
 from unfazed.errors import UserError
 from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.models.registry import refuse_untrusted
+from unfazed.records import require_fields
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Renderer
 from unfazed.rendering.realize import realize
@@ -68,12 +70,28 @@ class Request(RenderSettings):
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Request:
+        require_fields(value, _REQUEST, "the request")
+        kinds = {name: kind for name, kind in get_type_hints(RenderSettings).items() if name in value["options"]}
+        require_fields(value["options"], kinds, "the options of the request")
         chain = tuple(map(edit_from, value["chain"]))
-        others = {**value["options"], **{name: value[name] for name in _PLAIN}}
+        others = {**value["options"], **{name: value.get(name) for name in _PLAIN}}
         return Request(chain, **{**others, "frame": stored_frame(value["frame"])})
 
 
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
+_REQUEST = {
+    "chain": list[dict[str, Any]],
+    "options": dict[str, Any],
+    **dict.fromkeys(("renderer", "removal", "frame", "pool"), str),
+    **dict.fromkeys(("size", "seed"), int),
+    "label": int | None,
+}
+_RECORD = {
+    **dict.fromkeys(("request", "image", "rendered_by", "versions"), dict[str, Any]),
+    **dict.fromkeys(("id", "mask_png", "picture_sha256"), str),
+    "files": dict[str, str],
+    "notes": list[str],
+}
 
 
 # The forms of an edit's value: its main parameter, several numbers (a position), or all parameters by name.
@@ -259,19 +277,14 @@ def replay(
     image: the photograph, if it is no longer at the path of the record; trust: follow the record also where it names
     a guide that can run code, or a download.
     """
-    record = read_json(record_path)
-    try:
-        request = Request.from_json(record["request"])
-        expected, kept = record["image"]["sha256"], base64.b64decode(record["mask_png"])
-        photograph = image or Path(record["image"]["path"])
-        borrowed, scene_id, notes = dict(record["files"]), str(record["id"]), tuple(record["notes"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{record_path} is not a record of an edit: {error!r}") from None
+    record, request, kept = read_record(record_path)
+    expected, photograph = record["image"]["sha256"], image or Path(record["image"]["path"])
+    borrowed, scene_id, notes = record["files"], record["id"], tuple(record["notes"])
     if not trust:
         _refuse_untrusted(request)
     for path, wanted in {str(photograph): expected, **borrowed}.items():
-        if not Path(path).is_file():
-            raise UserError(f"{path} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
+        if not os.path.isfile(path):
+            raise UserError(f"{path[:300]} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
         if sha256(path) != wanted:
             raise UserError(f"{path} is not the file that {record_path} was made from (its SHA-256 differs)")
     picture = read_picture(photograph)
@@ -284,6 +297,22 @@ def replay(
         because = "; ".join(changed) or "nothing that the record contains"
         raise UserError(f"the replay of {record_path} is a different picture; what differs: {because}")
     return again
+
+
+def read_record(record_path: Path) -> tuple[dict[str, Any], Request, bytes]:
+    """The record of an edit in a file, the request in it, and its mask as a PNG."""
+    record = read_json(record_path)
+    try:
+        require_fields(record, _RECORD, "the record")
+        require_fields(record["image"], {"path": str, "sha256": str}, "the image")
+        request = Request.from_json(record["request"])
+        kept = base64.b64decode(record["mask_png"])
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{record_path} is not a record of an edit: {error!r}") from None
+    except UserError as error:
+        given = f"{record_path} is not a record of an edit: {error.given}"
+        raise UserError(given, allowed=error.allowed, run=error.run) from None
+    return record, request, kept
 
 
 def _refuse_untrusted(request: Request) -> None:

@@ -11,6 +11,8 @@ from unfazed.choices import check_choice
 from unfazed.errors import UserError
 from unfazed.files import parquet_columns, write_parquet
 from unfazed.locks import alone
+from unfazed.records import checked
+from unfazed.tables import read_checked
 
 REVIEWS = "reviews.parquet"
 LOCK = ".reviews.lock"
@@ -43,15 +45,11 @@ ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 def read_reviews(root: Path) -> list[Review]:
     """All answers there are, in the order in which they were given; none where nobody has rated yet."""
-    import pyarrow.parquet as parquet
-
     path = root / REVIEWS
     if not path.is_file():
         return []
-    try:
-        return [Review(**record) for record in parquet.read_table(path).to_pylist()]
-    except Exception as error:
-        raise UserError(f"{path} cannot be read as reviews: {error}") from None
+    rows = read_checked(path, {}).to_pylist()
+    return [checked(Review, row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
 
 
 def add_review(root: Path, review: Review) -> None:

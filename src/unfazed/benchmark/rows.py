@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
-from unfazed.files import canonical, parquet_columns, read_json, write_json, write_parquet
+from unfazed.files import canonical, parquet_columns, parse_json, write_json, write_parquet
+from unfazed.records import checked, read_object
+from unfazed.tables import Column, Kind, read_checked
 
 from .layout import MANIFEST, ROWS, row_path, sample_id
 
@@ -69,14 +70,9 @@ def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
 
 
 def read_rows(root: Path, source_id: str) -> list[Row]:
-    record = read_json(root / row_path(source_id))
-    names = {one.name for one in fields(Row)}
-    try:
-        return [Row(**{name: value for name, value in row.items() if name in names}) for row in record["rows"]]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{root / row_path(source_id)} is not a row file: {error}", run="delete it and build again"
-        ) from None
+    path, run = root / row_path(source_id), "delete it and build again"
+    record = read_object(path, {"rows": list[Any]}, run)
+    return [checked(Row, row, f"{path}, row {number}", run) for number, row in enumerate(record["rows"], 1)]
 
 
 def finished_sources(root: Path) -> set[str]:
@@ -107,6 +103,44 @@ def schema() -> pyarrow.Schema:
     )
 
 
+def read_manifest(
+    root: Path, needed: Sequence[str] = ("sample_id", "status", "path"), outside: bool = False
+) -> pyarrow.Table:
+    """The manifest of the benchmark in `root`, checked.
+
+    needed: columns that it must have besides `_NEEDED`; outside: also one with paths that lead out of the folder.
+    """
+    import pyarrow.types as types
+
+    def kind(declared: pyarrow.DataType) -> Kind:
+        return "text" if types.is_string(declared) else "integer" if types.is_integer(declared) else "number"
+
+    if not (root / MANIFEST).is_file():
+        raise UserError(
+            f"{root} has no {MANIFEST}: its build did not finish", run="the same `unfazed build` command again"
+        )
+    run = "the same `unfazed build` command again, which rewrites it"
+    columns = {one.name: Column(kind(one.type), nulls=one.name not in (*_NEEDED, "status")) for one in schema()}
+    columns["run"] = Column("integer", nulls=False, lowest=0, highest=2**31)
+    table = read_checked(root / MANIFEST, columns, required=[*_NEEDED, *needed], run=run)
+    for name in () if outside else ("path", "mask_path"):
+        for number, path in enumerate(table[name].to_pylist() if name in table.column_names else (), 1):
+            if path and leads_out(path):
+                raise UserError(
+                    f"{root / MANIFEST}, column '{name}', row {number} is {path[:200]!r}, outside the benchmark",
+                    run=f"unfazed verify {root}",
+                )
+    return table
+
+
+def leads_out(path: str) -> bool:
+    """Whether a path of the manifest is absolute or leads out of the benchmark's folder."""
+    parts = PurePosixPath(path)
+    return parts.is_absolute() or ".." in parts.parts or "\0" in path
+
+
+# Every manifest has these.
+_NEEDED = ("source_id", "edit", "run")
 # Manifests of earlier versions lack these.
 LATER_COLUMNS = frozenset(("validity", "validity_reasons", "validity_measures"))
 
@@ -122,8 +156,11 @@ def record(row: Row) -> dict[str, Any]:
 
 def row_of(record: Mapping[str, Any]) -> Row:
     """Return the row of a record of the manifest; the inverse of `record`."""
+    where = f"the manifest's row {record.get('sample_id')}"
     given = {one.name: record[one.name] for one in fields(Row) if record.get(one.name) is not None}
-    return Row(**{name: json.loads(value) if name in _JSON else value for name, value in given.items()})
+    for name in _JSON & given.keys():
+        given[name] = parse_json(given[name], f"{where}, column '{name}'")
+    return checked(Row, given, where)
 
 
 _JSON = frozenset(("parameters", "values", "measures", "notes", "validity_reasons", "validity_measures"))

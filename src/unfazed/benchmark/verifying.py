@@ -17,7 +17,7 @@ from unfazed.measures.validity import judge
 from .encoding import written_rate
 from .folder import Benchmark
 from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
-from .rows import FAILED, LATER_COLUMNS, OK, SKIPPED, finished_sources, read_rows, record, schema
+from .rows import FAILED, LATER_COLUMNS, OK, SKIPPED, finished_sources, read_manifest, read_rows, record, schema
 
 RATE_TOLERANCE = 0.002
 
@@ -65,7 +65,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     the written mask and must be within 0.002 of the requested one.
     """
     benchmark = Benchmark(path)
-    table = benchmark.manifest
+    table = read_manifest(benchmark.root, outside=True)
     missing = [name for name in schema().names if name not in {*table.column_names, *LATER_COLUMNS}]
     if missing:
         raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")

@@ -36,8 +36,8 @@ def app(
     - `unfazed app -m lite:0 -m timm:resnet50.a1_in1k`
     - `unfazed app --predictions predictions --port 8000`
 
-    The page needs no internet connection. It has no passwords: with `--host 0.0.0.0` everyone who can reach this
-    computer over the network can use it. Edited pictures can be downloaded with a record from which
+    The page needs no internet connection and answers only this computer. With another `--host` the printed address
+    contains a token, without which nobody can use the page. Edited pictures can be downloaded with a record from which
     `unfazed edit --replay` makes the same bytes. Ctrl-C stops the server and deletes what visitors uploaded.
     """
     # Importing the page takes seconds, in which nothing else would be printed.
@@ -45,11 +45,15 @@ def app(
     import signal
     import time
 
+    from unfazed.app.messages import bounded_messages
     from unfazed.app.page import DEFAULT_MODELS, served
 
-    with served(
-        model or DEFAULT_MODELS, predictions, benchmark, host=host, port=port, segmenter=segmenter, device=device
-    ) as (address, _):
+    with (
+        bounded_messages(),
+        served(
+            model or DEFAULT_MODELS, predictions, benchmark, host=host, port=port, segmenter=segmenter, device=device
+        ) as (address, _),
+    ):
         # SIGTERM stops the server as Ctrl-C does, so that what visitors uploaded is deleted too.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         print(f"unfazed is at {address} (Ctrl-C stops it)", flush=True)

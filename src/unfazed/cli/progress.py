@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 
 @contextmanager
@@ -21,7 +23,10 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
         TextColumn("{task.fields[note]}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with (
+        _output_on_stderr(),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
         task = progress.add_task(what, total=None, rate="–", note="")
         first: list[int] = []
 
@@ -40,6 +45,21 @@ def next_command(command: str) -> None:
     import typer
 
     typer.echo(f"next: {command}", err=True)
+
+
+@contextmanager
+def _output_on_stderr() -> Iterator[None]:
+    """Send to stderr what models and libraries print meanwhile: stdout is for the command's own result."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 1)
+        os.close(before)
 
 
 @contextmanager

@@ -6,13 +6,14 @@ Any parameter can be swept inside the parentheses: `color(saturation=0,0.5,1)`.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from pathlib import Path
 
 from unfazed.edits import find_edit, make_edit, parse_edit
 from unfazed.errors import UserError
 
-from .items import Item
+from .items import MOST_ITEMS, Item
 from .parameters import Allowed, Range, allowed
 
 
@@ -38,6 +39,8 @@ def _inside(inside: str) -> dict[str, str]:
 def expression(text: str) -> tuple[Item, ...]:
     """Return the items of a sweep or a grid."""
     axes = [_axis(part) for part in re.split(r"\s+[x×]\s+", text)]
+    if (count := math.prod(map(len, axes))) > MOST_ITEMS:
+        raise UserError(f"'{text[:60]}' has {count:,} edits", allowed=f"at most {MOST_ITEMS:,}")
     return tuple(
         Item(
             "-".join(item.name for item in chosen),

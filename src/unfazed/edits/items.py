@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from unfazed.scene import Scene
 from .composition import Composition, Pool
 from .edit import Edit, Level, Need
 from .parameters import as_json
+
+MOST_ITEMS = 10_000
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,9 @@ class Recipe:
     explains: str = ""
 
     def __post_init__(self) -> None:
-        names = [item.name for item in self.items]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        if len(self.items) > MOST_ITEMS:
+            raise UserError(f"recipe {self.name[:60]} has {len(self.items):,} edits", allowed=f"at most {MOST_ITEMS:,}")
+        twice = sorted(name for name, count in Counter(item.name for item in self.items).items() if count > 1)
         if twice:
             raise UserError(f"recipe {self.name} has the edit {', '.join(twice)} more than once")
 

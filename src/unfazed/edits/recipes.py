@@ -11,7 +11,6 @@ FILE.toml                                  any of these, and chains written out
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
@@ -20,6 +19,7 @@ from typing import Any
 
 from unfazed.edits import edit_from
 from unfazed.errors import UserError, unknown
+from unfazed.files import read_toml
 
 from .expressions import expression, single
 from .items import CONTROLS, ORIGINAL, Item, Recipe
@@ -96,12 +96,7 @@ def _complete(name: str, items: Iterable[Item]) -> Recipe:
 
 def _from_file(path: Path) -> Recipe:
     """Return the recipe of a TOML file: `edits` (a list of expressions), `[[item]]` tables with `name` and `chain`."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise UserError(f"the recipe {path} does not exist", allowed=", ".join([*RECIPES, "FILE.toml"])) from None
-    except ValueError as error:
-        raise UserError(f"{path} is not TOML: {error}") from None
+    content = read_toml(path, "recipe")
     known = ("name", "explains", "edits", "item")
     for key in content:
         if key not in known:
@@ -112,8 +107,10 @@ def _from_file(path: Path) -> Recipe:
         raise UserError(f"{path}: edits is {expressions!r}", allowed='a list of texts, such as ["size=0.02:0.5:12"]')
     for text in expressions:
         items += open_recipe(text).items
-    for table in content.get("item", []):
-        items.append(_written_out(path, table))
+    tables = content.get("item", [])
+    if not isinstance(tables, list) or not all(map(_is_table, tables)):
+        raise UserError(f"{path}: item is {str(tables)[:60]}", allowed="[[item]] tables with a name and a chain")
+    items += [_written_out(path, table) for table in tables]
     if not items:
         raise UserError(
             f"{path} contains no edits", allowed='edits = ["size=0.02:0.5:12", "direction"] or [[item]] tables'
@@ -133,7 +130,10 @@ def _written_out(path: Path, table: dict[str, Any]) -> Item:
             raise unknown(f"entry of an item in {path.name}", key, ("name", "chain"))
     name, chain = str(table.get("name", "")), table.get("chain", [])
     written_out = isinstance(chain, list) and all(isinstance(step, dict) for step in chain)
-    if not re.fullmatch(r"[\w.+-]+", name) or not written_out:
-        raise UserError(f"{path} has an item named '{name}'", allowed="letters, digits and . + - _, and a chain")
+    if not re.fullmatch(r"[\w+-][\w.+-]{0,199}", name) or not written_out:
+        raise UserError(
+            f"{path} has an item named '{name}'",
+            allowed="letters, digits and . + - _, without a dot at the start, and a chain",
+        )
     edits = tuple(map(edit_from, chain))
     return Item(name, edits, tuple((edit.name, edit.level) for edit in edits))

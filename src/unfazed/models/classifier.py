@@ -137,6 +137,8 @@ class Classifier:
 
         if not isinstance(output, torch.Tensor):
             raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
+        if output.is_complex() or output.dtype == torch.bool:
+            raise UserError(f"{self.name} returns {output.dtype}", allowed="real numbers, (N, classes) logits")
         if output.ndim != 2 or output.shape[1] != len(self.labels):
             raise UserError(
                 f"{self.name} returns the shape {tuple(output.shape)}, but its label space {self.labels.name!r} has "

@@ -19,7 +19,9 @@ from torch import nn
 
 from unfazed.engine.devices import choose_device
 from unfazed.errors import UserError, unknown
-from unfazed.files import read_json, sha256, write_json
+from unfazed.files import sha256, write_json
+from unfazed.labels import LabelSpace
+from unfazed.records import read_object
 from unfazed.specs import Spec
 
 from .classifier import Classifier
@@ -28,7 +30,13 @@ from .options import COMMON, read_labels, transform_from
 from .transforms import Transform
 
 LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
-SETTINGS = ("transform", "labels", "label_offset", "layout", "output", "scores")
+_KINDS = {
+    "transform": dict[str, Any] | None,
+    "labels": str | list[str] | dict[str, Any] | None,
+    **dict.fromkeys(("label_offset", "output"), int | str | None),
+    **dict.fromkeys(("layout", "scores"), str | None),
+}
+SETTINGS = tuple(_KINDS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ def open_deployed(
     """
     spec.check_options("label_offset", "layout", "output", "scores", *COMMON)
     path = spec.file()
-    settings = read_sidecar(path, spec)
+    transform, space, settings = read_sidecar(path, spec)
     device = str(choose_device(device)) if gpu else device or "cpu"
     if not gpu and torch.device(device).type != "cpu":
         raise UserError(f"{spec.kind}: models run on the CPU, not on {device!r}", allowed="--device cpu")
@@ -65,11 +73,10 @@ def open_deployed(
         raise
     except Exception as error:
         raise UserError(f"{path} is not a readable {spec.kind} model: {_first_line(error)}") from None
-    space = read_labels(settings.get("labels", "imagenet-1k"))
     module = _Deployed(runtime, settings, len(space), str(spec))
     return Classifier(
         module,
-        transform_from(spec.options, as_transform(settings.get("transform", {}))),
+        transform,
         space,
         str(spec),
         device=device,
@@ -88,17 +95,20 @@ def open_deployed(
     )
 
 
-def read_sidecar(path: Path, spec: Spec) -> dict[str, Any]:
-    """The content of FILE.json, overridden by the options; a model without a stated transform is refused."""
+def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, dict[str, Any]]:
+    """The transform, the classes and the settings in FILE.json, overridden by the options of `spec`.
+
+    A model without a stated transform is refused.
+    """
     beside = path.with_name(path.name + ".json")
     if not beside.is_file():
         beside = path.with_suffix(".json")
-    settings = dict(read_json(beside)) if beside.is_file() else {}
+    settings = read_object(beside, _KINDS) if beside.is_file() else {}
     for name in settings:
         if name not in SETTINGS:
             raise unknown(f"setting in {beside.name}", name, SETTINGS)
     settings |= {name: spec.options[name] for name in SETTINGS if name in spec.options}
-    stated = set(spec.options) | set(settings.get("transform", {}))
+    stated = set(spec.options) | set(settings.get("transform") or {})
     if not {"crop", "mean", "std"} <= stated:
         example = {"transform": Transform().to_json(), "labels": "imagenet-1k", "label_offset": 0}
         raise UserError(
@@ -106,7 +116,12 @@ def read_sidecar(path: Path, spec: Spec) -> dict[str, Any]:
             f"{', '.join(sorted({'crop', 'mean', 'std'} - stated))} are not stated",
             allowed=f"a file {path.name}.json like {example}, or {spec.kind}:{path}?resize=256&crop=224&mean=…&std=…",
         )
-    return settings
+    offset = str(settings.get("label_offset") or 0)
+    if not (offset.isdecimal() and len(offset) < 7):
+        raise UserError(f"label_offset is {offset[:40]!r}", allowed="0, or 1 …")
+    settings["label_offset"] = int(offset)
+    space = read_labels(settings.get("labels") or "imagenet-1k")
+    return transform_from(spec.options, as_transform(settings.get("transform") or {})), space, settings
 
 
 def write_sidecar(path: str | Path, model: Classifier) -> None:
@@ -124,13 +139,10 @@ class _Deployed(nn.Module):
         self.layout = str(settings.get("layout") or _layout(runtime.shape)).upper()
         if self.layout not in LAYOUTS:
             raise unknown("layout", self.layout, LAYOUTS)
-        self.scores = str(settings.get("scores", "logits"))
+        self.scores = str(settings.get("scores") or "logits")
         if self.scores not in SCORES:
             raise unknown("kind of scores", self.scores, SCORES)
-        try:
-            self.offset = int(settings.get("label_offset", 0))
-        except ValueError:
-            raise UserError(f"label_offset is {settings['label_offset']!r}", allowed="0, or 1 …") from None
+        self.offset = int(settings["label_offset"])
         batch = runtime.shape[0] if runtime.shape else None
         self.fixed = batch if isinstance(batch, int) and batch > 0 else None
 

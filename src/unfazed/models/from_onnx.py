@@ -32,7 +32,7 @@ def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
         options.intra_op_num_threads = torch.get_num_threads()
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         outputs = [one.name for one in session.get_outputs()]
-        output = settings.get("output", outputs[0])
+        output = settings.get("output") or outputs[0]
         if output not in outputs:
             raise unknown("output", output, outputs)
         entry = session.get_inputs()[0]

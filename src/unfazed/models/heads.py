@@ -17,10 +17,11 @@ from torch import nn
 from torch.nn import functional
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, write_json
+from unfazed.files import write_json
 from unfazed.labels import LabelSpace, own
+from unfazed.records import read_object
 from unfazed.specs import Spec
-from unfazed.tensor_files import write_tensor_file
+from unfazed.tensor_files import read_tensor_file, write_tensor_file
 
 from .classifier import Classifier
 from .registry import open_base
@@ -141,18 +142,19 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
 
     `head:FOLDER?trust=yes` opens a base of any source; without it, only one that cannot run code.
     """
-    from safetensors.torch import load_file
-
     spec.check_options("trust")
     folder = Path(spec.name).expanduser()
-    card = read_json(folder / "head.json")
+    card = read_object(folder / "head.json", {"base": str, "base_weights_sha256": str, "labels": dict[str, Any]})
     base = open_base(spec, card["base"], **where)
     if base.weights_hash != card["base_weights_sha256"]:
         raise UserError(
             f"{spec} was trained on other weights of {card['base']} than the current ones", run="train it again"
         )
-    tensors = load_file(str(folder / "head.safetensors"))
-    space = LabelSpace.from_json(card["labels"])
+    tensors = read_tensor_file(folder / "head.safetensors")
+    space = LabelSpace.from_json(card["labels"], f"{folder / 'head.json'}, labels")
+    shapes = [tuple(tensors[name].shape) if name in tensors else () for name in ("weight", "bias")]
+    if len(shapes[0]) != 2 or shapes[1] != shapes[0][:1] or shapes[1] != (len(space),):
+        raise UserError(f"{folder / 'head.safetensors'} is not a linear head for the {len(space)} classes of its card")
     return Head(base, space, tensors["weight"], tensors["bias"], card).classifier(str(spec))
 
 

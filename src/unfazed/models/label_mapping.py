@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 from unfazed.labels import RIVAL10, LabelSpace, imagenet, plain
+from unfazed.records import fits
 
 if TYPE_CHECKING:
     import torch
@@ -86,7 +87,7 @@ def map_labels(
 def read_groups(path: str | Path) -> dict[str, list[str | int]]:
     """A many-to-one grouping from JSON: {benchmark's class: [the model's classes by name, WNID or index]}."""
     value = read_json(path)
-    if not isinstance(value, dict) or not all(isinstance(one, list) for one in value.values()):
+    if not fits(value, dict[str, list[str | int]]):
         raise UserError(f"{path} is not a grouping", allowed='{"dog": ["Labrador Retriever", "n02099601", 207], …}')
     return value
 

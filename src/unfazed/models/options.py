@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from unfazed.errors import UserError
 from unfazed.files import read_json, read_names
 from unfazed.labels import LabelSpace, imagenet, own
+from unfazed.records import fits
 
 from .transforms import Transform
 
@@ -49,13 +51,16 @@ def read_labels(value: Any) -> LabelSpace:
     if isinstance(value, list):
         return own(str(one) for one in value)
     path = Path(str(value)).expanduser()
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UserError(
-            f"there is no file of labels {value}",
+            f"there is no file of labels {str(value)[:200]}",
             allowed="imagenet-1k, a .json list, or a text file with one name per line",
         )
     if path.suffix == ".json":
-        return read_labels(read_json(path))
+        inside = read_json(path)
+        if not fits(inside, list[str] | dict[str, Any]):
+            raise UserError(f"{path} is not a list of class names", allowed='["cat", "dog", …] or a label space')
+        return read_labels(inside)
     return own(read_names(path, "file of labels"))
 
 

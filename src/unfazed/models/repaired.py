@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, write_json
+from unfazed.files import write_json
 from unfazed.labels import LabelSpace
+from unfazed.records import read_object, require_fields
 from unfazed.specs import Spec
-from unfazed.tensor_files import write_tensor_file
+from unfazed.tensor_files import read_tensor_file, write_tensor_file
 
 from .classifier import Classifier
 from .options import COMMON, transform_from
@@ -22,6 +23,10 @@ from .registry import open_base
 from .transforms import Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"
+_KINDS = {
+    **dict.fromkeys(("base", "weights_sha256"), str),
+    **dict.fromkeys(("architecture", "labels", "transform", "training"), dict[str, Any]),
+}
 
 
 def save_repaired(folder: str | Path, model: Classifier, base: str, training: dict[str, Any]) -> None:
@@ -45,25 +50,20 @@ def save_repaired(folder: str | Path, model: Classifier, base: str, training: di
 
 def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
     """The classifier in the folder; refused where the weights are not those that its card states."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     spec.check_options("trust", *COMMON)
     folder = Path(spec.name).expanduser()
     if not (folder / CARD).is_file():
         raise UserError(
             f"{folder} holds no repaired model (there is no {CARD})", run=f"unfazed repair SOURCE -m MODEL -o {folder}"
         )
-    card = read_json(folder / CARD)
-    try:
-        state = load_file(str(folder / WEIGHTS))
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{folder / WEIGHTS} cannot be read: {str(error).splitlines()[0]}") from None
+    card = read_object(folder / CARD, _KINDS)
+    require_fields(card["architecture"], {"library": str | None, "name": str | None}, f"{folder / CARD}, architecture")
+    state = read_tensor_file(folder / WEIGHTS)
     space = LabelSpace.from_json(card["labels"])
     module = _network(spec, card, len(space))
     try:
         module.load_state_dict(state)
-    except RuntimeError:
+    except (RuntimeError, TypeError, AttributeError):
         raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {card['architecture']}") from None
     training = {name: one for name, one in card["training"].items() if name not in ("history", "settings")}
     model = Classifier(

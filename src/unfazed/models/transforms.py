@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unfazed.errors import UserError, unknown
+from unfazed.records import require_fields
 
 if TYPE_CHECKING:
     import torch
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FITS = ("short", "squash", "long")
+_KINDS = {
+    **dict.fromkeys(("resize", "crop"), int),
+    **dict.fromkeys(("interpolation", "fit", "channels"), str),
+    **dict.fromkeys(("mean", "std"), float | list[float]),
+    "scale": float,
+}
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 
 
@@ -173,6 +180,7 @@ class Transform:
         for name in value:
             if name not in allowed:
                 raise unknown("transform setting", name, allowed)
+        require_fields(value, {name: kind for name, kind in _KINDS.items() if name in value}, "the transform")
         return Transform(**value)
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,8 +34,8 @@ PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "encoder.", "
 def read_state(path: str | Path) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint file by name; safetensors, or a torch file that holds only tensors."""
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"there is no checkpoint {path}")
+    if not os.path.isfile(path):
+        raise UserError(f"there is no checkpoint {str(path)[:300]}")
     return unwrap(read_tensor_file(path), str(path))
 
 
@@ -51,21 +52,27 @@ def wheel_file(package: str, model: str, install: str) -> Path:
 
 def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
     """The state dict inside a training script's checkpoint: under `state_dict`, `model`, `ema` …"""
-    import torch
-
     for _ in range(4):
         if not isinstance(value, Mapping):
             break
-        if value and all(isinstance(one, torch.Tensor) for one in value.values()):
+        if value and all(_is_plain(name, one) for name, one in value.items()):
             return dict(value)
         inner = next((value[key] for key in WRAPPERS if isinstance(value.get(key), Mapping) and value[key]), None)
         if inner is None:
-            tensors = {name: one for name, one in value.items() if isinstance(one, torch.Tensor)}
+            tensors = {name: one for name, one in value.items() if _is_plain(name, one)}
             if tensors:
                 return tensors
             break
         value = inner
     raise UserError(f"{where} holds no state dict", allowed=f"a dict of tensors, plain or under {', '.join(WRAPPERS)}")
+
+
+def _is_plain(name: Any, value: Any) -> bool:
+    """Whether an entry of a checkpoint is a name and an ordinary tensor, neither sparse nor quantized."""
+    import torch
+
+    plain = isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized
+    return isinstance(name, str) and plain and value.device.type == "cpu"
 
 
 def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:

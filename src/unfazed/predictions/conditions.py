@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Literal
 
 import polars as pl
 
-from unfazed.benchmark.reviews import REVIEWS
+from unfazed.benchmark.reviews import REVIEWS, read_reviews
 from unfazed.errors import UserError
 from unfazed.measures.validity import VALID
 
@@ -69,7 +70,7 @@ def _ratings(facts: Facts) -> pl.DataFrame:
     """One row per rated picture: the shares of its raters who called it valid and who could tell the object."""
     if facts.root is None or not (facts.root / REVIEWS).is_file():
         raise UserError("nobody has reviewed the pictures of this benchmark", run="unfazed review BENCH --rater NAME")
-    reviews = pl.read_parquet(facts.root / REVIEWS)
+    reviews = pl.DataFrame([asdict(one) for one in read_reviews(facts.root)])
     return reviews.group_by(PICTURE).agg(
         valid_share=(pl.col("answer") == "valid").mean(), told_share=(pl.col("answer") != "unrecognizable").mean()
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from unfazed.engine.trial import try_alone
 from unfazed.errors import UserError
 from unfazed.files import make_folder, read_json, write_json
+from unfazed.labels import LabelSpace
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.heads import check_framing
@@ -28,9 +33,10 @@ from .identity import require_room
 from .inputs import ORIGINAL, Pictures, open_pictures
 from .passes import Job, Pass
 from .settings import EvaluateSettings
-from .storage import FAILED, PARTS, Parts, begun_size, is_finished, remove_parts, write_predictions
+from .storage import FAILED, PARTS, Parts, begun_size, is_finished, parts_of, write_predictions
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
+RUNS_CODE = ("python",)  # sources whose models can end the whole process
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
 
 
@@ -102,6 +108,8 @@ def run_evaluation(
         named = not isinstance(model, str) or split_alias(model)[0] is not None
         try:
             if isinstance(model, str):
+                if model_spec(model).kind in RUNS_CODE:
+                    try_alone(functools.partial(_tried, model, target.labels))
                 model = open_model(model, device=settings.device, precision=settings.precision, labels=target.labels)
             model = model.with_transform(settings.transform)
             check_framing(model, target.frame)
@@ -109,7 +117,7 @@ def run_evaluation(
             size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
             fingerprint = fingerprint_of(model, mapping, target, size)
             _check_place(folder, model)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             failed[name] = record_failure(folder, name, error)
             return None
         finished = is_finished(folder, model.slug, fingerprint)
@@ -126,8 +134,9 @@ def run_evaluation(
             # Checked again with the lock, because another process may just have finished it.
             finished = is_finished(folder, model.slug, fingerprint)
         if finished:
-            if ours or lock.take():
-                remove_parts(folder, model.slug)
+            left = parts_of(folder, model.slug)  # by a run that was killed when everything else was done
+            if left and (ours or lock.take()):
+                _remove(left)
             lock.release()
             with contextlib.suppress(OSError):
                 (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
@@ -231,7 +240,14 @@ def _check_place(folder: Path, model: Classifier) -> None:
         )
 
 
-def record_failure(folder: Path, name: str, error: Exception) -> str:
+def _tried(name: str, labels: LabelSpace) -> None:
+    """Open a model and classify one gray picture, on the CPU."""
+    model = open_model(name, device="cpu", labels=labels)
+    side = model.transform.crop
+    model.logits(model.from_pixels(torch.full((1, side, side, 3), 128, dtype=torch.uint8)))
+
+
+def record_failure(folder: Path, name: str, error: BaseException) -> str:
     """Write why a model could not be evaluated; its earlier predictions are kept."""
     reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     write_json(folder / f"{slug_of(name)}{FAILED}", {"model": name, "error": reason})
@@ -324,5 +340,10 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
     write_predictions(table, folder / f"{slug}.parquet", job.fingerprint)
     write_json(folder / f"{slug}.json", make_card(job.model, job.mapping, pictures, job.fingerprint, results))
     (folder / f"{slug}{FAILED}").unlink(missing_ok=True)
-    remove_parts(folder, slug)
+    _remove(parts_of(folder, slug))
     return warnings
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,15 +12,16 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.benchmark.card import with_current_names
+from unfazed.benchmark.card import read_card
 from unfazed.benchmark.layout import CARD, MANIFEST
+from unfazed.benchmark.rows import read_manifest
 from unfazed.edits import all_edits, edit_from, edit_named_in
 from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
 from unfazed.errors import UserError, unknown
-from unfazed.files import read_json
+from unfazed.files import parse_json
 
-from .frames import Predictions, is_frame, polars_frame, read_cards
+from .frames import Predictions, is_frame, polars_frame, polars_table, read_cards
 from .identity import require_one_benchmark
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
@@ -122,7 +123,7 @@ class Facts:
 def _description(parameters: str | None) -> str:
     """Return the description of a chain in the manifest; empty if one of its edits is not installed."""
     try:
-        chain = json.loads(parameters or "{}").get("chain", [])
+        chain = parse_json(parameters or "{}", "").get("chain", [])
         return "; ".join(edit_from(step).describe() for step in chain)
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return ""
@@ -200,16 +201,17 @@ def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], f
 
 def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None) -> list[Path]:
     if given is not None:
+        read_card(Path(given))  # refuses what is not a benchmark
         return [Path(given)]
     paths = [card["benchmark"].get("path") for card in cards.values() if isinstance(card.get("benchmark"), dict)]
     return [Path(path) for path in dict.fromkeys(path for path in paths if path)]
 
 
 def _read_benchmark(root: Path) -> tuple[pl.DataFrame | None, Mapping[str, Any]]:
-    if not (root / MANIFEST).is_file():
+    if not os.path.isfile(root / MANIFEST):
         return None, {}
-    card = with_current_names(read_json(root / CARD)) if (root / CARD).is_file() else {}
-    return pl.read_parquet(root / MANIFEST), card
+    card = read_card(root) if (root / CARD).is_file() else {}
+    return polars_table(read_manifest(root, (), outside=True)), card
 
 
 def _with_manifest(
@@ -232,13 +234,13 @@ def _with_manifest(
 def _listed(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the edits of the benchmark's recipe, as its card lists them."""
     recipe = card.get("recipe")
-    edits = recipe.get("edits", []) if isinstance(recipe, dict) else []
+    edits = recipe.get("edits") or [] if isinstance(recipe, dict) else []
     return [item for item in edits if isinstance(item, dict) and "name" in item]
 
 
 def _is_official(card: Mapping[str, Any]) -> bool:
     """Return whether the benchmark was imported from the published folders."""
-    folders = {(item.get("parameters") or {}).get("folder") for item in _listed(card)}
+    folders = {str((item.get("parameters") or {}).get("folder")) for item in _listed(card)}
     return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
 
 

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
+import pyarrow as pa
 from typing_extensions import TypeIs
 
 from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
+from unfazed.records import read_object, require_fields
+from unfazed.tables import column_names, read_checked
 
 from .identity import shared_pictures
+from .storage import COLUMNS as DECLARED
 from .storage import FAILED, stored_fingerprint
 
 
@@ -26,6 +30,15 @@ class ForeignFrame(Protocol):
 Predictions = str | Path | pl.DataFrame | pl.LazyFrame | ForeignFrame
 
 COLUMNS = ("model", "source_id", "edit", "run", "correct")
+_MAPPING = dict[str, Any] | None
+_CARD = {
+    "model": str,
+    "spec": str | None,
+    "weights_sha256": str | None,
+    "fingerprint": str | None,
+    "white_box": bool | None,
+    **dict.fromkeys(("labels", "benchmark", "originals", "versions", "transform", "mapping", "origin"), _MAPPING),
+}
 
 
 def is_frame(predictions: Predictions) -> TypeIs[pl.DataFrame | pl.LazyFrame | ForeignFrame]:
@@ -40,6 +53,13 @@ def polars_frame(predictions: Any) -> pl.DataFrame | pl.LazyFrame:
     if hasattr(predictions, "__arrow_c_stream__"):
         return pl.DataFrame(predictions)
     return pl.from_dataframe(predictions)
+
+
+def polars_table(table: pa.Table) -> pl.DataFrame:
+    """A checked table of pyarrow as one of polars."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def prediction_files(folder: str | Path) -> list[Path]:
@@ -65,6 +85,8 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
         if card.is_file():
             content = read_json(card)
             if isinstance(content, dict) and "model" in content:
+                require_fields(content, _CARD, str(card))
+                require_fields(content.get("benchmark") or {}, {"path": str | None}, f"{card}, benchmark")
                 _check_belongs(card, content, path)
                 found[str(content["model"])] = {**content, "file": path.stem}
     return found
@@ -84,7 +106,7 @@ def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
     """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
     found = []
     for path in sorted(Path(folder).glob(f"*{FAILED}")):
-        record = read_json(path)
+        record = read_object(path, {"model": str, "error": str})
         earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
         found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
     return found
@@ -124,7 +146,8 @@ def in_memory(predictions: Predictions, columns: Sequence[str] = ()) -> pl.DataF
 
 def common_predictions(predictions: Predictions, models: Sequence[str] | None = None) -> pl.DataFrame:
     """Return the rows of these models, or of all, whose pictures all of them have classified."""
-    frames = [rows for _, rows in each_model(predictions, columns_of(predictions), models)]
+    columns = dict.fromkeys((*COLUMNS, *columns_of(predictions)))
+    frames = [rows for _, rows in each_model(predictions, list(columns), models)]
     return pl.concat(shared_pictures(frames), how="vertical_relaxed")
 
 
@@ -132,7 +155,7 @@ def columns_of(predictions: Predictions) -> list[str]:
     """Return the names of the predictions' columns; for a folder, those of its first file."""
     if is_frame(predictions):
         return list(polars_frame(predictions).collect_schema())
-    return list(pl.read_parquet_schema(prediction_files(predictions)[0]))
+    return column_names(prediction_files(predictions)[0])
 
 
 def model_names(predictions: Predictions) -> list[str]:
@@ -158,13 +181,8 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
 
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    try:
-        frame = pl.read_parquet(path, columns=list(columns))
-    except (pl.exceptions.ColumnNotFoundError, pl.exceptions.SchemaFieldNotFoundError):
-        _require(pl.read_parquet_schema(path), columns, str(path))
-        raise
-    except (OSError, pl.exceptions.ComputeError) as error:
-        raise UserError(f"{path} is not a readable Parquet file: {error}", run="unfazed evaluate again") from None
+    run = "unfazed evaluate BENCH -m MODEL -o PREDICTIONS"
+    frame = polars_table(read_checked(path, DECLARED, select=columns, required=columns, run=run)).select(columns)
     if frame.is_empty():
         raise UserError(f"{path} contains no rows", run="the same `unfazed evaluate` command again")
     return frame

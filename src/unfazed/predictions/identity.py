@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError
 from unfazed.files import canonical, read_json
+from unfazed.records import fits
+from unfazed.tables import read_checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,9 +57,11 @@ def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -
 
 def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the identity in a model's card; None for cards of other programs."""
-    benchmark = card.get("benchmark")
+    benchmark = card.get("benchmark") if isinstance(card, Mapping) else None
     found = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
-    return found if isinstance(found, dict) else None
+    parts = ("settings", "edits", "photographs", "pictures")
+    whole = isinstance(found, dict) and all(fits(found.get(name, {}), dict[str, Any]) for name in parts)
+    return found if whole and fits(found.get("sha256"), str) else None  # type: ignore[union-attr]
 
 
 def identity_differences(
@@ -125,7 +129,7 @@ def require_same_benchmark(
 
 def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Picture]) -> None:
     """Refuse a folder with predictions for another benchmark; a benchmark that has only grown counts as the same."""
-    import pyarrow.parquet as parquet
+    from .storage import COLUMNS
 
     looked_at = {identity["sha256"]}
     for path in sorted(folder.glob("*.parquet")):
@@ -136,7 +140,7 @@ def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Pictu
         looked_at.add(stated.get("sha256"))
         same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
         if same_settings:
-            table = parquet.read_table(path, columns=[*KEYS, PICTURE])
+            table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
             there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
             now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
             shared = there.keys() & now.keys()

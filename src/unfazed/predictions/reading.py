@@ -50,10 +50,14 @@ def read_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
 
 
 def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.LazyFrame:
-    """Return the predictions as a lazy frame, which reads only what a query needs."""
+    """Return the predictions as a lazy frame."""
     import polars
 
+    from unfazed.tables import read_checked
+
     from .facts import Facts, read_facts
+    from .frames import polars_table
+    from .storage import COLUMNS
 
     found = cards(folder)
     wanted = list(found) if models is None else list(models)
@@ -65,8 +69,14 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     root = Path(folder) if Path(folder).is_dir() else Path(folder).parent
     files = [root / f"{found[name]['file']}.parquet" for name in wanted]
     facts = read_facts(folder, common=True) if any(card.get("white_box") for card in found.values()) else Facts()
-    rows = polars.scan_parquet(files).with_columns(polars.col("model", "edit").cast(polars.String))
-    return rows.with_columns(facts.white_box_rows())
+    texts = polars.col(polars.Categorical).cast(polars.String)
+    tables = [
+        polars_table(read_checked(file, COLUMNS, required=["model", "edit"])).with_columns(texts) for file in files
+    ]
+    try:
+        return polars.concat(tables, how="diagonal_relaxed").lazy().with_columns(facts.white_box_rows())
+    except polars.exceptions.PolarsError as error:
+        raise UserError(f"the predictions in {folder} do not have the same columns: {error}") from None
 
 
 def cards(folder: str | Path) -> dict[str, dict[str, Any]]:

@@ -21,9 +21,19 @@ import pyarrow.parquet as parquet
 
 from unfazed.errors import UserError
 from unfazed.files import read_json, write_json, write_parquet
+from unfazed.tables import Column, read_checked, stored_text
 
 from .picture import Picture
 
+COLUMNS = {
+    **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
+    **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
+    **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
+    **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
+    **dict.fromkeys(("energy", "object_survives"), Column("number")),
+    **dict.fromkeys(("top5", "top5_probabilities"), Column("list")),
+    "correct": Column("truth"),
+}
 PARTS = ".parts"
 FAILED = ".failed.json"
 FINGERPRINT = b"unfazed.fingerprint"  # in the Parquet file itself, since a stop can leave it beside an earlier card
@@ -133,7 +143,11 @@ class Parts:
 
     def merged(self) -> pa.Table:
         """Return all parts as one table in the order of the pictures."""
-        tables = [parquet.read_table(path) for path in sorted(self.folder.glob("*-*.parquet"))]
+        try:
+            tables = [read_checked(path, {}) for path in sorted(self.folder.glob("*-*.parquet"))]
+        except UserError:
+            self.remove()  # the next run makes them again
+            raise
         table = pa.concat_tables(tables, promote_options="permissive").sort_by("order").drop_columns("order")
         return table.cast(SCHEMA)
 
@@ -141,12 +155,10 @@ class Parts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def remove_parts(folder: Path, slug: str) -> None:
-    """Remove all parts of a finished model, also those of earlier settings; the caller has the model's lock."""
+def parts_of(folder: Path, slug: str) -> list[Path]:
+    """Return the folders of all unfinished runs of a model, also those with earlier settings."""
     pattern = re.compile(re.escape(slug) + r"-[0-9a-f]{12}-\d+")
-    for path in (folder / PARTS).glob("*-*-*"):
-        if pattern.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+    return [path for path in (folder / PARTS).glob("*-*-*") if pattern.fullmatch(path.name)]
 
 
 def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
@@ -165,8 +177,7 @@ def write_predictions(table: pa.Table, path: Path, fingerprint: str) -> None:
 
 def stored_fingerprint(path: Path) -> str | None:
     """Return the fingerprint in a Parquet file of predictions; None if an earlier version wrote it without one."""
-    found = (parquet.read_schema(path).metadata or {}).get(FINGERPRINT)
-    return None if found is None else found.decode("utf-8", "replace")
+    return stored_text(path, FINGERPRINT)
 
 
 def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:

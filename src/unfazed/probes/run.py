@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from unfazed.engine.threads import FLOATS
 from unfazed.errors import BadPicture, UserError
-from unfazed.files import canonical, read_json, write_json, write_parquet
+from unfazed.files import canonical, write_json, write_parquet
+from unfazed.records import read_object
+from unfazed.tables import read_checked, stored_text
 from unfazed.versions import versions
 
 if TYPE_CHECKING:
@@ -134,9 +135,12 @@ def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None
         raise UserError(
             f"{folder} holds no results of the kind '{kind}'", run="unfazed sensitivity SOURCE -m MODEL -o DIR"
         )
-    # Results of an older version lack the columns that came later.
-    tables = [pl.read_parquet(Path(folder) / kind / f"{slug}.parquet") for slug in chosen]
-    return pl.concat(tables, how="diagonal")
+    tables = [pl.DataFrame(read_checked(Path(folder) / kind / f"{slug}.parquet", {})) for slug in chosen]
+    try:
+        # Results of an older version lack the columns that came later.
+        return pl.concat(tables, how="diagonal")
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"the results in {folder}/{kind} do not have the same columns: {error}") from None
 
 
 def prefetched(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -165,7 +169,10 @@ def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) 
         files.append(path)
     tables, seen = [schema.empty_table()], set[str]()
     for file in files:
-        table = pq.read_table(file)
+        try:
+            table = read_checked(file, {})
+        except UserError:  # a damaged file is measured again
+            continue
         if not table.schema.equals(schema):
             continue
         names = set(table[id_column].to_pylist())
@@ -183,11 +190,12 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Tabl
 
 def _key_of(path: Path) -> str | None:
     """The key of the settings in the file itself, since a stop can leave it beside an earlier card."""
-    found = (pq.read_schema(path).metadata or {}).get(KEY)
-    if found is not None:
-        return str(found.decode("utf-8", "replace"))
-    card = path.with_suffix(".json")
-    return read_json(card).get("key") if card.is_file() else None
+    try:
+        found = stored_text(path, KEY)
+        card = path.with_suffix(".json")
+        return read_object(card).get("key") if found is None and card.is_file() else found
+    except UserError:  # a damaged file is measured again
+        return None
 
 
 def _in_order(table: pa.Table, ids: Sequence[str], id_column: str) -> pa.Table:

@@ -20,6 +20,7 @@ from unfazed.analyses.distribution.tables import (
 from unfazed.files import write_bytes
 from unfazed.predictions.facts import ORIGINAL
 
+from .formats import csv_text
 from .palette import COLORS, QUIET, new_figure
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write_distribution(
     }
     tables = {name: table for name, table in tables.items() if table.height}
     for name, table in tables.items():
-        write_bytes(Path(folder) / f"{name}.csv", table.write_csv().encode())
+        write_bytes(Path(folder) / f"{name}.csv", csv_text(table).encode())
     return tables
 
 

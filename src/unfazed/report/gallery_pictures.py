@@ -42,7 +42,7 @@ class Album:
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        if self.manifest is None:
+        if self.manifest is None or not {"sample_id", "status", "path"} <= set(self.manifest.columns):
             return {}
         there = self.manifest.filter((pl.col("status") == "ok") & pl.col("path").is_not_null())
         return dict(there.select("sample_id", "path").iter_rows())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from unfazed.errors import UserError
+from unfazed.records import read_object
 
 from .findings import Findings
 from .html_table import Cell, Line, sortable
@@ -29,7 +29,7 @@ def repair_section(folder: Path, findings: Findings) -> Section:
     path = folder / RESULT
     if not path.is_file():
         raise UserError(f"{folder} holds no {RESULT}", run=f"unfazed repair SOURCE -m MODEL -o {folder}")
-    result = json.loads(path.read_bytes())
+    result = read_object(path, {"verdict": str, "reason": str, "model": str, "photographs": dict[str, int]})
     frame = repair_table(result)
     counts = result["photographs"]
     body = joined(

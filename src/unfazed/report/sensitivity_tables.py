@@ -21,6 +21,7 @@ from unfazed.probes.suspects import suspects
 from .figures_alignment import alignment_bars, alignment_map, attribute_map, irfs_densities, noise_scatter
 from .figures_factors import figure_bytes
 from .figures_sensitivity import sensitivity_curve
+from .formats import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,7 +92,7 @@ def write_tables(
     if rows is not None:
         tables["suspects"] = suspects(rows, maps, by=by, measure=settings.measure)
     for name, table in tables.items():
-        write_bytes(folder / f"{name}.csv", table.write_csv().encode())
+        write_bytes(folder / f"{name}.csv", csv_text(table).encode())
     for name, figure in _figures(tables, settings):
         write_bytes(folder / f"{name}.png", figure_bytes(figure, "png"))
     return tables

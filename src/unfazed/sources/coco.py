@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import read_json
 from unfazed.labels import LabelSpace, own
+from unfazed.records import require_fields
 from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
@@ -18,7 +20,9 @@ from .slugs import unique_slugs
 from .source import Entry, Source
 
 OBJECTS = ("largest", "all")
-_PICTURE = ("file_name", "height", "width")
+MOST_BYTES = 2**30
+_PICTURE = {"id": int, "file_name": str, "height": int, "width": int}
+_ANNOTATION = {"id": int, "image_id": int, "category_id": int, "area": float | None, "iscrowd": int | bool | None}
 
 
 def open_scenes(spec: Spec) -> Source:
@@ -30,11 +34,11 @@ def open_scenes(spec: Spec) -> Source:
     path = spec.file()
     options = spec.take(images=None, objects="largest")
     objects = spec.one_of("objects", options["objects"], OBJECTS)
-    content = read_json(path)
+    content = read_json(path, MOST_BYTES)
     pictures, annotations, categories = _parts(content, path)
     folder = _pictures_folder(path, options["images"], pictures, spec.text)
     labels, index_of = _label_space(categories)
-    chosen = [one for one in annotations if not one.get("iscrowd") and one["image_id"] in pictures]
+    chosen = [one for one in annotations if not one["iscrowd"] and one["image_id"] in pictures]
     if objects == "largest":
         chosen = _largest(chosen)
     names = [_name(pictures[one["image_id"]], one if objects == "all" else None) for one in chosen]
@@ -53,22 +57,31 @@ def load_annotated(entry: Entry) -> Scene:
         if image.shape[:2] != (high, wide):
             raise ValueError(f"it is for a picture of {wide}×{high}, and this one is {image.shape[1]}×{image.shape[0]}")
         mask = annotated_mask(segmentation, high, wide)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise BadPicture(f"{entry.image}: annotation {number} cannot be used: {error}") from None
     return shrunk(Scene(entry.id, image, mask, entry.label))
 
 
 def _parts(content: Any, path: Path) -> tuple[dict[int, Any], list[Any], list[Any]]:
     """The pictures by id, the annotations in order of picture and id, the categories."""
-    try:
-        pictures = {one["id"]: {key: one[key] for key in _PICTURE} for one in content["images"]}
-        annotated = [one for one in content["annotations"] if one["category_id"] is not None and "segmentation" in one]
-        categories = [{"id": one["id"], "name": one["name"]} for one in content["categories"]]
-        return pictures, sorted(annotated, key=lambda one: (one["image_id"], one["id"])), categories
-    except (KeyError, TypeError, AttributeError):
-        raise UserError(
-            f"{path} is not a COCO annotation file with objects", allowed="JSON with images, annotations and categories"
-        ) from None
+    where = f"{path} is not a COCO annotation file with objects"
+    require_fields(content, dict.fromkeys(("images", "annotations", "categories"), list[Any]), where)
+    pictures = {one["id"]: one for one in _listed(content, "images", _PICTURE, path)}
+    outlined = [one for one in content["annotations"] if isinstance(one, dict) and "segmentation" in one]
+    annotated = _listed({"annotations": outlined}, "annotations", _ANNOTATION, path)
+    for one in annotated:
+        one["segmentation"] = outlined[one["place"]]["segmentation"]
+    categories = _listed(content, "categories", {"id": int, "name": str}, path)
+    return pictures, sorted(annotated, key=lambda one: (one["image_id"], one["id"])), categories
+
+
+def _listed(content: dict[str, Any], name: str, kinds: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """The objects of one list of the file, each with these fields and its `place` in the list."""
+    found = []
+    for place, one in enumerate(content[name]):
+        require_fields(one, kinds, f"{path} is not a COCO annotation file with objects: {name}, entry {place + 1}")
+        found.append({key: one.get(key) for key in kinds} | {"place": place})
+    return found
 
 
 def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], text: str) -> Path:
@@ -80,7 +93,7 @@ def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], te
     likely = [root / inner for root in around for inner in (split, f"images/{split}", "images", "")]
     first = [one["file_name"] for one in list(pictures.values())[:20]]
     for folder in likely:
-        if any((folder / name).is_file() for name in first):
+        if any(os.path.isfile(folder / name) for name in first):
             return folder
     raise UserError(
         f"the pictures of {path}, such as {first[:1]}, were not found near it", allowed=f"coco:{path}?images=DIR"
@@ -98,7 +111,7 @@ def _largest(annotations: list[Any]) -> list[Any]:
     of_picture: dict[int, list[Any]] = defaultdict(list)
     for one in annotations:
         of_picture[one["image_id"]].append(one)
-    return [max(group, key=lambda one: one.get("area", 0)) for group in of_picture.values()]
+    return [max(group, key=lambda one: one["area"] or 0) for group in of_picture.values()]
 
 
 def _name(picture: Any, annotation: Any | None) -> str:

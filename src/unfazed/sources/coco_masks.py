@@ -10,6 +10,7 @@ import numpy as np
 
 # Polygons are drawn this many times larger and averaged, which anti-aliases their edges.
 _FINER = 4
+MOST_POLYGONS = 1000
 
 
 def annotated_mask(segmentation: Any, high: int, wide: int) -> np.ndarray:
@@ -27,6 +28,8 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     """The area inside any of the polygons [x0, y0, x1, y1, …]: (high, wide) float32 in [0, 1], edges by coverage."""
     import cv2
 
+    if len(polygons) > MOST_POLYGONS:
+        raise ValueError(f"it has {len(polygons)} polygons, more than {MOST_POLYGONS}")
     outlines = [np.asarray(polygon, np.float64).reshape(-1, 2) for polygon in polygons if len(polygon) >= 6]
     if not outlines:
         raise ValueError("it has no polygon of three points or more")

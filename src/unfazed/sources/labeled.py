@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
 
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_lines
@@ -20,6 +21,7 @@ from .source import NO_LABELS
 SPACES = ("auto", "imagenet-1k", "own")
 _WNID = re.compile(r"n\d{8}")
 _COLUMNS = ("file", "label", "mask")
+MOST_FOLDERS = 1_000_000
 _HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 
@@ -35,10 +37,20 @@ class Row:
 
 
 def pictures_below(folder: Path) -> list[str]:
-    """The sorted names, relative to `folder`, of all files below it with a picture's suffix, without hidden ones."""
+    """The sorted names, relative to `folder`, of all files below it with a picture's suffix, without hidden ones.
+
+    Links to folders are followed, except back to a folder that contains them. A folder that cannot be listed is an
+    error, because its pictures would be missing without a word.
+    """
     found = []
-    for root, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    above = {str(folder): frozenset((_identity(folder),))}
+    for root, folders, files in os.walk(folder, followlinks=True, onerror=_cannot_list):
+        containing = above.pop(root)
+        entered = {name: _identity(Path(root, name)) for name in folders if not name.startswith(".")}
+        folders[:] = [name for name, identity in entered.items() if identity not in containing]
+        above |= {os.path.join(root, name): containing | {entered[name]} for name in folders}
+        if len(above) > MOST_FOLDERS:
+            raise UserError(f"{folder} contains more than {MOST_FOLDERS:,} folders")
         relative = Path(root).relative_to(folder)
         found += [
             (relative / name).as_posix()
@@ -46,6 +58,18 @@ def pictures_below(folder: Path) -> list[str]:
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
         ]
     return sorted(found)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(folder)
+    except OSError as error:
+        _cannot_list(error)
+    return status.st_dev, status.st_ino
+
+
+def _cannot_list(error: OSError) -> NoReturn:
+    raise UserError(f"the folder {error.filename} cannot be listed: {error.strerror}") from None
 
 
 def class_folder(name: str) -> str | None:
@@ -146,7 +170,7 @@ def _with_header(path: Path) -> Iterator[Row]:
         if name not in _COLUMNS:
             raise unknown(f"column for {path.name}", name, _COLUMNS)
     reader.fieldnames = columns
-    for row in reader:
+    for row in _lines_of(reader, path):
         values = {name: (row.get(name) or "").strip() for name in _COLUMNS}
         if values["file"]:
             label = values["label"] if "label" in columns else None
@@ -155,6 +179,13 @@ def _with_header(path: Path) -> Iterator[Row]:
 
 def _line(path: Path, number: int) -> str:
     return f"line {number} of {path}"
+
+
+def _lines_of(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise UserError(f"line {reader.line_num} of {path} is not CSV: {error}") from None
 
 
 def _posix(name: str) -> str:
@@ -179,4 +210,4 @@ def _in_imagenet(name: str) -> bool:
 
 
 def _by_number(name: str) -> tuple[int, int, str]:
-    return (0, int(name), "") if name.isdecimal() else (1, 0, name)
+    return (0, int(name), "") if name.isdecimal() and len(name) < 19 else (1, 0, name)

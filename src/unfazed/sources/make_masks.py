@@ -14,7 +14,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
 from unfazed.measures.mask_confidence import mask_confidence
 
-from .labeled import pictures_below
+from .folder import list_folder
 from .pictures import read_picture
 from .segment import Box, Choice, checked_box, open_segmenter, with_agreement
 
@@ -89,7 +89,9 @@ def _names(pictures: Path, masks: Path) -> tuple[Path, list[str]]:
     if pictures.is_file():
         root, names = pictures.parent, [pictures.name]
     elif pictures.is_dir():
-        root, names = pictures, pictures_below(pictures)
+        # Masks that lie beside their photographs get no masks of their own.
+        listing = list_folder(pictures)
+        root, names = pictures, [(listing.root / one).relative_to(pictures).as_posix() for one in listing.pictures]
     else:
         raise UserError(f"{pictures} does not exist", allowed="a folder of photographs, or one photograph")
     if masks.resolve() == root.resolve():

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from unfazed.errors import BadPicture
+from unfazed.errors import BadPicture, UserError
+from unfazed.files import read_file
 
 MOST_BYTES = 32 * 2**20
 MOST_OPERATIONS = 100_000
@@ -33,13 +34,10 @@ _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 def read_pickle(path: str | Path) -> Any:
     """The plain data in a pickle file; a pickle that imports anything is refused, with the name in the message."""
-    path = Path(path)
     try:
-        data = path.read_bytes() if path.stat().st_size <= MOST_BYTES else None
-    except (OSError, ValueError) as error:
-        raise BadPicture(f"{path}: cannot be read ({getattr(error, 'strerror', error)})") from None
-    if data is None:
-        raise BadPicture(f"{path}: the pickle is too large", allowed=f"at most {MOST_BYTES >> 20} MiB")
+        data = read_file(path, MOST_BYTES)
+    except UserError as error:
+        raise BadPicture(f"{path}: cannot be read ({error.given})", allowed=error.allowed) from None
     return parse_pickle(data, str(path))
 
 

@@ -7,6 +7,8 @@ reduced to 8; transparent parts over white; the first frame of an animation.
 from __future__ import annotations
 
 import io
+import os
+import stat
 import struct
 import warnings
 from pathlib import Path
@@ -126,6 +128,9 @@ def _bytes(file: File) -> tuple[bytes, str]:
     if not isinstance(file, str | Path):
         return file.read(), str(getattr(file, "name", "the picture"))
     try:
+        kind = os.stat(file).st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise BadPicture(f"{file}: this is no file, but a pipe or a device")
         return Path(file).read_bytes(), str(file)
     except FileNotFoundError:
         raise BadPicture(f"{file}: the file does not exist") from None
@@ -133,8 +138,9 @@ def _bytes(file: File) -> tuple[bytes, str]:
         raise BadPicture(f"{file}: this is a folder, not a picture") from None
     except PermissionError:
         raise BadPicture(f"{file}: no permission to read it") from None
-    except OSError as error:
-        raise BadPicture(f"{file}: cannot be read ({error.strerror})") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise BadPicture(f"{str(file)[:300]}: cannot be read ({reason})") from None
 
 
 class _opened:

@@ -19,6 +19,7 @@ from unfazed.labels import RIVAL10, LabelSpace, imagenet
 from unfazed.scene import Scene
 from unfazed.specs import Spec
 
+from .arrays import read_array
 from .pickles import read_pickle
 from .pictures import SUFFIXES, read_mask, read_picture, shrunk
 from .slugs import unique_slugs
@@ -124,14 +125,9 @@ def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
 def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
     """Which of the 18 attributes the picture has, as annotated (row 0 of its labels file)."""
     path = Path(f"{source.entry(key).detail}_attr_labels.npy")
-    try:
-        rows = np.atleast_2d(np.load(path, allow_pickle=False))
-    except FileNotFoundError:
-        raise BadPicture(f"{path}: the file does not exist") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise BadPicture(f"{path}: the file is not an array of numbers ({error})") from None
-    if rows.shape[1] != len(ATTRIBUTES):
-        raise BadPicture(f"{path}: it has {rows.shape[1]} attributes", allowed=f"{len(ATTRIBUTES)}")
+    rows = np.atleast_2d(read_array(path))
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != len(ATTRIBUTES):
+        raise BadPicture(f"{path}: it has the shape {rows.shape}", allowed=f"({len(ATTRIBUTES)},) or more rows of them")
     return dict(zip(ATTRIBUTES, (bool(value) for value in rows[0]), strict=True))
 
 

@@ -35,7 +35,7 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
             tars = sorted(path.glob("*.tar"))
             if tars:
                 yield from read_photos(list(tars))
-            for file in sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES):
+            for file in sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file()):
                 yield str(file.relative_to(path)), file.read_bytes()
         else:
             raise UserError(f"{path} is neither a folder nor a tar of photographs", allowed=", ".join(SUFFIXES))

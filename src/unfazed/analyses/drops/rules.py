@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from unfazed.errors import UserError, unknown
+from unfazed.files import read_toml
 
 MEASURES = ("accuracy", "drop")
 _KINDS = (
@@ -65,12 +65,7 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
     content: dict[str, Any] = {}
     if config is not None:
         path = Path(config)
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError:
-            raise UserError(f"the config {path} does not exist") from None
-        except ValueError as error:
-            raise UserError(f"{path} is not TOML: {error}") from None
+        content = read_toml(path, "config")
         _only(content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name)
         _only(content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}")
     baseline, written = content.get("baseline", {}), content.get("min-threshold", {})

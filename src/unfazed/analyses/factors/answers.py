@@ -15,10 +15,13 @@ import numpy as np
 import polars as pl
 
 from unfazed.errors import UserError
+from unfazed.predictions.frames import polars_table
 from unfazed.sources.imagenet_x.annotations import Annotations, image_keys
+from unfazed.tables import column_names, read_checked
 
 _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")
+_WANTED = frozenset((*_PREDICTED, *_PROBABILITY, "file_name", "edit", "model"))
 _UNEDITED = ("original", "")
 _ENOUGH = 20  # images from which a shift of the classes can be told
 _READ_AT_ONCE = 200_000_000  # the largest file, in bytes, that is read as a whole
@@ -99,7 +102,7 @@ def prediction_files(path: str | Path) -> list[Path]:
 def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield (model, table of file_name, predicted, probability) for each model of one file."""
     try:
-        lazy = pl.scan_csv(file) if file.suffix.lower() == ".csv" else pl.scan_parquet(file)
+        lazy = pl.scan_csv(file) if file.suffix.lower() == ".csv" else _of_parquet(file)
         columns = {name.strip(): name for name in lazy.collect_schema().names()}
         predicted = next((columns[c] for c in _PREDICTED if c in columns), None)
         probability = next((columns[c] for c in _PROBABILITY if c in columns), None)
@@ -122,6 +125,11 @@ def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
         yield from _split_by_model(file, wanted)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UserError(f"{file} cannot be read as predictions: {error}") from None
+
+
+def _of_parquet(file: Path) -> pl.LazyFrame:
+    wanted = [name for name in column_names(file) if name.strip() in _WANTED]
+    return polars_table(read_checked(file, {}, select=wanted)).lazy()
 
 
 def _split_by_model(file: Path, wanted: pl.LazyFrame) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -10,10 +10,14 @@ from scipy import stats
 from unfazed.analyses.columns import schema
 from unfazed.errors import UserError
 from unfazed.predictions.facts import similar_factors
+from unfazed.predictions.frames import polars_table
+from unfazed.predictions.storage import COLUMNS
 from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations, image_keys
+from unfazed.tables import column_names, read_checked
 
 from .answers import prediction_files
 
+_EDITED = ("model", "file_name", "edit", "correct")
 # An edit that enlarges the object is not comparable with images whose object is smaller than usual.
 _NOT_MEANT = ("size-full",)
 
@@ -24,10 +28,10 @@ def read_edited(path: str | Path) -> pl.DataFrame:
     for file in prediction_files(path):
         if file.suffix.lower() != ".parquet":
             continue
-        lazy = pl.scan_parquet(file)
-        if {"model", "file_name", "edit", "correct"} <= set(lazy.collect_schema().names()):
+        if set(_EDITED) <= set(column_names(file)):
+            frame = polars_table(read_checked(file, COLUMNS, select=_EDITED))
             texts = pl.col("model", "file_name", "edit").cast(pl.String)  # files hold them as categories
-            tables.append(lazy.select(texts, pl.col("correct").cast(pl.Boolean)).collect())
+            tables.append(frame.select(texts, pl.col("correct").cast(pl.Boolean)))
     if not tables:
         raise UserError(
             f"{path} contains no predictions for edited pictures", run="unfazed evaluate BENCH -m MODEL -o PREDICTIONS"
