@@ -4,6 +4,7 @@
 # make setup-integrations   installs what only the tests of the integrations need; without it those tests are skipped
 # make lint   ruff, mypy and import-linter
 # make docs   builds the documentation into site/; a broken link is an error
+# make fuzz   a million damaged files for every reader (ARGS="--inputs 1000 coco": fewer, only these)
 # make bench  every benchmark that needs no GPU and no environment of its own; each prints its ratio
 # make lock   compiles the pinned requirements anew
 
@@ -16,7 +17,7 @@ EXTRAS := datasets fiftyone litert mlflow openvino wandb
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --cov --cov-report=
 DEMO ?= demo
 
-.PHONY: demo test lint docs bench lock setup setup-dev setup-integrations clean
+.PHONY: demo test lint docs bench fuzz lock setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -68,6 +69,9 @@ docs: $(VENV)/ready-docs
 
 bench: $(VENV)/ready-dev
 	@for file in $(filter-out benchmarks/adm_speed.py benchmarks/network_cost.py benchmarks/to_tflite.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
+
+fuzz: $(VENV)/ready-dev
+	$(VENV)/bin/python tests/fuzz/fuzz_readers.py $(ARGS)
 
 lock: | $(UV)
 	$(COMPILE) -o requirements.txt

@@ -117,7 +117,7 @@ def _link(target: Path, place: Path) -> None:
     """Create a symbolic link, or replace an older one, in one step."""
     with explained(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        part = place.with_name(f".{place.name}.{os.getpid()}.part")
+        part = place.with_name(f".{place.name}.part")
         part.unlink(missing_ok=True)
         try:
             part.symlink_to(target)

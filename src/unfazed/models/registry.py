@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from unfazed.labels import LabelSpace
 from unfazed.specs import Spec
 
 from .classifier import Classifier
+from .hub import quick_hub
 
 # source -> (module of this room, function, what its names look like)
 SOURCES: dict[str, tuple[str, str, str]] = {
@@ -36,6 +38,7 @@ SOURCES: dict[str, tuple[str, str, str]] = {
 ENTRY_POINTS = "unfazed.models"
 # These open only data on this machine. A name of any other source can run code or use the network.
 DATA_ONLY = ("lite", "mobilenet", "onnx", "openvino", "tflite", "head", "repaired")
+HUB_SOURCES = ("timm", "open_clip", "transformers")
 # The kind of a model contains no `=`, so one before the first colon ends an alias.
 _ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
 
@@ -63,7 +66,8 @@ def open_model(
         model = open_model(text, device=device, precision=precision, labels=labels)
         return replace(model, name=alias, origin={**model.origin, "spec": text})
     spec = model_spec(name)
-    model = opener(spec.kind)(spec.without_wrappers(), labels, device=device, precision=precision)
+    with quick_hub() if spec.kind in HUB_SOURCES else contextlib.nullcontext():
+        model = opener(spec.kind)(spec.without_wrappers(), labels, device=device, precision=precision)
     if not spec.wrappers:
         return model
     from .wrappers import WRAPPERS

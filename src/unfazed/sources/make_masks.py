@@ -14,7 +14,8 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
 from unfazed.measures.mask_confidence import mask_confidence
 
-from .folder import list_folder
+from .labeled import pictures_below
+from .mask_names import object_name
 from .pictures import read_picture
 from .segment import Box, Choice, checked_box, open_segmenter, with_agreement
 
@@ -90,8 +91,7 @@ def _names(pictures: Path, masks: Path) -> tuple[Path, list[str]]:
         root, names = pictures.parent, [pictures.name]
     elif pictures.is_dir():
         # Masks that lie beside their photographs get no masks of their own.
-        listing = list_folder(pictures)
-        root, names = pictures, [(listing.root / one).relative_to(pictures).as_posix() for one in listing.pictures]
+        root, names = pictures, [name for name in pictures_below(pictures) if object_name(name) is None]
     else:
         raise UserError(f"{pictures} does not exist", allowed="a folder of photographs, or one photograph")
     if masks.resolve() == root.resolve():
