@@ -136,7 +136,7 @@ def test_a_benchmark_that_does_not_exist_or_is_damaged_is_refused(world: Path, c
     arguments = [command, world / "predictions", *(("-o", world / "r.html") if command == "report" else ())]
     missing = run(*arguments, "--benchmark", "/nonexistent")
     assert isinstance(missing.exception, UserError)
-    assert "/nonexistent is not a benchmark" in str(missing.exception)
+    assert "/nonexistent is not a" in str(missing.exception)
     manifest = world / "bench" / "manifest.parquet"
     data = bytearray(manifest.read_bytes())
     for damaged in (data[: len(data) // 2], bytes(data[:200]) + os.urandom(300) + bytes(data[500:])):
