@@ -11,6 +11,7 @@ FILE.toml                                  any of these, and chains written out
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
@@ -108,7 +109,7 @@ def _from_file(path: Path) -> Recipe:
     for text in expressions:
         items += open_recipe(text).items
     tables = content.get("item", [])
-    if not isinstance(tables, list) or not all(map(_is_table, tables)):
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise UserError(f"{path}: item is {str(tables)[:60]}", allowed="[[item]] tables with a name and a chain")
     items += [_written_out(path, table) for table in tables]
     if not items:
