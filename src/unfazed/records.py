@@ -47,7 +47,8 @@ def require_fields(value: Any, kinds: Mapping[str, Any], where: str, run: str | 
 
 def checked(kind: type[Record], value: Any, where: str, run: str | None = None) -> Record:
     """The dataclass `kind` from an object; fields that it does not have are ignored."""
-    hints, needed = _declared(kind)
+    declared: Any = kind
+    hints, needed = _declared(declared)
     require_fields(value, {name: hints[name] for name in needed}, where, run)
     require_fields(value, {name: hints[name] for name in hints if name in value}, where, run)
     return kind(**{name: value[name] for name in hints if name in value})

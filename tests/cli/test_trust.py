@@ -61,10 +61,11 @@ def test_a_head_follows_a_name_in_its_card_only_if_the_folder_is_trusted(
     tmp_path: Path, payload: tuple[str, Path]
 ) -> None:
     name, mark = payload
-    (tmp_path / "head.json").write_text(json.dumps({"base": name, "base_weights_sha256": "0", "labels": {}}))
+    card = {"base": name, "base_weights_sha256": "0", "labels": {}}
+    (tmp_path / "head.json").write_text(json.dumps(card))
     with pytest.raises(UserError, match=r"can run code.*\n.*\n.*head:.*\?trust=yes"):
         open_model(f"head:{tmp_path}")
-    (tmp_path / "head.json").write_text(json.dumps({"base": f"x=head:{tmp_path}?trust=yes"}))
+    (tmp_path / "head.json").write_text(json.dumps({**card, "base": f"x=head:{tmp_path}?trust=yes"}))
     with pytest.raises(UserError, match="can run code"):
         open_model(f"head:{tmp_path}")
     assert not mark.exists()

@@ -92,12 +92,14 @@ def _interpret(data: bytes) -> Any:
         depths.pop()
         return taken
 
-    def extend(kind: type, change: Callable[[Any], None], depth: int) -> None:
+    def holder(kind: type, depth: int) -> Any:
+        """The container on the stack that gets items of this depth."""
         if not isinstance(stack[-1], kind):
             raise ValueError(f"the items do not belong to a {kind.__name__}")
-        change(stack[-1])
         depths[-1] = max(depths[-1], depth)
+        return stack[-1]
 
+    argument: Any
     for count, (operation, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
         name = operation.name
         if count > MOST_OPERATIONS:
@@ -123,10 +125,10 @@ def _interpret(data: bytes) -> Any:
             push({}, 1)
         elif name in ("APPEND", "APPENDS"):
             items, depth = take(1) if name == "APPEND" else since_mark()
-            extend(list, lambda holder, items=items: holder.extend(items), depth)
+            holder(list, depth).extend(items)
         elif name in ("SETITEM", "SETITEMS"):
             items, depth = take(2) if name == "SETITEM" else since_mark()
-            extend(dict, lambda holder, items=items: holder.update(_pairs(items)), depth)
+            holder(dict, depth).update(_pairs(items))
         elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
             memo[argument] = stack[-1]
         elif name == "MEMOIZE":
