@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 24  # one per model
 _FEW = 8  # pictures that a density needs
+_NARROWEST = 0.06  # standard deviation of the kernel of a density of iRFS
 _NAMES = {"density_difference": "Δdensity", "average_precision": "average precision", "iou": "IoU", "dice": "Dice"}
 
 
@@ -173,7 +174,12 @@ def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:
     """Return a Gaussian kernel density at the given points; None for few or equal values."""
     from scipy.stats import gaussian_kde
 
-    return gaussian_kde(values)(at) if len(values) >= _FEW and np.ptp(values) > 1e-6 else None
+    if len(values) < _FEW or np.ptp(values) < 1e-6:
+        return None
+    density = gaussian_kde(values)
+    # Many values close to 1 would otherwise give a peak that flattens every other line.
+    density.set_bandwidth(max(density.factor, _NARROWEST / np.std(values, ddof=1)))
+    return density(at)
 
 
 def _with_averages(cells: np.ndarray) -> np.ndarray:

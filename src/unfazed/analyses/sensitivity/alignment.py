@@ -77,9 +77,10 @@ def by_class(rows: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
     column: `label`, the true class, or `predicted`, the class that the heat map explains, as in the released code.
     """
     check_choice("class column", column, ClassColumn)
-    return _means(rows.filter(pl.col("edit") == "original"), ["model", "method", column]).sort(
-        "model", "method", column, maintain_order=True
-    )
+    table = _means(rows.filter(pl.col("edit") == "original"), ["model", "method", column])
+    order = {model: index for index, model in enumerate(table["model"].unique(maintain_order=True))}
+    place = pl.col("model").replace_strict(order, return_dtype=pl.Int64)
+    return table.sort(place, "method", column)
 
 
 def by_group(rows: pl.DataFrame, groups: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
