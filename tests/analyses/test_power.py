@@ -11,7 +11,7 @@ from prediction_worlds import folder, frame
 from unfazed.analyses.drops.gate import check_predictions
 from unfazed.analyses.drops.planning import pilot_designs, plan_photographs
 from unfazed.analyses.drops.rules import Rules
-from unfazed.analyses.statistics.paired import mcnemar, sign_flip
+from unfazed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips
 from unfazed.analyses.statistics.power import (
     Design,
     detection_power,
@@ -42,13 +42,35 @@ def test_the_power_of_one_run_is_the_share_of_experiments_that_find_the_drop(n, 
     assert detection_power(design, n) == pytest.approx(found.mean(), abs=0.03)
 
 
-@pytest.mark.parametrize(("n", "drop", "gains"), [(150, 0.06, 0.02), (150, 0.1, 0.06), (500, 0.03, 0.04)])
-def test_the_power_of_several_runs_counts_photographs_not_pictures(n, drop, gains):
-    design = Design(drop, gains, accuracy=0.75, runs=3, correlation=0.5)
-    rng = np.random.default_rng(round(1e4 * drop))
-    found = np.mean([sign_flip(simulated_differences(design, n, rng), lattice=3) < 0.05 for _ in range(1500)])
-    assert detection_power(design, n) == pytest.approx(found, abs=0.03 + 0.012)  # 0.012: one standard error
-    assert detection_power(replace(design, correlation=1.0), n) < detection_power(replace(design, correlation=0.0), n)
+@pytest.mark.parametrize("n", [30, 100, 300, 1000])
+@pytest.mark.parametrize("drop", [0.03, 0.08, 0.15])
+@pytest.mark.parametrize("discordance", [0.16, 0.3])
+def test_the_power_of_three_runs_is_the_share_of_experiments_that_find_the_drop(n, drop, discordance):
+    design = Design(drop, gains=(discordance - drop) / 2, accuracy=0.7, runs=3, correlation=0.5)
+    rng = np.random.default_rng([n, round(1000 * drop), round(100 * discordance)])
+    draws = 4000 if n < 1000 else 2000
+    # Answer by answer, with none of the module's own simulation: each photograph has its own chance of a change.
+    right = rng.random((draws, n)) < design.accuracy
+    means = np.where(right, design.losses / 0.7, design.gains / 0.3)
+    changes = rng.binomial(3, rng.beta(means, 1 - means))  # the parameters of a beta with a correlation of 1/2
+    sizes = np.stack([(changes == number).sum(axis=1) for number in (1, 2, 3)], axis=1)
+    found = sign_flips(sizes, np.where(right, changes, -changes).sum(axis=1)) < 0.05
+    assert detection_power(design, n) == pytest.approx(found.mean(), abs=0.03)
+
+
+def test_correlated_runs_are_worth_less():
+    design = Design(0.06, 0.02, accuracy=0.75, runs=3)
+    assert detection_power(replace(design, correlation=1.0), 150) < detection_power(
+        replace(design, correlation=0.0), 150
+    )
+
+
+def test_p_values_of_many_experiments_are_those_of_one():
+    differences = np.random.default_rng(3).integers(-2, 4, (20, 15)) / 3
+    steps = np.rint(3 * differences).astype(int)
+    sizes = np.stack([(abs(steps) == number).sum(axis=1) for number in (1, 2, 3)], axis=1)
+    expected = [sign_flip(one, lattice=3) for one in differences]
+    assert sign_flips(sizes, steps.sum(axis=1)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_runs_that_always_agree_gain_nothing():
@@ -73,11 +95,20 @@ def test_the_number_of_photographs_reaches_the_power_and_not_earlier_than_it_mus
     assert smallest_drop(design, 3) is None
 
 
-def test_the_gate_passes_as_often_as_planned():
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize(
+    ("n", "drop", "gains", "room"),
+    [(60, 0.0, 0.04, 0.1), (150, 0.0, 0.01, 0.02), (150, 0.03, 0.1, 0.08), (1500, 0.05, 0.05, 0.03)],
+)
+def test_the_gate_passes_as_often_as_planned(runs, n, drop, gains, room):
+    design = Design(drop, gains, runs=runs)
+    simulated = simulated_pass_power(design, n, drop + room, seed=1)
+    assert pass_power(design, n, drop + room) == pytest.approx(simulated, abs=0.03)
+
+
+def test_the_number_of_photographs_for_the_gate_reaches_the_power():
     design = Design(0.05, 0.03)
-    n = photographs_to_pass(design, 0.1)
-    assert pass_power(design, n, 0.1) == pytest.approx(0.8, abs=0.01)
-    assert simulated_pass_power(design, n, 0.1, seed=1) == pytest.approx(0.8, abs=0.03)
+    assert simulated_pass_power(design, photographs_to_pass(design, 0.1), 0.1, seed=1) == pytest.approx(0.8, abs=0.03)
     assert photographs_to_pass(replace(design, drop=0.1), 0.1) is None
 
 

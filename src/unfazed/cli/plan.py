@@ -56,7 +56,7 @@ def plan(
     format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "table",
     seed: Annotated[int, typer.Option(help="Random seed of the simulations.")] = 0,
 ) -> None:
-    """Compute how many photographs are needed: the power of the paired tests, in closed form and by simulation.
+    """Compute how many photographs are needed: the power of the paired tests, computed and simulated.
 
     Each row is for one edit and one model, compared on the same photographs with McNemar's exact test for one run and
     the sign-flip test over photographs for several runs. Without a pilot the assumptions are --accuracy, --gains and
@@ -92,7 +92,10 @@ def plan(
         max_drop=max_drop, power=power, level=level, tests=tests, seed=seed,
     )  # fmt: skip
     shown = table if format in ("csv", "json") else table[[one.name for one in table if one.null_count() < len(table)]]
-    notes += " Drops are in points, discordance (predictions that change) in %; power is computed in closed form."
+    notes += (
+        " Drops are in points, discordance (predictions that change) in %; `power` is computed, `simulated` is the share"
+        " of simulated experiments."
+    )
     title = f"Photographs for a power of {100 * power:g} % at level {level:g}" + (
         f" shared by {tests} tests" if tests > 1 else ""
     )

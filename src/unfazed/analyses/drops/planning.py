@@ -29,7 +29,7 @@ from .outcomes import Outcomes, each_outcomes
 
 PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
 DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they show", "photographs that pass the gate"
-# Above this a simulation takes minutes, and the closed form is exact to a tenth of a point.
+# Above this a simulation takes minutes, and the computed power is exact to a tenth of a point.
 _MOST_SIMULATED = 50_000
 
 
@@ -50,7 +50,7 @@ def plan_photographs(
     designs: (model, edit) -> design, from `pilot_designs` or a guess. photographs: for each number, the smallest drop
     that it shows; drops (points): for each, how many photographs show it; own_drop: also for the design's own drop;
     max_drop (points): how many photographs let `check --max-drop` pass if the design's drop is the true one.
-    power: the wanted chance; the columns `power` and `simulated` are the chances by closed form and by simulation at
+    power: the wanted chance; the columns `power` and `simulated` are the computed and the simulated chances at
     that number. tests: how many tests share the error rate 1 - level.
     """
     if not 0.5 <= power < 1:

@@ -164,20 +164,44 @@ def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, see
     observed = abs(float(np.nansum(differences)))
     if lattice > _FINEST_LATTICE:
         return _sampled_sign_flip(values, observed, draws, seed)
-    steps, counts = np.unique(np.rint(values * lattice).astype(int), return_counts=True)
-    reach = int((steps * counts).sum())
+    counts = np.bincount(np.rint(values * lattice).astype(int), minlength=2)[1:]
+    return float(sign_flips(counts[None], np.array([round(observed * lattice)]))[0])
+
+
+def sign_flips(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Return (draws,) the p-values of `sign_flip` for many experiments at once.
+
+    counts: (draws, steps), how many differences there are of 1, 2, ... steps in size; totals: (draws,), their sums.
+    """
+    steps = np.arange(1, counts.shape[1] + 1)
+    p = np.empty(len(counts))
+    block = max(1, 1_000_000 // int((counts * steps).sum(axis=1).max(initial=1)))
+    for first in range(0, len(counts), block):
+        some = slice(first, first + block)
+        chances = signed_sum_chances(counts[some])
+        sums = np.arange(chances.shape[1])
+        beyond = (sums >= np.abs(totals[some, None])) & (sums <= len(sums) // 2)
+        p[some] = 2 * (chances * beyond).sum(axis=1)
+    least = np.maximum(_SMALLEST_P, 2.0 ** (1 - counts.sum(axis=1)))
+    return np.where(totals == 0, 1.0, np.clip(p, np.minimum(least, 1.0), 1.0))
+
+
+def signed_sum_chances(counts: np.ndarray, positive: np.ndarray | float = 0.5) -> np.ndarray:
+    """Return (draws, size): the probability of each sum of randomly signed differences; negative sums are at the end.
+
+    counts: (draws, steps), how many differences there are of 1, 2, ... steps; positive: (steps,), the probability that
+    one of them is positive. All arrangements of signs are counted, through the characteristic function of their sum.
+    """
+    steps = np.arange(1, counts.shape[1] + 1)
+    reach = int((counts * steps).sum(axis=1).max())
     size = fft.next_fast_len(2 * reach + 2, real=True)
-    frequencies = np.arange(size // 2 + 1)
-    spectrum = np.ones(len(frequencies))
-    for step, count in zip(steps, counts, strict=True):
-        # Reduce the angle first, because cos of a large angle loses precision.
-        spectrum *= np.cos(2 * np.pi * ((frequencies * step) % size) / size) ** count
-    chances = np.maximum(fft.irfft(spectrum, size), 0)
-    total = round(observed * lattice)
-    if total == 0:
-        return 1.0
-    p = 2 * chances[total : reach + 1].sum()
-    return float(min(1.0, max(p, _SMALLEST_P, 2.0 ** (1 - len(values)))))
+    # Reduce the angle first, because the cosine of a large angle loses precision.
+    angles = 2 * np.pi * (steps[:, None] * np.arange(size // 2 + 1) % size) / size
+    drift = (2 * np.broadcast_to(positive, steps.shape) - 1)[:, None]
+    terms = np.cos(angles) - 1j * drift * np.sin(angles)
+    # A term of exactly zero has no logarithm; none of its powers is distinguishable from zero.
+    spectrum = np.exp(counts @ np.log(np.where(terms == 0, 1e-300, terms)))
+    return np.maximum(fft.irfft(spectrum, size, axis=1), 0)
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:

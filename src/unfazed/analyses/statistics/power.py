@@ -1,4 +1,4 @@
-"""How many photographs detect a drop: the power of the paired tests and of the gate, in closed form and by simulation.
+"""How many photographs detect a drop: the power of the paired tests and of the gate, computed and simulated.
 
 A design says how often predictions change. A prediction on an original is correct with probability `accuracy`. After
 the edit a correct one becomes wrong with a probability that varies between photographs (a beta distribution); the same
@@ -16,9 +16,10 @@ from scipy import special, stats
 
 from unfazed.errors import UserError
 
-from .paired import mcnemar, score_interval, sign_flip
+from .paired import mcnemar, score_interval, sign_flips, signed_sum_chances
 
 MOST_PHOTOGRAPHS = 10_000_000
+_MANY = 200  # photographs that change, beyond which the sign-flip test's statistic is close to normal
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,24 @@ class Design:
 
 
 def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
-    """Return the probability that the two-sided paired test detects the drop with n photographs, in closed form.
+    """Return the probability that the two-sided paired test detects the drop with n photographs.
 
-    Summed over how many photographs have a difference at all. One run: McNemar's exact test. Several runs: the
-    sign-flip test, approximated by a normal deviate.
+    One run: the power of McNemar's exact test, summed over how many predictions change. Several runs: the power of the
+    sign-flip test, exact for each way in which the photographs can change and averaged over a fixed sample of these;
+    if many photographs change, a normal approximation.
 
     >>> round(detection_power(Design(drop=0.1, gains=0.05), 200), 3)
     0.875
     """
+    if design.correlation >= 1:
+        design = replace(design, runs=1)  # runs that always agree are one run
     values, chances = difference_distribution(design)
     nonzero = values != 0
     changing = float(chances[nonzero].sum())
     if changing <= 0:
         return 0.0
+    if design.runs > 1 and n * changing <= _MANY:
+        return _sampled_flip_power(chances, n, alpha)
     counts = np.arange(n + 1)
     spread = math.sqrt(n * changing * (1 - changing))
     counts = counts[np.abs(counts - n * changing) <= 10 * spread + 10]
@@ -103,7 +109,7 @@ def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
     if design.runs == 1:
         power = _mcnemar_power(counts, design.losses / design.discordance, alpha)
     else:
-        power = _sign_flip_power(counts, values[nonzero], chances[nonzero] / changing, design.runs, alpha)
+        power = _normal_flip_power(counts, values[nonzero], chances[nonzero] / changing, design.runs, alpha)
     return float((weights * power).sum())
 
 
@@ -112,21 +118,34 @@ def simulated_detection_power(
 ) -> float:
     """Return the share of simulated experiments with n photographs in which the paired test detects the drop.
 
-    draws: experiments; None: 20,000 with one run, 1,000 with several.
+    draws: experiments; None: 20,000 with one run, 2,000 with several.
     """
     rng = np.random.default_rng(seed)
     if design.runs == 1:
         chances = [design.losses, design.gains, max(1 - design.discordance, 0.0)]
         counts = rng.multinomial(n, chances, size=draws or 20_000)
         return float((mcnemar(counts[:, 0], counts[:, 1]) < alpha).mean())
-    tests = [
-        sign_flip(simulated_differences(design, n, rng), lattice=design.runs) < alpha for _ in range(draws or 1000)
-    ]
-    return float(np.mean(tests))
+    steps = np.arange(-design.runs, design.runs + 1)
+    # (draws, 2 runs + 1): how many photographs of each experiment differ by so many runs.
+    counts = np.stack(
+        [
+            np.bincount(np.rint(simulated_differences(design, n, rng) * design.runs).astype(int) + design.runs,
+                        minlength=len(steps))
+            for _ in range(draws or 2000)
+        ]
+    )  # fmt: skip
+    sizes = counts[:, design.runs + 1 :] + counts[:, design.runs - 1 :: -1]
+    return float((sign_flips(sizes, counts @ steps) < alpha).mean())
 
 
 def pass_power(design: Design, n: int, at_most: float, level: float = 0.95) -> float:
-    """Return the probability that the interval of n photographs is below the allowed drop `at_most`, in closed form."""
+    """Return the probability that the interval of n photographs is below the allowed drop `at_most`.
+
+    If few photographs change, over a fixed sample of ways in which they can; otherwise a normal approximation.
+    """
+    values, chances = difference_distribution(design)
+    if 0 < n * float(chances[values != 0].sum()) <= _MANY:
+        return _share_that_passes(_sampled_counts(chances, n, 8000) @ _sums_of(values), n, design, at_most, level)
     deviation = design.deviation
     z = special.ndtri(0.5 + level / 2)
     # The score interval uses the standard error at the limit itself, where more predictions are lost.
@@ -140,11 +159,17 @@ def simulated_pass_power(
 ) -> float:
     """Return the share of simulated experiments whose score interval of the drop is below `at_most`."""
     rng = np.random.default_rng(seed)
-    sums = np.empty((draws, 3))
-    for place in range(draws):
-        found = simulated_differences(design, n, rng)
-        sums[place] = np.maximum(found, 0).sum(), np.maximum(-found, 0).sum(), (found**2).sum()
-    _, high = score_interval(np.full(draws, n), sums[:, 0], sums[:, 1], sums[:, 2], design.runs, level)
+    sums = np.stack([_sums_of(simulated_differences(design, n, rng)).sum(axis=0) for _ in range(draws)])
+    return _share_that_passes(sums, n, design, at_most, level)
+
+
+def _sums_of(differences: np.ndarray) -> np.ndarray:
+    """Return (n, 3): what each difference adds to the losses, to the gains and to the sum of squares."""
+    return np.stack([np.maximum(differences, 0), np.maximum(-differences, 0), differences**2], axis=1)
+
+
+def _share_that_passes(sums: np.ndarray, n: int, design: Design, at_most: float, level: float) -> float:
+    _, high = score_interval(np.full(len(sums), n), sums[:, 0], sums[:, 1], sums[:, 2], design.runs, level)
     return float((high <= at_most).mean())
 
 
@@ -175,7 +200,7 @@ def smallest_drop(design: Design, n: int, power: float = 0.8, alpha: float = 0.0
     low, high = 0.0, design.accuracy - design.gains
     if detection_power(replace(design, drop=high), n, alpha) < power:
         return None
-    for _ in range(40):
+    for _ in range(18):
         middle = (low + high) / 2
         if detection_power(replace(design, drop=middle), n, alpha) < power:
             low = middle
@@ -225,13 +250,43 @@ def _mcnemar_power(counts: np.ndarray, share: float, alpha: float) -> np.ndarray
     return np.where(critical >= 0, reject, 0.0)
 
 
-def _sign_flip_power(
+def _sampled_counts(chances: np.ndarray, n: int, draws: int) -> np.ndarray:
+    """Return (draws, 2 runs + 1): how many of n photographs have each difference, in a fixed sample of experiments.
+
+    chances: (2 runs + 1,), of each difference. How many photographs change at all takes its quantiles in turn, so only
+    the kinds of changes are drawn.
+    """
+    runs = len(chances) // 2
+    changed = np.delete(chances, runs)
+    numbers = stats.binom.ppf((np.arange(draws) + 0.5) / draws, n, min(float(changed.sum()), 1.0)).astype(int)
+    counts = np.random.default_rng(0).multinomial(numbers, changed / changed.sum())
+    return np.insert(counts, runs, n - numbers, axis=1)
+
+
+def _sampled_flip_power(chances: np.ndarray, n: int, alpha: float) -> float:
+    """Return the power of the sign-flip test, averaged over how many photographs change by how many runs.
+
+    Given these numbers the test and its power are exact; only the signs of the changes are random.
+    """
+    runs = len(chances) // 2
+    down, up = chances[:runs][::-1], chances[runs + 1 :]
+    drawn = _sampled_counts(chances, n, 1000)
+    sizes = drawn[:, :runs][:, ::-1] + drawn[:, runs + 1 :]
+    null, found = (signed_sum_chances(sizes, share) for share in (0.5, up / np.maximum(up + down, 1e-300)))
+    reach = (null.shape[1] - 1) // 2
+    # How likely a sum of at least 1, 2, ... is without an effect: the test rejects where twice that is below alpha.
+    tail = null[:, reach:0:-1].cumsum(axis=1)[:, ::-1]
+    rejects = 2 * np.maximum(tail, 0.5 ** np.maximum(sizes.sum(axis=1), 1)[:, None]) < alpha
+    return float((rejects * (found[:, 1 : reach + 1] + found[:, : -reach - 1 : -1])).sum(axis=1).mean())
+
+
+def _normal_flip_power(
     counts: np.ndarray, values: np.ndarray, chances: np.ndarray, runs: int, alpha: float
 ) -> np.ndarray:
     """Return the power of the sign-flip test with `counts` differences drawn from `values`, none of them zero.
 
     The statistic is their sum over the root of their sum of squares; both vary together, so its spread is found by the
-    delta method. With fewer than log2(2 / alpha) differences no arrangement of signs is rare enough.
+    delta method.
     """
     mean, square, cube, fourth = (float((values**power * chances).sum()) for power in (1, 2, 3, 4))
     variance = (
@@ -244,7 +299,7 @@ def _sign_flip_power(
     step = 1 / (runs * np.sqrt(safe * square))
     shift = np.sqrt(safe / square) * mean
     power = special.ndtr((shift - step - critical) / deviation) + special.ndtr((-shift - step - critical) / deviation)
-    return np.where(2.0 ** (1.0 - counts) < alpha, power, 0.0)
+    return np.asarray(power)
 
 
 def _changes(chance: float, design: Design, n: int, rng: np.random.Generator) -> np.ndarray:
