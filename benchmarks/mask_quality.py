@@ -1,6 +1,9 @@
 """Quality of masks that nobody drew: IoU of each segmenter, and whether confidence tells good masks from bad ones.
 
-python benchmarks/mask_quality.py sample "oxford-pet:data?breeds=all" --segmenter sam2 --segmenter grabcut --degrade
+    python benchmarks/mask_quality.py sample "oxford-pet:data?breeds=all" --segmenter sam2 --segmenter grabcut --degrade
+
+The trimaps of Oxford-IIIT Pet leave a band around the animal unclassified. The IoU is that of masks that divide it
+along its middle, as the source does; a second figure ignores the band, as the data set's own definition suggests.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from sklearn.metrics import roc_auc_score
 from unfazed.errors import BadPicture
 from unfazed.measures.mask_confidence import mask_confidence
 from unfazed.sources import open_source
+from unfazed.sources.oxford_pet import BORDER
+from unfazed.sources.pictures import read_picture
 from unfazed.sources.sam2 import overlap
 from unfazed.sources.segment import open_segmenter, with_agreement
 
@@ -41,18 +46,24 @@ def main() -> None:
         pooled: list[tuple[float, float]] = []
         for spec in given.sources:
             for bad in (False, True) if given.degrade else (False,):
-                found, start = [], time.perf_counter()
-                for number, scene in enumerate(open_source(spec, limit=given.limit)):
+                found, without, start = [], [], time.perf_counter()
+                source = open_source(spec, limit=given.limit)
+                for number, scene in enumerate(source):
                     image = degraded(scene.image, number) if bad else scene.image
                     try:
                         mask, agreement = with_agreement(segmenter, image, None)
                         found.append((overlap(mask, scene.mask), mask_confidence(image, mask, agreement).value))
                     except BadPicture:
+                        mask = np.zeros_like(scene.mask)
                         found.append((0.0, 0.0))
+                    if spec.startswith("oxford-pet:"):
+                        known = read_picture(source.entry(scene.id).mask)[..., 0] != BORDER
+                        without.append(overlap(mask * known, scene.mask * known))
                 overlaps = np.array([one for one, _ in found])
                 seconds = (time.perf_counter() - start) / len(found)
                 name = f"{text}, {spec}{', degraded' if bad else ''}"
-                print(f"{name}: n = {len(found)}, mean IoU {overlaps.mean():.3f}, worst {overlaps.min():.3f}, "
+                band = f" ({np.mean(without):.3f} without the unclassified band)" if without else ""
+                print(f"{name}: n = {len(found)}, mean IoU {overlaps.mean():.3f}{band}, worst {overlaps.min():.3f}, "
                       f"{seconds:.2f} s each", flush=True)  # fmt: skip
                 pooled += found
         good = np.array([one > 0.8 for one, _ in pooled])

@@ -168,12 +168,12 @@ def _ghosts(plan: Plan, edited: list[Picture], trials: int, rng: np.random.Gener
         preparation = Preparation(plan, Ghostly(float(rng.uniform(0.3, 0.7))))
         for source_id in rng.permutation(plan.source.ids)[: trials - len(verdicts)]:
             known = preparation(str(source_id)).evidence
-            ours = [one for one in edited if one.row.source_id == source_id and one.evidence.residue is not None]
+            ours = [one for one in edited if one.row.source_id == source_id and "residue" in one.evidence.left]
             if not ours:
                 continue
             picture = ours[int(rng.integers(len(ours)))]
-            left = max(one.residue or 0.0 for one in known.values())
-            verdicts.append(is_invalid(replace(picture, evidence=replace(picture.evidence, residue=left)).judged()))
+            left = max((one.left for one in known.values()), key=lambda left: left.get("residue", 0.0))
+            verdicts.append(is_invalid(replace(picture, evidence=replace(picture.evidence, left=left)).judged()))
     return sum(verdicts), trials
 
 

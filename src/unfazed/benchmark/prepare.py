@@ -16,6 +16,7 @@ import numpy as np
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.geometry import border_contact
 from unfazed.errors import UserError
+from unfazed.known_weights import place_of
 from unfazed.labels import imagenet
 from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers
@@ -24,11 +25,13 @@ from unfazed.rendering.removal.hole import lendable
 from unfazed.scene import Scene, frame
 from unfazed.sources import Spec
 from unfazed.sources.mask_checks import mask_warnings
+from unfazed.sources.sam2 import has_runtime
+from unfazed.sources.segment import open_segmenter
 
 from .encoding import png
 from .layout import CACHE, SOURCE_EDIT, picture_path, row_path
 from .plan import Plan, Planned
-from .quality import WITNESS, Evidence, Witness
+from .quality import FINDER, WITNESS, Evidence, Witness
 from .rows import FAILED, SKIPPED, Row, read_rows
 from .seeds import picture_seed
 
@@ -214,8 +217,15 @@ class Preparation:
 
     @functools.cached_property
     def witness(self) -> Witness:
-        asks = self.plan.settings.quality == "strict" and self.plan.source.labels == imagenet()
-        return Witness(self.backgrounds, self._classifier if asks else None)
+        if self.plan.settings.quality != "strict":
+            return Witness(self.backgrounds)
+        knows = self.plan.source.labels == imagenet()
+        sees = has_runtime() and place_of(FINDER).is_file()
+        return Witness(
+            self.backgrounds,
+            self._classifier if knows else None,
+            functools.partial(open_segmenter, FINDER) if sees else None,
+        )
 
     def _classifier(self) -> Classifier:
         from unfazed.models import open_model

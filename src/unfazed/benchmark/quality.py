@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -27,15 +27,18 @@ from unfazed.measures.validity import (
 from unfazed.rendering.backgrounds import Backgrounds
 from unfazed.rendering.layers import Layers, Refused, Rendered
 from unfazed.scene import Scene
+from unfazed.sources.sam2 import overlap
+from unfazed.sources.segment import Segmenter
 
 from .rows import SKIPPED, Row
 
 if TYPE_CHECKING:
     from unfazed.models import Classifier
 
-# The bundled classifier that `strict` asks about object-free backgrounds; it knows ImageNet's classes alone.
-WITNESS = "lite:0"
-OUTLINE_SIDE = 256  # pixels of the short side of the photograph in which a mask's outline is looked at
+# What `strict` asks about object-free backgrounds: the bundled classifier, which knows ImageNet's classes alone, and a
+# salient-object network where the weights of `[masks]` are there.
+WITNESS, FINDER = "lite:0", "silueta"
+OUTLINE_SIDE = 480  # pixels of the short side of the photograph in which a mask's outline is looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +47,8 @@ class Evidence:
 
     original: (S, S, 3) uint8, the framed photograph; mask: (S, S) float32, its object; box: the object's upper left and
     lower right corner in the unit square; seam, outline: the functions of `measures.validity` of the photograph and its
-    mask; residue, recognized: the most that is left of a removed object, by its details and by a classifier, None where
-    nothing was removed or no classifier was asked.
+    mask; left: the most that is left of a removed object, by the names `residue` (its details), `recognized` (a
+    classifier) and `salient` (a salient-object network), empty where nothing was removed.
     """
 
     original: np.ndarray
@@ -53,17 +56,25 @@ class Evidence:
     box: tuple[np.ndarray, np.ndarray]
     seam: float
     outline: float
-    residue: float | None = None
-    recognized: float | None = None
+    left: Mapping[str, float] = field(default_factory=dict)
 
 
 class Witness:
-    """Gathers `Evidence`; the removal of one scene's object is looked at once. classifier: asked where it is given."""
+    """Gathers `Evidence`; the removal of one scene's object is looked at once.
 
-    def __init__(self, backgrounds: Backgrounds, classifier: Callable[[], Classifier] | None = None) -> None:
-        self.backgrounds, self._open = backgrounds, classifier
-        self._classifier: Classifier | None = None
-        self._removals: dict[str, tuple[float | None, float | None]] = {}
+    classifier, segmenter: open the networks that are asked about object-free backgrounds, where they are given.
+    """
+
+    def __init__(
+        self,
+        backgrounds: Backgrounds,
+        classifier: Callable[[], Classifier] | None = None,
+        segmenter: Callable[[], Segmenter] | None = None,
+    ) -> None:
+        self.backgrounds = backgrounds
+        self._open = {"classifier": classifier, "segmenter": segmenter}
+        self._opened: dict[str, Any] = {}
+        self._removals: dict[str, dict[str, float]] = {}
 
     def of_source(self, scene: Scene, framed: Scene) -> Evidence:
         """What all pictures of one source share."""
@@ -80,27 +91,39 @@ class Witness:
         """The same with what the removals left that this composition uses."""
         used = [composition.background, *(cover.fill for cover in composition.covers)]
         found = [self._removal(one, composition) for one in dict.fromkeys(used) if isinstance(one, Removed)]
-        left = [one for one, _ in found if one is not None]
-        seen = [one for _, one in found if one is not None]
-        return replace(shared, residue=max(left, default=None), recognized=max(seen, default=None))
+        names = dict.fromkeys(name for one in found for name in one)
+        return replace(shared, left={name: max(one.get(name, 0.0) for one in found) for name in names})
 
-    def _removal(self, removed: Removed, composition: Composition) -> tuple[float | None, float | None]:
+    def _removal(self, removed: Removed, composition: Composition) -> dict[str, float]:
         if removed.scene_id not in self._removals:
             own = removed.scene_id == composition.scene_id
             scene: Any = composition if own else self.backgrounds.pool.load(removed.scene_id)
             size = self.backgrounds.size
-            background = self.backgrounds.resolve(removed, composition)
-            left = residue(background, resized(scene.image, size), resized(scene.mask, size))
-            self._removals[removed.scene_id] = left, self._probability(background, scene.label)
+            background, mask = self.backgrounds.resolve(removed, composition), resized(scene.mask, size)
+            left = {
+                "residue": residue(background, resized(scene.image, size), mask),
+                "recognized": self._probability(background, scene.label),
+                "salient": self._overlap(background, mask),
+            }
+            self._removals[removed.scene_id] = {name: value for name, value in left.items() if value is not None}
         return self._removals[removed.scene_id]
 
+    def _network(self, kind: str) -> Any:
+        """The network of a kind, opened when it is first needed; None where there is none."""
+        opener = self._open[kind]
+        if kind not in self._opened and opener is not None:
+            self._opened[kind] = opener()
+        return self._opened.get(kind)
+
     def _probability(self, background: np.ndarray, label: int | None) -> float | None:
-        if self._open is None or label is None:
+        classifier = None if label is None else self._network("classifier")
+        if classifier is None:
             return None
-        if self._classifier is None:
-            self._classifier = self._open()
-        batch = self._classifier.prepare(background)[None]
-        return float(self._classifier.logits(batch).softmax(1)[0, label])
+        return float(classifier.logits(classifier.prepare(background)[None]).softmax(1)[0, label])
+
+    def _overlap(self, background: np.ndarray, mask: np.ndarray) -> float | None:
+        segmenter = self._network("segmenter")
+        return None if segmenter is None else overlap(segmenter(background, None), mask)
 
 
 def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
@@ -124,8 +147,7 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
         "seam": _seam(picture, mask, evidence),
         "crop": crop_loss(mask),
         "outline": evidence.outline,
-        "residue": evidence.residue,
-        "recognized": evidence.recognized,
+        **evidence.left,
     }
     if faults["outside"] == 0:
         return {**faults, "noise": 0.0, "sharpness": 0.0, "edges": 0.0}

@@ -93,8 +93,8 @@ def plan(
     )  # fmt: skip
     shown = table if format in ("csv", "json") else table[[one.name for one in table if one.null_count() < len(table)]]
     notes += (
-        " Drops are in points, discordance (predictions that change) in %; `power` is computed, `simulated` is the share"
-        " of simulated experiments."
+        " Drops are in points, discordance (predictions that change) in %; `power` is computed, `simulated` is the "
+        "share of simulated experiments."
     )
     title = f"Photographs for a power of {100 * power:g} % at level {level:g}" + (
         f" shared by {tests} tests" if tests > 1 else ""

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Confidence:
-    """agreement, edge, size and their product `value`, each in [0, 1]; below 0.6 a person should look."""
+    """agreement, edge, size and their product `value`, each in [0, 1]; below 0.7 a person should look."""
 
     agreement: float
     edge: float
@@ -20,7 +20,7 @@ class Confidence:
         return self.agreement * (0.5 + 0.5 * self.edge) * self.size
 
 
-LOOK_BELOW = 0.6
+LOOK_BELOW = 0.7
 
 
 def mask_confidence(image: np.ndarray, mask: np.ndarray, agreement: float) -> Confidence:

@@ -27,10 +27,11 @@ class Limits:
     the object, in pixels of 256; object, outside: share of the pixels that must not change and did; seam: gray levels
     by which the colors of the rim lie further off their two sides than in the photograph; residue: correlation of the
     object-free background with the object that was removed; recognized: true-class probability on that background;
+    salient: IoU of the removed object with what a salient-object network finds there;
     noise: gray levels of noise that the background gained; sharpness: factors of two by which its sharpness changed;
     edges: gray levels of the straight edges that the background gained; crop: share of the object that a
-    central crop of 7/8 cuts off; outline: length of a straight stretch of the mask's outline with no edge in the
-    photograph, as a share of the object's size.
+    central crop of 7/8 cuts off; outline: length of the mask's outline along one straight line with no edge in
+    the photograph, as a share of the object's size.
     """
 
     rate: float = 0.0025
@@ -40,11 +41,12 @@ class Limits:
     seam: float = 12.0
     residue: float = 0.35
     recognized: float = 0.5
-    noise: float = 5.3
+    salient: float = 0.5
+    noise: float = 3.0
     sharpness: float = 3.0
     edges: float = 28.0
     crop: float = 0.6
-    outline: float = 0.49
+    outline: float = 0.4
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def judge(faults: Mapping[str, float | None], limits: Limits | None = None) -> V
     >>> judge({"noise": 0.0, "crop": 0.3}).score
     0.8
     >>> judge({"noise": 8.0}).reasons
-    ('the background gained noise of 8.0 gray levels (limit 5.3)',)
+    ('the background gained noise of 8.0 gray levels (limit 3)',)
     """
     held_to = asdict(limits or Limits())
     scores = {
@@ -88,11 +90,12 @@ _WORDS = {
     "seam": "the object's rim has a seam of {:.1f} gray levels",
     "residue": "the removed object is left behind: its details correlate by {:.2f}",
     "recognized": "a classifier still sees the removed object with a probability of {:.2f}",
+    "salient": "a salient-object network still finds the removed object, with an IoU of {:.2f}",
     "noise": "the background gained noise of {:.1f} gray levels",
     "sharpness": "the sharpness of the background changed by {:.1f} factors of two",
     "edges": "the background has new straight edges of {:.0f} gray levels",
     "crop": "a central crop cuts off {:.0%} of the object",
-    "outline": "the mask's outline has a straight stretch without an edge in the photograph, {:.2f} object sizes long",
+    "outline": "the mask's outline is straight without an edge in the photograph, over {:.2f} object sizes",
 }
 
 
@@ -184,13 +187,17 @@ def _correlation(one: np.ndarray, other: np.ndarray) -> float:
 def noise_level(picture: np.ndarray, where: np.ndarray) -> float:
     """Standard deviation of the noise in the pixels of `where`, in gray levels.
 
-    The median absolute diagonal detail of Haar wavelets (Donoho 1994) over all channels; 0 where there are too few.
+    The median absolute diagonal detail of Haar wavelets (Donoho 1994) of the differences between the color channels:
+    texture has nearly the same details in all channels, and noise has not. 0 where there are too few pixels.
     """
     high, wide = (side // 2 * 2 for side in where.shape)
     corners = [picture[row:high:2, column:wide:2].astype(np.float32) for row in (0, 1) for column in (0, 1)]
     within = np.logical_and.reduce([where[row:high:2, column:wide:2] for row in (0, 1) for column in (0, 1)])
-    detail = np.abs(corners[0] - corners[1] - corners[2] + corners[3])[within] / 2
-    return float(np.median(detail)) / 0.6745 if detail.size >= 192 else 0.0
+    details = (corners[0] - corners[1] - corners[2] + corners[3])[within] / 2
+    if len(details) < 64:
+        return 0.0
+    between = (details - np.roll(details, 1, axis=1)) / np.sqrt(2)
+    return float(np.median(np.abs(between))) / 0.6745
 
 
 def gained_noise(picture: np.ndarray, reference: np.ndarray, where: np.ndarray) -> float:
@@ -239,11 +246,12 @@ def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray,
 
 
 def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:
-    """The longest straight stretch of the mask's outline along which the photograph has no edge, in object sizes.
+    """The length of the mask's outline along one straight line without an edge in the photograph, in object sizes.
 
     The outline is simplified to straight stretches; a stretch has support where the photograph changes more across it
-    than across lines parallel to it. Stretches at the picture's border, where annotators stop a little early, do not
-    count. Object size: the root of its area. original: (H, W, 3); mask: (H, W): the photograph before it was framed.
+    than across lines parallel to it, and counts less if the outline is rough there. Stretches on one line, such as a
+    cut that runs through two legs, are added up. Stretches at the picture's border, where annotators stop a little
+    early, do not count. Object size: the root of its area. original: (H, W, 3), mask: (H, W): before framing.
     """
     inside = (mask > 0.5).astype(np.uint8)
     area = int(np.count_nonzero(inside))
@@ -252,17 +260,48 @@ def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:
     scale = min(mask.shape) / 256
     soft = cv2.GaussianBlur(original, (0, 0), 1.0 * scale).astype(np.float32)
     contours, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    longest = 0.0
+    found: list[tuple[np.ndarray, np.ndarray, float]] = []
     for contour in contours:
-        corners = cv2.approxPolyDP(contour, 1.5 * scale, True)[:, 0].astype(np.float32)
-        for first, last in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        for points in _straight_stretches(contour, 1.5 * scale):
+            first, last = points[0], points[-1]
             length = float(np.linalg.norm(last - first))
-            if length < 12 * scale or _on_border(first, last, inside.shape, BORDER * scale):
+            if length < 8 * scale or _on_border(first, last, inside.shape, BORDER * scale):
                 continue
             ends = np.linspace(first, last, max(1, round(length / (PIECE * scale))) + 1)
             bare = np.mean([1 - _support(soft, *piece, scale) for piece in zip(ends, ends[1:], strict=False)])
-            longest = max(longest, length / np.sqrt(area) * float(bare))
-    return longest
+            # A line on the grid of pixels strays from itself by 0.3 pixels; the outline of an object by more.
+            stray = float(((points - first) @ _normal(first, last)).std()) / scale
+            found.append((first, last, length * float(bare) * float(np.clip((0.7 - stray) / 0.3, 0, 1))))
+    return max((_length_on_line(first, last, found, 2 * scale) for first, last, _ in found), default=0.0) / area**0.5
+
+
+def _straight_stretches(contour: np.ndarray, tolerance: float) -> list[np.ndarray]:
+    """The points (N, 2) float32 of a closed contour (M, 1, 2), divided at the corners of its simplified outline."""
+    points = contour[:, 0].astype(np.float32)
+    corners = cv2.approxPolyDP(contour, tolerance, True)[:, 0]
+    places = sorted(int((contour[:, 0] == corner).all(axis=1).argmax()) for corner in corners)
+    turned = np.concatenate([points, points])
+    ends = [*places[1:], places[0] + len(points)]
+    return [turned[first : last + 1] for first, last in zip(places, ends, strict=True)]
+
+
+def _length_on_line(
+    first: np.ndarray, last: np.ndarray, stretches: list[tuple[np.ndarray, np.ndarray, float]], reach: float
+) -> float:
+    """The sum of the stretches that lie within `reach` of the line through two points and run in its direction."""
+    normal = _normal(first, last)
+    return sum(
+        length
+        for start, end, length in stretches
+        if max(abs((start - first) @ normal), abs((end - first) @ normal)) < reach
+        and (end - start) @ (last - first) > 0
+    )
+
+
+def _normal(first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The unit vector at right angles to the line from one point to another: (2,) float32."""
+    along = (last - first) / np.linalg.norm(last - first)
+    return np.array([-along[1], along[0]], np.float32)
 
 
 def _on_border(first: np.ndarray, last: np.ndarray, shape: tuple[int, ...], margin: float) -> bool:
@@ -273,13 +312,12 @@ def _on_border(first: np.ndarray, last: np.ndarray, shape: tuple[int, ...], marg
 
 def _support(soft: np.ndarray, first: np.ndarray, last: np.ndarray, scale: float) -> float:
     """In [0, 1]: how much more a picture changes across a line than across lines parallel to it."""
-    along = (last - first) / np.linalg.norm(last - first)
-    normal = np.array([-along[1], along[0]], np.float32)
+    normal = _normal(first, last)
     shares = np.linspace(0.05, 0.95, 13, dtype=np.float32)[:, None]
     points = (first + shares * (last - first)).astype(np.float32)
-    offsets = np.arange(-14, 15, dtype=np.float32) * scale
+    offsets = np.arange(-11, 12, dtype=np.float32) * scale
     places = points[None] + offsets[:, None, None] * normal
     lines = cv2.remap(soft, places[..., 0], places[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    steps = np.abs(lines[4:] - lines[:-4]).mean(axis=(1, 2))  # across 4 pixels, centered at the offsets -12 ... 12
-    at_line, beside = float(steps[9:16].max()), float(np.concatenate([steps[:8], steps[17:]]).mean())
+    steps = np.abs(lines[4:] - lines[:-4]).mean(axis=(1, 2))  # across 4 pixels, centered at the offsets -9 ... 9
+    at_line, beside = float(steps[6:13].max()), float(np.concatenate([steps[:5], steps[14:]]).mean())
     return float(np.clip(at_line / max(beside, 2.0) - 1.2, 0, 1))

@@ -1,4 +1,4 @@
-"""The default of `[masks]`: a salient-object network finds the object, its box prompts SAM 2 (Hiera-tiny)."""
+"""The default of `[masks]`: a salient-object network finds the object, its box and points prompt SAM 2 (Hiera-tiny)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.known_weights import place_of
 
 Box = tuple[int, int, int, int]
+Points = Sequence[tuple[int, int]]
 Salient = Callable[[np.ndarray, Box | None], np.ndarray]
 FILES = ("silueta", "sam2-tiny-encoder", "sam2-tiny-decoder")
 _SIDE, _LOW = 1024, 256
@@ -23,14 +24,15 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What was found in one picture: the salient map and the promptable network's masks, best first.
+    """The masks that the promptable network found in one picture, best first.
 
-    salient: (H, W) float32 in [0, 1]; masks: (N, H, W) float32 in [0, 1]; scores: (N,) how good each is thought to be.
+    masks: (N, H, W) float32 in [0, 1]; scores: (N,) the network's own estimate of each IoU; agreement: (N,) in [0, 1],
+    that estimate times the least IoU with the salient mask and with the best masks of the other prompts.
     """
 
-    salient: np.ndarray
     masks: np.ndarray
     scores: np.ndarray
+    agreement: np.ndarray
 
 
 def missing_files() -> list[str]:
@@ -78,16 +80,32 @@ class PromptedSegmenter:
         return self.candidates(image, box).masks[0]
 
     def candidates(self, image: np.ndarray, box: Box | None = None) -> Candidates:
-        """Every candidate, in the order of its own score times its agreement with the salient map."""
+        """Every candidate for three prompts: the object's box, points inside the object, and both.
+
+        The best of each prompt is the one with the highest score times agreement with the salient map. These come
+        first, in the order of their scores: points find the parts that the salient map missed, and a box excludes what
+        lies outside it. A box that the user gave is part of every prompt.
+        """
         map_ = self.salient(image, box)
-        prompt = box or box_of(map_)
-        if prompt is None:
+        around = box or box_of(map_)
+        if around is None:
             raise BadPicture("no object stands out in the picture", allowed="--box X,Y,W,H around it, or a mask")
+        x, y, wide, high = around
+        corners, inner = [(x, y), (x + wide, y + high)], inner_points(map_)
+        prompts: list[tuple[Points, Points]] = [(corners, ())]
+        if inner:
+            prompts += [(corners, inner)] if box else [(corners, inner), ((), inner)]
         embedded = self._embed(image)
-        masks, scores = self._decode(embedded, image.shape, prompt)
-        agreement = np.array([overlap(mask, map_) for mask in masks])
-        order = np.argsort(-(scores * agreement), kind="stable")
-        return Candidates(map_, masks[order], scores[order])
+        found = [self._decode(embedded, image.shape, *prompt) for prompt in prompts]
+        masks, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        fit = scores * [overlap(mask, map_) for mask in masks]
+        each = len(masks) // len(prompts)
+        best = [place + int(fit[place : place + each].argmax()) for place in range(0, len(masks), each)]
+        rank = scores + 2 * np.isin(np.arange(len(masks)), best)
+        order = np.argsort(-np.where(rank >= 2, rank, fit), kind="stable")
+        judges = [map_, *(masks[place] for place in best)]
+        agreement = [min(overlap(masks[place], judge) for judge in judges) for place in order]
+        return Candidates(masks[order], scores[order], scores[order] * np.array(agreement))
 
     def _embed(self, image: np.ndarray) -> list[np.ndarray]:
         import cv2
@@ -100,21 +118,22 @@ class PromptedSegmenter:
         return [named["image_embed"], named["high_res_feats_0"], named["high_res_feats_1"]]
 
     def _decode(
-        self, embedded: Sequence[np.ndarray], shape: tuple[int, ...], box: Box
+        self, embedded: Sequence[np.ndarray], shape: tuple[int, ...], corners: Points, inner: Points
     ) -> tuple[np.ndarray, np.ndarray]:
+        """The masks (N, H, W) and their scores (N,) for the two corners of a box, or none, and points in the object."""
         import cv2
 
         high, wide = shape[:2]
-        x, y, box_wide, box_high = box
-        corners = np.array([[[x, y], [x + box_wide, y + box_high]]], np.float32) * (_SIDE / wide, _SIDE / high)
+        places = np.array([[*corners, *inner]], np.float32) * (_SIDE / wide, _SIDE / high)
+        kinds = [2, 3][: len(corners)] + [1] * len(inner)
         answers = open_session(self.decoder).run(
             None,
             {
                 "image_embed": embedded[0],
                 "high_res_feats_0": embedded[1],
                 "high_res_feats_1": embedded[2],
-                "point_coords": corners.astype(np.float32),
-                "point_labels": np.array([[2, 3]], np.float32),  # the two corners of a box
+                "point_coords": places.astype(np.float32),
+                "point_labels": np.array([kinds], np.float32),
                 "mask_input": np.zeros((1, 1, _LOW, _LOW), np.float32),
                 "has_mask_input": np.zeros(1, np.float32),
             },
@@ -138,6 +157,21 @@ def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:
     right = (kept[:, cv2.CC_STAT_LEFT] + kept[:, cv2.CC_STAT_WIDTH]).max()
     bottom = (kept[:, cv2.CC_STAT_TOP] + kept[:, cv2.CC_STAT_HEIGHT]).max()
     return int(left), int(top), int(right - left), int(bottom - top)
+
+
+def inner_points(mask: np.ndarray, most: int = 3) -> list[tuple[int, int]]:
+    """Up to `most` points (x, y) deep inside a mask and far from each other, the deepest first."""
+    import cv2
+
+    depth = cv2.distanceTransform(np.pad((mask > 0.5).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    depth = np.ascontiguousarray(depth[1:-1, 1:-1])
+    least = max(0.3 * float(depth.max()), 1.0)  # thin parts may belong to something else
+    found: list[tuple[int, int]] = []
+    while len(found) < most and float(depth.max()) >= least:
+        y, x = (int(one) for one in np.unravel_index(depth.argmax(), depth.shape))
+        found.append((x, y))
+        cv2.circle(depth, (x, y), round(1.5 * float(depth[y, x])), 0, cv2.FILLED)
+    return found
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:

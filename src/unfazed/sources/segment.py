@@ -57,19 +57,21 @@ def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: st
 def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
     """The mask and how far a second segmenter agrees with it: (H, W) float32 in [0, 1], IoU in [0, 1].
 
-    The second one is the salient network beside a prompted one, and GrabCut in the mask's own box beside any other.
+    Beside a prompted segmenter these are the salient network and its other prompts, beside GrabCut one that starts from
+    a wider guess, and else GrabCut in the mask's own box.
     choose: picks one of several candidates, such as the one whose removal hurts the true class most.
     """
     if isinstance(segmenter, PromptedSegmenter):
         found = segmenter.candidates(image, box)
         place = choose(image, found.masks) if choose is not None else 0
-        return found.masks[place], overlap(found.masks[place], found.salient)
+        return found.masks[place], float(found.agreement[place])
     mask = segmenter(image, box)
     around = box_of(mask)
     if around is None:
         return mask, 0.0
     try:
-        return mask, overlap(mask, grabcut(image, around))
+        second = grabcut(image, box, wider=True) if segmenter is grabcut else grabcut(image, around)
+        return mask, overlap(mask, second)
     except BadPicture:
         return mask, 0.0
 
@@ -180,18 +182,19 @@ SEGMENTERS: dict[str, Callable[[str], Segmenter]] = {
 }
 
 
-def grabcut(image: np.ndarray, box: Box | None = None) -> np.ndarray:
+def grabcut(image: np.ndarray, box: Box | None = None, *, wider: bool = False) -> np.ndarray:
     """The object by GrabCut (Rother et al. 2004), the same for the same picture: (H, W) float32 in [0, 1].
 
-    Without a box the outer tenth of the picture is background and the middle is probably object.
+    Without a box the outer tenth of the picture is background and the middle is probably object. wider: at half the
+    size and from a larger box, as a second opinion: where the colors do not decide, the result depends on the box.
     """
     import cv2
 
     high, wide = image.shape[:2]
-    factor = min(1.0, WORKING_SIDE / max(high, wide))
+    factor = min(1.0, WORKING_SIDE / (1 + wider) / max(high, wide))
     size = max(1, round(wide * factor)), max(1, round(high * factor))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if factor < 1 else image
-    trimap = _trimap(size, None if box is None else tuple(round(value * factor) for value in box))
+    trimap = _trimap(size, None if box is None else tuple(round(value * factor) for value in box), wider)
     if not (trimap == cv2.GC_BGD).any() or not (trimap == cv2.GC_PR_FGD).any():
         raise BadPicture("the box leaves no background around the object", allowed="a box within the picture")
     # GrabCut starts from k-means, which draws from OpenCV's own generator.
@@ -228,16 +231,20 @@ def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.nd
     return mask
 
 
-def _trimap(size: tuple[int, int], box: tuple[int, ...] | None) -> np.ndarray:
+def _trimap(size: tuple[int, int], box: tuple[int, ...] | None, wider: bool) -> np.ndarray:
     """(H, W) uint8: sure background, probable background, probable object, sure object."""
     import cv2
 
     wide, high = size
     x, y, box_wide, box_high = box or (wide // 10, high // 10, wide - 2 * (wide // 10), high - 2 * (high // 10))
+    if wider:
+        right, below = min(x + box_wide + wide // 14, wide - 1), min(y + box_high + high // 14, high - 1)
+        x, y = max(x - wide // 14, 1), max(y - high // 14, 1)
+        box_wide, box_high = right - x, below - y
     trimap = np.full((high, wide), cv2.GC_BGD, np.uint8)
     trimap[y : y + max(box_high, 1), x : x + max(box_wide, 1)] = cv2.GC_PR_BGD
     # An object rarely fills the corners of its box, and without a box it is smaller than the assumed one.
-    share = 0.5 if box is not None else 0.42
+    share = 0.5 if box is not None else 0.48 if wider else 0.42
     center = x + box_wide // 2, y + box_high // 2
     for kind, part in ((cv2.GC_PR_FGD, share), (cv2.GC_FGD, share / 8)):
         # The small sure core separates the object from a background of similar colors.
