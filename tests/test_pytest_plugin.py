@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 pytest_plugins = ["pytester"]
+DECLARED = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]
+# Where the package is installed with its entry points, pytest has loaded the plugin already.
+PLUGIN = () if "unfazed" in entry_points(group="pytest11").names else ("-p", DECLARED["pytest11"]["unfazed"])
 TEST = """
 def test_size(unfazed_results):
     assert unfazed_results.drop("size-0.05") < {limit}
@@ -37,8 +42,7 @@ def predictions(tmp_path_factory) -> Path:
 
 def outcome(pytester: pytest.Pytester, *options: object, limit: float = 10) -> pytest.RunResult:
     pytester.makepyfile(TEST.format(limit=limit))
-    # Where the package is installed, the entry point has already loaded the plugin.
-    return pytester.runpytest_inprocess("-p", "unfazed.pytest_plugin", "-p", "no:cacheprovider", *map(str, options))
+    return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", *map(str, options))
 
 
 def test_a_drop_below_the_limit_passes(pytester, predictions):
@@ -71,6 +75,6 @@ def test_the_ini_file_names_the_folder_and_without_one_tests_are_skipped(pyteste
 
 def test_an_unknown_edit_is_an_error_with_the_nearest_name(pytester, predictions):
     pytester.makepyfile("def test_it(unfazed_results):\n    assert unfazed_results.drop('size-0.5') < 1\n")
-    result = pytester.runpytest_inprocess("-p", "unfazed.pytest_plugin", "--unfazed-predictions", str(predictions))
+    result = pytester.runpytest_inprocess(*PLUGIN, "--unfazed-predictions", str(predictions))
     result.assert_outcomes(failed=1)
     assert "did you mean 'size-0.05'?" in result.stdout.str()

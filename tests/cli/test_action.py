@@ -68,6 +68,8 @@ def test_no_input_reaches_a_shell_as_code():
 def test_the_steps_pass_fail_and_cannot_tell(tmp_path):
     job = Job(tmp_path / "job")
     options = "--recipe original,position --renderer paste --limit 6 --pixels 160 --seed 7"
+    assert job.step("Key of the caches", build_options=options).returncode == 0
+    assert re.fullmatch(r"key=[0-9a-f]{16}\n", (job.folder / "output").read_text())
     built = job.step("Benchmark", build_options=options)
     assert built.returncode == 0, built.stderr
     before = (job.folder / ".unfazed/benchmark/manifest.parquet").stat().st_mtime_ns

@@ -12,6 +12,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from PIL import Image
@@ -172,8 +173,6 @@ def test_fiftyone_shows_groups_masks_predictions_and_flips(bench, predictions, t
 
 
 def test_a_changed_picture_is_reported_when_it_comes_back(published, tmp_path):
-    import pyarrow as pa
-
     shutil.copytree(published, tmp_path / "broken")
     [path] = (tmp_path / "broken" / "data").glob("*.parquet")
     table = parquet.read_table(path)
@@ -185,6 +184,19 @@ def test_a_changed_picture_is_reported_when_it_comes_back(published, tmp_path):
     names = table.column("sample_id").to_pylist()
     assert set(back.failures) == {names[1], names[-1]}
     assert "does not match" in back.failures[names[1]] and "no picture" in back.failures[names[-1]]
+
+
+def test_a_manifest_that_names_files_outside_the_benchmark_is_refused(published, tmp_path):
+    for column, value in (("source_id", "../../away"), ("mask_path", "/etc/away.png")):
+        evil = tmp_path / column
+        shutil.copytree(published, evil)
+        manifest = evil / "benchmark" / "manifest.parquet"
+        table = parquet.read_table(manifest).to_pylist()
+        table[0][column] = value
+        parquet.write_table(pa.Table.from_pylist(table), manifest)
+        with pytest.raises(UserError, match="outside the benchmark"):
+            import_published(evil, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
 def test_push_and_import_through_the_hub(bench, tmp_path, monkeypatch, capsys):

@@ -235,8 +235,17 @@ def test_what_the_environment_switches_on_is_said(monkeypatch):
     assert list(chosen_trackers([], lines.append)) == ["wandb"]
     assert lines[1:] == ["recording in wandb, because WANDB_PROJECT is set; --track none turns it off"]
     assert chosen_trackers(["none"], pytest.fail) == {}
+    monkeypatch.setattr("unfazed.tracking.tracker.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'unfazed\[mlflow\]'"):
+        chosen_trackers(["mlflow"], pytest.fail)
     with pytest.raises(UserError, match="did you mean 'mlflow'"):
         chosen_trackers(["mlflo"], pytest.fail)
+
+
+def test_predictions_that_cannot_be_analyzed_end_nothing(tmp_path):
+    lines = []
+    assert record(tmp_path, {"kept": Kept}, say=lines.append) == {}
+    assert lines[0].startswith("nothing was recorded: ")
 
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import chosen, command_with
-from .track import Track, record_results
+from .track import Track, open_trackers, record_results
 
 COMMAND = command_with("unfazed.predictions.settings:EvaluateSettings")
 
@@ -54,6 +54,7 @@ def evaluate(
     from .progress import next_command, progress_line
 
     settings = chosen(context, EvaluateSettings)
+    trackers = open_trackers(track)
     with progress_line("evaluate", "predictions") as show:
         done = run_evaluation(
             benchmark,
@@ -84,6 +85,6 @@ def evaluate(
             print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
         next_command(f"unfazed analyze {done.folder}")
     if there:
-        record_results(output, track, there)
+        record_results(output, trackers, there)
     if done.failed:
         raise typer.Exit(EXIT_WITH_FAILURES if there else EXIT_USAGE)

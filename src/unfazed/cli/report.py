@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from .track import Track, record_results
+from .track import Track, open_trackers, record_results
 
 
 def report(
@@ -66,6 +66,7 @@ def report(
 
     from .progress import progress_line
 
+    trackers = open_trackers(track)
     with progress_line("report", "steps") as show:
         written = write_report(
             predictions,
@@ -88,7 +89,7 @@ def report(
         )
     for note in written.notes:
         typer.echo(f"note: {note}", err=True)
-    record_results(predictions, track, report=written.path)
+    record_results(predictions, trackers, report=written.path)
     if as_json:
         record = {
             "report": str(written.path),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,18 +18,23 @@ Track = Annotated[
 ]
 
 
-def record_results(
-    predictions: Path, track: Sequence[str] | None, models: Sequence[str] | None = None, report: Path | None = None
-) -> None:
-    """Record the results of a folder of predictions where `--track` or the environment says; failures are printed."""
+def open_trackers(track: Sequence[str] | None) -> Mapping[str, Any]:
+    """The trackers that `--track` or the environment names; a wrong name is refused before the work begins."""
     from unfazed.tracking.tracker import chosen_trackers
 
-    def say(line: str) -> None:
-        typer.echo(line, err=True)
+    return chosen_trackers(track or (), _say)
 
-    trackers = chosen_trackers(track or (), say)
+
+def record_results(
+    predictions: Path, trackers: Mapping[str, Any], models: Sequence[str] | None = None, report: Path | None = None
+) -> None:
+    """Record the results of a folder of predictions; failures are printed."""
     if trackers:
         from unfazed.tracking import record
 
-        for name, runs in record(predictions, trackers, models=models, report=report, say=say).items():
-            say(f"{name}: {runs} run{'s' * (runs != 1)} recorded")
+        for name, runs in record(predictions, trackers, models=models, report=report, say=_say).items():
+            _say(f"{name}: {runs} run{'s' * (runs != 1)} recorded")
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

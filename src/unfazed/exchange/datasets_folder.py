@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from unfazed.benchmark.folder import Benchmark
 from unfazed.benchmark.importing import Imported
-from unfazed.benchmark.layout import CARD, SOURCE_EDIT
+from unfazed.benchmark.layout import CARD, SOURCE_EDIT, row_path
 from unfazed.benchmark.rows import OK, counts, record, row_of, schema, write_rows
 from unfazed.benchmark.verifying import is_inside
 from unfazed.errors import UserError
@@ -78,6 +78,10 @@ def read_datasets(path: Path, root: Path, show: Show) -> Imported:
         raise UserError(f"{root} already exists and is not empty", allowed="a new or empty folder")
     benchmark = Benchmark(path / REST)
     rows = {row["sample_id"]: row for row in benchmark.manifest.to_pylist()}
+    for row in rows.values():
+        for path_in_it in (row_path(row["source_id"]), row["path"], row["mask_path"]):
+            if path_in_it and not is_inside(path_in_it):
+                raise UserError(f"the manifest in {path} names a file outside the benchmark: {path_in_it}")
     waiting = {name for name, row in rows.items() if row["status"] == OK}
     total, failures = len(waiting), dict[str, str]()
     for found in _stored(path / DATA):
@@ -174,8 +178,6 @@ def _place(root: Path, row: dict[str, Any], found: dict[str, Any]) -> str | None
     for name, (path, digest) in _FILES.items():
         if not row[path]:
             continue
-        if not is_inside(row[path]):
-            return f"its path {row[path]} is outside the benchmark"
         if not found[name] or found[name]["bytes"] is None:
             return f"its {name} is missing"
         data = found[name]["bytes"]

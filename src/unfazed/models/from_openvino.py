@@ -35,7 +35,8 @@ def open_openvino(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
         port = compiled.outputs[names.index(output)]
 
         def run(pixels: torch.Tensor) -> Any:
-            return compiled([pixels.numpy()])[port]
+            # A copy, since the next run writes to the same memory.
+            return compiled([pixels.numpy()])[port].copy()
 
         tensors = path.with_suffix(".bin")
         version = openvino.__version__.partition("-")[0]

@@ -40,11 +40,15 @@ def record(
     if not trackers:
         return {}
     folder = Path(predictions)
-    facts = read_facts(folder)
-    table = dropped_accuracy(folder, models=models, facts=facts)
-    names = list(dict.fromkeys(table["model"]))
-    pictures = _flips(folder, facts, names)
-    kept = _known_runs(folder)
+    try:
+        facts = read_facts(folder)
+        table = dropped_accuracy(folder, models=models, facts=facts)
+        names = list(dict.fromkeys(table["model"]))
+        pictures = _flips(folder, facts, names)
+        kept = _known_runs(folder)
+    except Exception as error:
+        say(f"nothing was recorded: {error}")
+        return {}
     done = {}
     for name, open_run in trackers.items():
         runs = kept.setdefault(name, {})

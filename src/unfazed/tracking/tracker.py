@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from unfazed.errors import unknown
+from unfazed.errors import missing_extra, unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +77,9 @@ def chosen_trackers(given: Sequence[str], say: Callable[[str], None]) -> dict[st
     """
     if NONE in given:
         return {}
+    for name in given:
+        if name in TRACKERS and find_spec(TRACKERS[name][2]) is None:
+            raise missing_extra(TRACKERS[name][2], name)
     if given:
         return {name: opener(name) for name in dict.fromkeys(given)}
     found = {}
