@@ -70,7 +70,8 @@ def server(tmp_path_factory):
     command += ["--backend-store-uri", f"sqlite:///{folder}/runs.db", "--artifacts-destination", str(folder / "files")]
     with open(folder / "log", "wb") as log:
         # In a group of its own, so that its workers end with it.
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        quiet = {**os.environ, "DO_NOT_TRACK": "true"}
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=quiet, start_new_session=True)
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):
