@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -51,6 +52,7 @@ def main() -> None:
         "| format | MB | largest logit difference | same class % | originals % | average drop | ms | same robustness? |"
     )
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    sentences = []
     for spec in (TORCH, *specs):
         name = spec.partition("=")[0]
         opened = open_model(spec, device="cpu")
@@ -62,9 +64,11 @@ def main() -> None:
         if spec != TORCH:
             found = same_model(folder / "predictions", "torch", name, margin=given.margin)
             same = 100 * float(found.table.filter(edit="average")["same"][0])
-            answer = found.sentence
+            answer = found.answer
+            sentences.append(found.sentence)
         numbers = f"{gap:.1e} | {same:.1f} | {100 * rows['original']['accuracy']:.1f} | {rows['average']['drop']:.1f}"
         print(f"| {name} | {size(spec):.1f} | {numbers} | {spent:.0f} | {answer} |")
+    print("\n".join(sentences))
 
 
 def convert(model: Classifier, folder: Path) -> list[str]:
@@ -96,7 +100,7 @@ def convert(model: Classifier, folder: Path) -> list[str]:
         if not path.exists():
             make(path)
         if path.exists():
-            write_sidecar(path, model)
+            write_sidecar(path, model, **({"batch": 1} if "dynamic" in name else {}))
             specs.append(f"{name}={kind}:{path}")
     return specs
 
@@ -108,8 +112,8 @@ def size(spec: str) -> float:
         from unfazed.models.lite import lite_file
 
         return lite_file(path).stat().st_size / 1e6
-    beside = Path(path).with_suffix(".bin")
-    return (Path(path).stat().st_size + (beside.stat().st_size if beside.exists() else 0)) / 1e6
+    files = [Path(path), *([Path(path).with_suffix(".bin")] if kind == "openvino" else [])]
+    return sum(one.stat().st_size for one in files) / 1e6
 
 
 def _traced(model: Classifier, example: torch.Tensor, path: Path) -> None:
@@ -120,7 +124,7 @@ def _quantized(plain: Path, path: Path) -> None:
     """Dynamic quantization: int8 weights; the ranges of the activations are found while it runs."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(str(plain), str(path), weight_type=QuantType.QUInt8)
+    quantize_dynamic(_without_shapes(plain), str(path), weight_type=QuantType.QUInt8)
 
 
 def _calibrated(plain: Path, path: Path, model: Classifier) -> None:
@@ -135,7 +139,17 @@ def _calibrated(plain: Path, path: Path, model: Classifier) -> None:
         def get_next(self) -> dict | None:
             return next(self.batches, None)
 
-    quantize_static(str(plain), str(path), Photographs(), quant_format=QuantFormat.QDQ, per_channel=True)
+    source = _without_shapes(plain)
+    quantize_static(source, str(path), Photographs(), quant_format=QuantFormat.QDQ, per_channel=True)
+
+
+def _without_shapes(plain: Path) -> Any:
+    """The model without the shapes of its weights, which onnxruntime transposes before it infers them again."""
+    import onnx
+
+    model = onnx.load(str(plain))
+    del model.graph.value_info[:]
+    return model
 
 
 if __name__ == "__main__":

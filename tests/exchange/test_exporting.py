@@ -191,9 +191,10 @@ def test_a_manifest_that_names_files_outside_the_benchmark_is_refused(published,
         evil = tmp_path / column
         shutil.copytree(published, evil)
         manifest = evil / "benchmark" / "manifest.parquet"
-        table = parquet.read_table(manifest).to_pylist()
-        table[0][column] = value
-        parquet.write_table(pa.Table.from_pylist(table), manifest)
+        table = parquet.read_table(manifest)
+        rows = table.to_pylist()
+        rows[0][column] = value
+        parquet.write_table(pa.Table.from_pylist(rows, schema=table.schema), manifest)
         with pytest.raises(UserError, match="outside the benchmark"):
             import_published(evil, tmp_path / "back")
     assert not (tmp_path / "back").exists()

@@ -120,6 +120,20 @@ def test_the_output_with_the_logits_is_chosen(two):
         open_model(f"{two}&output=7").logits(torch.ones(1, 3, 8, 8))
 
 
+def test_batch_1_runs_one_picture_at_a_time(two, tmp_path):
+    class BatchMean(nn.Module):
+        def forward(self, pixels):
+            means = pixels.mean((2, 3))
+            return torch.cat([means, 0 * means[:, :1] + means.mean()], 1)
+
+    torch.jit.trace(BatchMean(), torch.zeros(2, 3, 8, 8)).save(str(tmp_path / "two.pt"))
+    pictures = torch.stack([torch.zeros(3, 8, 8), torch.ones(3, 8, 8)])
+    assert open_model(two).logits(pictures)[:, 3].tolist() == [0.5, 0.5]
+    assert open_model(f"{two}&batch=1").logits(pictures)[:, 3].tolist() == [0, 1]
+    with pytest.raises(UserError, match="batch is '0'"):
+        open_model(f"{two}&batch=0")
+
+
 def test_probabilities_become_their_logarithms(two):
     scores = open_model(f"{two}&output=1&scores=probabilities").logits(torch.full((1, 3, 8, 8), 0.25))
     assert scores.softmax(1)[0].tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])

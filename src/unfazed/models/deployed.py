@@ -33,7 +33,7 @@ LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
 _KINDS = {
     "transform": dict[str, Any] | None,
     "labels": str | list[str] | dict[str, Any] | None,
-    **dict.fromkeys(("label_offset", "output"), int | str | None),
+    **dict.fromkeys(("label_offset", "output", "batch"), int | str | None),
     **dict.fromkeys(("layout", "scores"), str | None),
 }
 SETTINGS = tuple(_KINDS)
@@ -61,7 +61,7 @@ def open_deployed(
 
     load(path, settings, device): opens the file. gpu: whether the runtime can use one.
     """
-    spec.check_options("label_offset", "layout", "output", "scores", *COMMON)
+    spec.check_options("label_offset", "layout", "output", "scores", "batch", *COMMON)
     path = spec.file()
     transform, space, settings = read_sidecar(path, spec)
     device = str(choose_device(device)) if gpu else device or "cpu"
@@ -89,6 +89,7 @@ def open_deployed(
                 "layout": module.layout,
                 "output": runtime.output,
                 **({"scores": module.scores} if module.scores != "logits" else {}),
+                **({"batch": module.fixed} if settings["batch"] else {}),
             },
         },
         fixed_hash=_hash((path, *runtime.files)),
@@ -116,17 +117,18 @@ def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, dict[st
             f"{', '.join(sorted({'crop', 'mean', 'std'} - stated))} are not stated",
             allowed=f"a file {path.name}.json like {example}, or {spec.kind}:{path}?resize=256&crop=224&mean=…&std=…",
         )
-    offset = str(settings.get("label_offset") or 0)
-    if not (offset.isdecimal() and len(offset) < 7):
-        raise UserError(f"label_offset is {offset[:40]!r}", allowed="0, or 1 …")
-    settings["label_offset"] = int(offset)
+    settings["label_offset"] = _whole(settings, "label_offset", 0) or 0
+    settings["batch"] = _whole(settings, "batch", 1)
     space = read_labels(settings.get("labels") or "imagenet-1k")
     return transform_from(spec.options, as_transform(settings.get("transform") or {})), space, settings
 
 
-def write_sidecar(path: str | Path, model: Classifier) -> None:
-    """Write FILE.json beside an exported model, with the transform and the classes of the model it was made from."""
-    record = {"transform": model.transform.to_json(), "labels": model.labels.to_json()}
+def write_sidecar(path: str | Path, model: Classifier, **settings: Any) -> None:
+    """Write FILE.json beside an exported model, with the transform and the classes of the model it was made from.
+
+    settings: further settings, such as `batch=1`.
+    """
+    record = {"transform": model.transform.to_json(), "labels": model.labels.to_json(), **settings}
     write_json(Path(path).with_name(Path(path).name + ".json"), record)
 
 
@@ -144,7 +146,8 @@ class _Deployed(nn.Module):
             raise unknown("kind of scores", self.scores, SCORES)
         self.offset = int(settings["label_offset"])
         batch = runtime.shape[0] if runtime.shape else None
-        self.fixed = batch if isinstance(batch, int) and batch > 0 else None
+        # A dynamically quantized network finds its ranges in the batch: with one picture, each is treated alone.
+        self.fixed = settings["batch"] or (batch if isinstance(batch, int) and batch > 0 else None)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         if self.layout == "NHWC":
@@ -177,6 +180,17 @@ class _Deployed(nn.Module):
                 allowed=f"{list(self.runtime.shape or ())} as the file states; correct crop or layout",
             ) from None
         return answer.reshape(len(pixels), -1)
+
+
+def _whole(settings: dict[str, Any], name: str, least: int) -> int | None:
+    """A whole number among the settings, None if it is not stated."""
+    value = settings.get(name)
+    if value is None:
+        return None
+    text = str(value)
+    if not (text.isdecimal() and len(text) < 7) or int(text) < least:
+        raise UserError(f"{name} is {text[:40]!r}", allowed=f"a whole number, {least} or more")
+    return int(text)
 
 
 def _layout(shape: Sequence[Any] | None) -> str:

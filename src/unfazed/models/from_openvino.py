@@ -40,6 +40,7 @@ def open_openvino(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
 
         tensors = path.with_suffix(".bin")
         version = openvino.__version__.partition("-")[0]
-        return Runtime(run, f"openvino {version}", shape, output, (tensors,) if tensors.is_file() else ())
+        beside = (tensors,) if path.suffix == ".xml" and tensors.is_file() else ()
+        return Runtime(run, f"openvino {version}", shape, output, beside)
 
     return open_deployed(spec, load, where.get("device"))

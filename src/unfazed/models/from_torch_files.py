@@ -23,7 +23,7 @@ def open_torchscript(spec: Spec, labels: LabelSpace | None = None, **where: Any)
     def load(path: Path, settings: dict[str, Any], device: str) -> Runtime:
         with warnings.catch_warnings():
             # torch deprecates TorchScript in favor of torch.export; the files that people deployed must still open.
-            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore")
             module = torch.jit.load(str(path), map_location=device).eval()
         return _runtime(module, settings)
 

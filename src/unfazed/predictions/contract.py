@@ -58,7 +58,8 @@ def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, 
         )
     raise UserError(
         f"the logits of {model.name} depend on the batch size",
-        allowed="a model that treats each picture alone: a batch norm seems to use the statistics of the batch",
+        allowed="a model that treats each picture alone: a batch norm seems to use the statistics of the batch, or a "
+        "dynamic quantization its ranges, which `batch=1` (an option of onnx:, tflite: …) avoids",
     )
 
 
