@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.drops.compare import compare
+from unfazed.analyses.drops.compare import Measure, compare
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.published import with_published
@@ -189,7 +189,7 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
     averages = drops.filter(kind=AVERAGE)
     rows = []
     for model in order[1:] if averages.height else []:
-        measure = "drop" if averages["raw"].any() else "net"
+        measure: Measure = "drop" if averages["raw"].any() else "net"
         table = compare(answers, order[0], model, measure=measure, **settings).filter(edit=AVERAGE)
         names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
         for row in table.drop_nulls(names[0]).iter_rows(named=True):

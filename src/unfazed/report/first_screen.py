@@ -106,7 +106,7 @@ def _worst(findings: Findings) -> dict[str, str] | None:
 def _row(findings: Findings, model: str) -> dict[str, Any]:
     rows = {row["edit"]: row for row in findings.drops.filter(model=model).iter_rows(named=True)}
     largest = max(1.0, float(findings.drops.filter(pl.col("kind") != "control")["effect"].abs().max() or 1))  # type: ignore[arg-type]
-    cells = []
+    cells: list[dict[str, Any] | None] = []
     for edit in [AVERAGE, *findings.edits]:
         row = rows.get(edit)
         if row is None or row["effect"] is None:

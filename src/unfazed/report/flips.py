@@ -275,7 +275,7 @@ def _in(superclass: Sequence[str], label: int) -> str:
 def _spread_over_photographs(flips: list[Flip], limit: int) -> list[Flip]:
     """Return the flips with the largest change of the true class's probability, at most two of one photograph."""
     seen: Counter[str] = Counter()
-    chosen = []
+    chosen: list[Flip] = []
     for flip in sorted(flips, key=lambda one: (-abs(one.lost), one.sample_id, one.model)):
         if len(chosen) < limit and seen[flip.source_id] < _OF_ONE_PHOTOGRAPH:
             seen[flip.source_id] += 1

@@ -255,7 +255,7 @@ function makeExplorer() {
     const control = data.controls[edit] === "original" ? null : data.controls[edit];
     const columns = ["original", ...(control ? [control] : []), edit];
     const figures = columns
-      .map((column) => [column, picture(number, column, 168)])
+      .map((column) => [column, picture(number, column, window.innerWidth < 640 ? 128 : 168)])
       .filter(([, image]) => image)
       .map(([column, image]) => make("figure", {}, image, make("figcaption", {}, column === control ? `control: ${column}` : column)));
     const rows = data.models.map((model) => {

@@ -221,11 +221,11 @@ def group_drops(findings: Findings) -> pl.DataFrame:
     answers = np.full(columns.shape[1], findings.answers["model"].n_unique())
     found_drops = estimates(columns, answers, images, settings, unit=100.0)
     keys = [(group, edit) for group in groups for edit in edits]
-    rows = [
+    numbers = [
         (*key, int(n), float(drop), float(low), float(high))
         for key, n, drop, low, high in zip(
             keys, found_drops.sums.n, found_drops.mean, found_drops.low, found_drops.high, strict=True
         )
         if n
     ]
-    return pl.DataFrame(rows, schema=empty, orient="row")
+    return pl.DataFrame(numbers, schema=empty, orient="row")
