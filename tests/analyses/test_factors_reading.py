@@ -152,7 +152,7 @@ def test_folders_without_usable_predictions_are_refused(tmp_path, annotations, a
     with pytest.raises(UserError, match="'m' is in two files"):
         list(read_answers(tmp_path, annotations))
     (tmp_path / "other.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is not a readable Parquet file"):
         list(read_answers(tmp_path, annotations))
 
 

@@ -162,5 +162,5 @@ def test_human_answers_give_the_ceiling_and_the_valid_pictures(bench):
 
 def test_a_damaged_file_of_reviews_is_refused(bench):
     (bench / REVIEWS).write_bytes(b"not parquet")
-    with pytest.raises(UserError, match="cannot be read as reviews"):
+    with pytest.raises(UserError, match="is not a readable Parquet file"):
         read_reviews(bench)

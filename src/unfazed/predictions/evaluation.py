@@ -202,8 +202,10 @@ def _known_as(folder: Path, fingerprint_as: Callable[[str], str]) -> str | None:
     for path in sorted(folder.glob("*.parquet")):
         card = path.with_suffix(".json")
         known = read_json(card) if card.is_file() else {}
-        if "fingerprint" in known and fingerprint_as(str(known["model"])) == known["fingerprint"]:
-            return str(known["model"])
+        if isinstance(known, dict) and {"fingerprint", "model"} <= known.keys():
+            name = str(known["model"])
+            if is_finished(folder, path.stem, fingerprint_as(name)):
+                return name
     return None
 
 
