@@ -81,10 +81,10 @@ def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) 
         result = judge(low, high, wanted) if rising else judge(-high, -low, -wanted)
         n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
         # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
-        ends = (min(max(one, sweep.levels[0]), sweep.levels[-1]) for one in (value, low, high))
+        at, first, last = (min(max(one, sweep.levels[0]), sweep.levels[-1]) for one in (value, low, high))
         source = {"model": found.model, "edit": attribute, "n": n}
         must = "at most" if rising else "at least"
-        row = check_row(source, f"level with {percent:g} %", *ends, wanted, result, must)
+        row = check_row(source, f"level with {percent:g} %", at, first, last, wanted, result, must)
         if not sweep.levels[0] <= value <= sweep.levels[-1]:
             row["reason"] += f"; kept at {'every' if (value < sweep.levels[0]) == rising else 'no'} level of the sweep"
         rows.append(row)
