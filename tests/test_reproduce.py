@@ -12,6 +12,8 @@ settings of the page that only cost time; the tests run the commands with the se
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
 import re
 import shlex
@@ -31,8 +33,13 @@ from unfazed.labels import imagenet
 from unfazed.sources import open_source
 from unfazed.sources.imagenet_s import subset_classes
 
+DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "reproduce.md"
-SHORTER: dict[str, str] = {"--norm both": "--norm linf --levels 210 --resamples 20"}
+SHORTER: dict[str, str] = {
+    "--norm both": "--norm linf --levels 210 --resamples 20",
+    "--steps 100": "--steps 6",
+    "--pixels 256": "--pixels 64",
+}
 
 
 def sections() -> dict[str, str]:
@@ -47,8 +54,8 @@ def commands(text: str) -> list[str]:
 
 
 def imagenet_e(folder: Path) -> dict[str, str]:
-    """ImageNet-S with four photographs, and the official ImageNet-E release made of the same photographs."""
-    scenes = [scene for scene in open_source("sample") if scene.label is not None][:4]
+    """ImageNet-S with three photographs, the official ImageNet-E release made of them, and ImageNet-C's layout."""
+    scenes = [scene for scene in open_source("sample") if scene.label is not None][:3]
     root, release = folder / "ImageNetS919", folder / "ImageNet-E"
     classes, lines = subset_classes("919"), []
     for number, scene in enumerate(scenes, start=1):
@@ -65,8 +72,27 @@ def imagenet_e(folder: Path) -> dict[str, str]:
             Image.fromarray(scene.image).resize((256, 256)).save(release / edit / f"{stem}.{suffix}")
         lines.append(f"{stem}.JPEG\t{scene.label}\n")
     (release / "labels.txt").write_text("".join(lines))
-    archive = shutil.make_archive(str(folder / "ImageNet-E"), "zip", folder, "ImageNet-E")
-    return {"IMAGENET_S": str(root), "IMAGENET_E": archive, "RESNET50": "lite:0", "VIT": "lite:1"}
+    for severity, scene in itertools.product("135", scenes[:2]):
+        place = folder / "c" / "fog" / severity / imagenet().wnids[scene.label]
+        place.mkdir(parents=True)
+        Image.fromarray(scene.image).save(place / "ILSVRC2012_val_00000001.JPEG")
+    (folder / "models.csv").write_text("model,training,budget\nresnet50,plain,0\nvit,robust,4\nclip,robust,8\n")
+    # A small network of guided-diffusion's build, for pictures of 64 pixels.
+    state = json.loads((DATA / "adm_mini.json").read_text())
+    shutil.copy(DATA / "adm_mini_weights.safetensors", folder / "adm_weights.safetensors")
+    (folder / "adm.json").write_text(json.dumps({"config": {**state["config"], "image_size": 64}}))
+    return {
+        "IMAGENET_S": str(root),
+        "IMAGENET_E": shutil.make_archive(str(folder / "ImageNet-E"), "zip", folder, "ImageNet-E"),
+        "ADM": str(folder / "adm_weights.safetensors"),
+        "GUIDE": "lite:2",
+        "RESNET50": "lite:0",
+        "VIT": "lite:1",
+        "CLIP": "lite:2",
+        "MODELS": str(folder / "models.csv"),
+        "IMAGENET_A": str(root / "validation"),
+        "IMAGENET_C": str(folder / "c"),
+    }
 
 
 PAPERS: dict[str, Callable[[Path], dict[str, str]]] = {

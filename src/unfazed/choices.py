@@ -17,6 +17,7 @@ EngineName = Literal["local"]
 TransformName = Literal["own", "paper"]
 Convention = Literal["default", "released"]
 ClassColumn = Literal["label", "predicted"]
+WideMeasure = Literal["drop", "accuracy"]
 TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
 
 

@@ -35,6 +35,19 @@ def image(side: int = 40) -> np.ndarray:
     return np.random.default_rng(side).integers(0, 256, (side, side, 3), dtype=np.uint8)
 
 
+def test_ten_crops_average_logits_or_probabilities():
+    plain = model()
+    wide = torch.rand(2, 3, 18, 18, generator=torch.Generator().manual_seed(0))
+    by_logits, by_probability = tencrop(plain), tencrop(plain, probability=True)
+    views = list(by_logits.module.views(wide))
+    with torch.no_grad():
+        answers = torch.stack([plain.module(view) for view in views])
+        assert torch.allclose(by_logits.module(wide), answers.mean(0), atol=1e-5)
+        assert torch.allclose(by_probability.module(wide).softmax(1), answers.softmax(2).mean(0), atol=1e-5)
+        assert not torch.allclose(by_logits.module(wide).softmax(1), answers.softmax(2).mean(0), atol=1e-5)
+    assert by_probability.with_transform("paper").module.probability
+
+
 def test_ten_crops_equal_torchvisions() -> None:
     plain = model()
     wrapped = tencrop(plain)

@@ -11,6 +11,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from unfazed.measures.spectrum import background_measures
 from unfazed.rendering.layers import Layers, Refused, Rendered
 
 from .commit_files import Waiting, settle, write_beside
@@ -76,7 +77,7 @@ def write_picture(
         mask_path=beside,
         mask_sha256=_hash(mask),
         pixel_rate=written_rate(levels),
-        measures=dict(answer.measures),
+        measures={**answer.measures, **({} if evidence is None else background_measures(answer.image, layers.mask))},
     )
     return Written(done, files, encoded - started, time.perf_counter() - encoded, started - began)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unfazed.choices import TableFormat
+from unfazed.choices import TableFormat, WideMeasure
 
 
 def analyze(
@@ -30,6 +30,18 @@ def analyze(
     groups: Annotated[
         str | None,
         typer.Option(help="Means over models: a CSV with the column `model` and one column per grouping, or `all`."),
+    ] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="One row per model and one column per edit, as in the papers' tables.")
+    ] = False,
+    measure: Annotated[WideMeasure, typer.Option(help="For `--wide`: what the cells hold.")] = "drop",
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With `--groups FILE`: drops along a column of numbers, such as a training budget; drawn if the "
+            "output ends in .png, .svg or .pdf.",
+        ),
     ] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this model; may be repeated.")] = None,
     edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
@@ -69,6 +81,10 @@ def analyze(
 
     `unfazed analyze predictions/ --groups models.csv --format latex`
 
+    `unfazed analyze predictions/ --wide --format latex`
+
+    `unfazed analyze predictions/ --groups models.csv --against budget -o budget.svg`
+
     `unfazed analyze predictions/ --table fits`
 
     `unfazed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
@@ -79,13 +95,21 @@ def analyze(
     from unfazed.files import write_bytes
     from unfazed.report.drop_tables import analysis_text, failure_lines, moved_lines, remark_lines, swept
     from unfazed.report.drop_tables import analyze as analyze_predictions
-    from unfazed.report.formats import format_of
+    from unfazed.report.figures_drops import against_figure
+    from unfazed.report.figures_factors import SUFFIXES, figure_bytes
+    from unfazed.report.formats import format_of, format_table
+    from unfazed.report.wide import along, wide_text
 
     from .progress import next_command
 
     if valid_only and human_valid_only:
         raise UserError("--valid-only and --human-valid-only are two conditions", allowed="one of them")
-    chosen = format or format_of(output)
+    drawn = output.suffix.lower() if against and output and output.suffix.lower() in SUFFIXES else None
+    if wide and (by or table != "drops" or against):
+        raise UserError("--wide is for the table of drops", allowed="--wide without --by, --table and --against")
+    if against is not None and (groups in (None, "all") or table != "drops"):
+        raise UserError("--against needs a file of groups with that column", run="unfazed analyze … --groups FILE")
+    chosen = format or ("table" if drawn else format_of(output))
     for line in failure_lines(predictions):
         typer.echo(f"warning: {line}", err=True)
     for line in moved_lines(predictions) if benchmark is None else []:
@@ -96,7 +120,7 @@ def analyze(
         by=by,
         groups=groups,
         models=model,
-        edits=edit,
+        edits=None if against else edit,
         benchmark=benchmark,
         common=common,
         interval=interval,
@@ -110,10 +134,19 @@ def analyze(
     remarks = remark_lines(predictions, model, common)
     for line in remarks:
         typer.echo(f"warning: {line}", err=True)
-    found = swept(predictions, benchmark) if frame.is_empty() else ""
-    # A terminal gets colors; typer removes them where the output goes into a file or another program.
-    color = output is None and "NO_COLOR" not in os.environ
-    text = analysis_text(frame, table, chosen, by, level, remarks, found, color)
+    if against is not None:
+        curve = along(frame, against, edit)
+        if drawn and output is not None:
+            write_bytes(output, figure_bytes(against_figure(curve, against), drawn[1:]))
+            return
+        text = format_table(curve, chosen, digits={against: 4}, title=f"Dropped accuracy along {against}")
+    elif wide:
+        text = wide_text(frame, measure, chosen, remarks)
+    else:
+        found = swept(predictions, benchmark) if frame.is_empty() else ""
+        # A terminal gets colors; typer removes them where the output goes into a file or another program.
+        color = output is None and "NO_COLOR" not in os.environ
+        text = analysis_text(frame, table, chosen, by, level, remarks, found, color)
     if output is None:
         typer.echo(text, nl=False)
         if chosen == "table":

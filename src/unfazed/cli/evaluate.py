@@ -82,6 +82,11 @@ def evaluate(
             right = (
                 "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
             )
+            among = known[name].get("subset")
+            if among and among["accuracy"] is not None:
+                right = (
+                    f"{among['accuracy']:.1%} over the {among['classes']} classes of the folder, all classes: {right}"
+                )
             print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
         next_command(f"unfazed analyze {done.folder}")
     if there:

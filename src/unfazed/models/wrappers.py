@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -17,20 +18,24 @@ from .views import flip, object_crop
 
 
 class TenCrop(nn.Module):
-    """Mean logits over center and corner crops and their mirror images: (N, 3, s, s) -> (N, classes)."""
+    """Mean logits over center and corner crops and their mirror images: (N, 3, s, s) -> (N, classes).
 
-    def __init__(self, inner: nn.Module, crop: int) -> None:
+    probability: the logarithm of the mean probability instead, which softmax turns into that probability.
+    """
+
+    def __init__(self, inner: nn.Module, crop: int, probability: bool = False) -> None:
         super().__init__()
-        self.inner, self.crop = inner, crop
+        self.inner, self.crop, self.probability = inner, crop, probability
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         total = None
         # One crop at a time: ten at once would need ten times the memory and would not be faster.
         for view in self.views(pixels):
             logits = self.inner(view)
-            total = logits if total is None else total + logits
+            one = logits.float().softmax(1) if self.probability else logits
+            total = one if total is None else total + one
         assert total is not None
-        return total / 10
+        return (total / 10).clamp_min(torch.finfo(total.dtype).tiny).log() if self.probability else total / 10
 
     def views(self, pixels: torch.Tensor) -> Iterator[torch.Tensor]:
         high, wide = pixels.shape[-2] - self.crop, pixels.shape[-1] - self.crop
@@ -41,12 +46,12 @@ class TenCrop(nn.Module):
             yield cut.flip(-1)
 
 
-def tencrop(model: Classifier) -> Classifier:
-    """The model's mean logits over ten crops of its resized picture (its central square)."""
+def tencrop(model: Classifier, probability: bool = False) -> Classifier:
+    """The model's mean logits, or mean probability, over ten crops of its resized picture (its central square)."""
     own = model.transform
     resize = own.resize if own.resize > own.crop else round(own.crop / 0.875)
     wide = replace(own, resize=resize, crop=resize)
-    module = TenCrop(model.module, own.crop)
+    module = TenCrop(model.module, own.crop, probability)
     inside = model.adapt
 
     def adapt(batches: Iterable[torch.Tensor]) -> None:
@@ -60,7 +65,7 @@ def tencrop(model: Classifier) -> Classifier:
         transform=wide,
         layer=f"inner.{model.layer}" if model.layer else None,
         adapt=adapt if inside else None,
-        wraps=(tencrop, model),
+        wraps=(functools.partial(tencrop, probability=probability), model),
     )
 
 
@@ -100,6 +105,7 @@ def bn_adapt(model: Classifier) -> Classifier:
 
 WRAPPERS: dict[str, Callable[[Classifier], Classifier]] = {
     "tencrop": tencrop,
+    "tencrop-probability": functools.partial(tencrop, probability=True),
     "flip": flip,
     "object-crop": object_crop,
     "bn-adapt": bn_adapt,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from unfazed.engine.trial import try_alone
@@ -335,6 +336,7 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
             "accuracy": float(np.mean(of_originals)) if of_originals else None,
             "chance": chance_of(job.mapping),
         },
+        **_over_subset(table, pictures),
         "suspicion": suspicion,
         "warnings": warnings,
     }
@@ -349,3 +351,13 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
 def _remove(folders: Sequence[Path]) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _over_subset(table: pa.Table, pictures: Pictures) -> dict[str, Any]:
+    """Return the part of the card about the classes that occur in a folder, if they are some of ImageNet's."""
+    classes = pictures.subset
+    if classes is None:
+        return {}
+    right = [one for one in table["subset_correct"].to_pylist() if one is not None]
+    accuracy = float(np.mean(right)) if right else None
+    return {"subset": {"classes": len(classes), "n": len(right), "accuracy": accuracy}}

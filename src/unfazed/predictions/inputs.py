@@ -12,7 +12,7 @@ from typing import Any
 from unfazed.choices import stored_frame
 from unfazed.errors import UserError
 from unfazed.files import canonical, sha256
-from unfazed.labels import LabelSpace
+from unfazed.labels import LabelSpace, imagenet
 
 from .identity import identity_of, picture_hash
 from .picture import Picture
@@ -54,6 +54,14 @@ class Pictures:
         """Return the labels that occur."""
         return {row.label for row in self.rows if row.label is not None}
 
+    @property
+    def subset(self) -> tuple[int, ...] | None:
+        """Return the classes over which a folder of some of ImageNet's classes is scored, as ImageNet-A and -R are;
+        None for a benchmark, and for a folder with all classes or with classes of its own."""
+        if not self.spec.startswith("images:") or self.labels != imagenet() or len(self.needed) < 2:
+            return None
+        return tuple(sorted(self.needed)) if len(self.needed) < len(self.labels) else None
+
 
 def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> Pictures:
     """Open the pictures of a benchmark's folder or of `images:FOLDER`. limit: number of sources, not of pictures.
@@ -69,6 +77,7 @@ def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> 
 
 def _of_folder(spec: str, limit: int | None) -> Pictures:
     from unfazed.sources import open_source
+    from unfazed.sources.images import corruption_of
 
     source = open_source(spec, limit=limit)
     digest = hashlib.sha256()
@@ -80,12 +89,14 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
         digest.update(canonical([entry.id, path.name, entry.label, status.st_size, status.st_mtime_ns]).encode())
         # Copies of one folder are the same pictures, so the modification time is not part of their identity.
         picture = picture_hash(entry.id, path.name, status.st_size)
+        corrupted = corruption_of(path.as_posix())
+        edit = ORIGINAL if corrupted is None else f"{corrupted[0]}-{corrupted[1]}"
         rows.append(
             Picture(
-                f"{entry.id}/{ORIGINAL}/0",
+                f"{entry.id}/{edit}/0",
                 entry.id,
                 path.name,
-                ORIGINAL,
+                edit,
                 0,
                 entry.label,
                 str(path),

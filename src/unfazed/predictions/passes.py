@@ -105,7 +105,7 @@ class Pass:
             logits = in_parts(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
             if job.first is None:
                 job.first = logits[: min(REPEATED, len(rows))].clone()
-            return score(logits[: len(rows)], labels, job.mapping)
+            return score(logits[: len(rows)], labels, job.mapping, self.pictures.subset)
         except Exception as error:
             job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             return None

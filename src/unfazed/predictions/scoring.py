@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ class Scores:
 
     predicted (n,) int; probability (n,) of the predicted class; true_probability (n,), rank (n,) from 1 on;
     top, top_probabilities (n, 5); energy (n,) logsumexp of the model's own logits; raw (n,) the model's own arg max;
-    finite: whether every logit was.
+    finite: whether every logit was; subset (n,): the prediction among the classes of a subset, -1 without one.
     """
 
     predicted: torch.Tensor
@@ -28,14 +29,18 @@ class Scores:
     energy: torch.Tensor
     raw: torch.Tensor
     finite: torch.Tensor
+    subset: torch.Tensor
 
     def numpy(self) -> dict[str, np.ndarray]:
         return {name: getattr(self, name).cpu().numpy() for name in self.__dataclass_fields__}
 
 
-def score(logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping) -> Scores:
+def score(
+    logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping, subset: Sequence[int] | None = None
+) -> Scores:
     """Return the scores of (n, model's classes) logits, given (n,) labels in the benchmark's space (-1 unknown).
 
+    subset: the only classes that a second prediction chooses from.
     The rank is 1 plus the number of classes with a larger logit, or an equal one and a smaller index: rank 1 is the
     predicted class, also among ties. If the label is unknown, true_probability is NaN and rank is 0.
     """
@@ -61,4 +66,10 @@ def score(logits: torch.Tensor, labels: torch.Tensor, mapping: LabelMapping) -> 
         torch.logsumexp(logits, 1),
         logits.argmax(1),
         torch.isfinite(logits).all(1),
+        torch.full_like(predicted, -1) if subset is None else _among(answers, subset),
     )
+
+
+def _among(answers: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
+    chosen = torch.tensor(list(classes), device=answers.device)
+    return chosen[answers[:, chosen].argmax(1)]

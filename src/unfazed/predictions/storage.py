@@ -56,6 +56,7 @@ SCHEMA = pa.schema(
         ("energy", pa.float32()),
         ("object_survives", pa.float32()),
         ("picture", pa.string()),
+        ("subset_correct", pa.bool_()),
     ]
 )
 
@@ -85,6 +86,7 @@ def make_table(
         "energy": scores["energy"],
         "object_survives": pa.array(survives.astype(np.float32), pa.float32(), mask=np.isnan(survives)),
         "picture": [row.picture for row in rows],
+        "subset_correct": pa.array(scores["subset"] == truth, pa.bool_(), mask=~known | (scores["subset"] < 0)),
     }
     arrays = [_array(columns[field.name], field.type) for field in SCHEMA]
     table = pa.Table.from_arrays(arrays, schema=SCHEMA)

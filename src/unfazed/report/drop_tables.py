@@ -12,6 +12,7 @@ import polars as pl
 
 from unfazed.analyses.drops.baseline_rows import SAME_WEIGHTS
 from unfazed.analyses.drops.conditional import differs, with_human_ceiling, with_valid_drops
+from unfazed.analyses.drops.corruptions import corruption_errors
 from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, levels_found, smallest_flips
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.drop_rows import corrected
@@ -110,7 +111,7 @@ def analyze(
         frame = dropped_accuracy(answers, by=by, **chosen)
         if by is None:
             frame = with_conditions(frame, everything, condition, **chosen)
-    return with_published(frame) if facts.official and by is None else frame
+    return with_published(frame, facts.cards) if facts.official and by is None else frame
 
 
 def with_conditions(
@@ -393,7 +394,7 @@ def _notes(frame: pl.DataFrame, compact: bool = False) -> str:
     if frame["white_box"].any():
         notes.append("white-box: the edit was made to attack this model; left out of all models' averages.")
     if "published" in frame.columns and frame["published"].is_not_null().any():
-        notes.append("published: ImageNet-E (CVPR 2023), % for the original, points elsewhere; weights may differ.")
+        notes.append("published: ImageNet-E (CVPR 2023), % for the original, points elsewhere.")
     return " ".join(notes)
 
 
@@ -448,6 +449,14 @@ ANALYSES: dict[str, Analysis] = {
         "The smallest change that flips the prediction for each picture",
         ("model", "attribute", "side", "source_id", "level", "returns"),
         "level: a dash if no level flips it; returns: the prediction is right again at a harder level.",
+        options=frozenset(),
+    ),
+    "corruptions": Analysis(
+        corruption_errors,
+        "Corruption error on ImageNet-C",
+        ("model", "corruption", "n", "severities", "error", "alexnet", "ce"),
+        "error: top-1 error in %, mean over the severities; ce: in % of AlexNet's error; mean: over the fifteen "
+        "corruptions of the benchmark, its ce is the mean corruption error (mCE).",
         options=frozenset(),
     ),
     "interactions": Analysis(

@@ -183,6 +183,20 @@ def _apart(levels: list[float], least: float = 0.045) -> list[float]:
     return kept
 
 
+def against_figure(curve: pl.DataFrame, column: str) -> Figure:
+    """Draw the drops along a column of numbers (`wide.along`): one line per edit, with its interval."""
+    figure, axes = _empty(6.4, 4.2)
+    for place, (edit, rows) in enumerate(curve.group_by("edit", maintain_order=True)):
+        color, x = COLORS[place % len(COLORS)], rows[column].to_numpy()
+        axes.fill_between(x, rows["low"].to_numpy(), rows["high"].to_numpy(), color=color, alpha=0.15, linewidth=0)
+        axes.plot(x, rows["drop"].to_numpy(), MARKERS[place % len(MARKERS)] + "-", color=color, label=str(edit[0]))
+    axes.set_xlabel(column)
+    axes.set_ylabel("dropped accuracy, points; band: 95 % interval")
+    axes.legend(frameon=False)
+    _plain(axes, "y")
+    return figure
+
+
 def _empty(width: float, height: float) -> tuple[Figure, Axes]:
     figure = new_figure(width, height)
     return figure, figure.subplots()

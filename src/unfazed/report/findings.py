@@ -132,7 +132,7 @@ def find(
         facts, answers = _renamed(facts, answers, names)
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
     drops = dropped_accuracy(answers, **settings)
-    drops = with_conditions(with_published(drops) if facts.official else drops, answers, **settings)
+    drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **settings)
     drops = with_effect(drops)
     return Findings(
         predictions=predictions,

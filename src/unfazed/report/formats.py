@@ -7,7 +7,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from unfazed.errors import UserError, unknown
 from .words import probability
 
 WIDTH = 80  # columns of a terminal
+WIDE = 8  # columns; a wider table is scaled to the width of the line
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -68,12 +69,15 @@ def format_table(
     headings: Mapping[str, str] | None = None,
     title: str | None = None,
     notes: str | None = None,
+    strong: Collection[tuple[int, str]] = (),
+    marks: Mapping[tuple[int, str], str] | None = None,
 ) -> str:
     """Return the frame as text that ends with a newline.
 
     `csv` and `json` (a list of records) are for programs: every column with its name and full precision, without title
     and notes. `table`, `markdown` and `latex` are for people: floats rounded to `digits` (one number, or one per
     column, by default 2), missing values as a dash, columns renamed by `headings`, `title` above and `notes` below.
+    strong: cells (row, column) in bold, in brackets in a `table`; marks: what follows a cell's number, such as `*`.
 
     >>> print(format_table(pl.DataFrame({"edit": ["size-0.05"], "drop": [21.2649]}), "markdown"), end="")
     | edit | drop |
@@ -86,8 +90,16 @@ def format_table(
         return FORMATS[format](frame, [], title, notes)
     names = headings or {}
     rows = _rows(frame, digits)
+    for place, row in enumerate(rows):
+        for at, name in enumerate(frame.columns):
+            mark = (marks or {}).get((place, name), "")
+            row[at] = Strong(row[at] + mark) if (place, name) in strong else row[at] + mark
     shown = frame.rename({name: names[name] for name in frame.columns if name in names})
     return FORMATS[format](shown, rows, title, notes)
+
+
+class Strong(str):
+    """The text of a cell that stands out."""
 
 
 def _csv(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:
@@ -123,7 +135,7 @@ def _table(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes:
         table.add_column(Text(name), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         # Text, not str: a class or file called "[red]" must not be read as markup.
-        table.add_row(*(Text(value) for value in row))
+        table.add_row(*(Text(f"[{value}]" if isinstance(value, Strong) else value) for value in row))
     return _printed(table)
 
 
@@ -208,7 +220,10 @@ def _printed(table: Any, color: bool = False) -> str:
 
 def _markdown(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:
     def line(cells: list[str]) -> str:
-        return "| " + " | ".join(_escape_markdown(cell) for cell in cells) + " |"
+        return "| " + " | ".join(bold(_escape_markdown(cell), cell) for cell in cells) + " |"
+
+    def bold(text: str, cell: str) -> str:
+        return f"**{text}**" if isinstance(cell, Strong) else text
 
     lines = [line(frame.columns), "| " + " | ".join("---:" if n else ":---" for n in _numeric(frame)) + " |"]
     lines += [line(row) for row in rows]
@@ -221,7 +236,10 @@ def _markdown(frame: pl.DataFrame, rows: list[list[str]], title: str | None, not
 
 def _latex(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:
     def line(cells: list[str]) -> str:
-        return " & ".join(_escape_latex(cell) for cell in cells) + r" \\"
+        return " & ".join(bold(_escape_latex(cell), cell) for cell in cells) + r" \\"
+
+    def bold(text: str, cell: str) -> str:
+        return rf"\textbf{{{text}}}" if isinstance(cell, Strong) else text
 
     body = [
         r"\begin{tabular}{" + "".join("r" if numeric else "l" for numeric in _numeric(frame)) + "}",
@@ -232,10 +250,14 @@ def _latex(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes:
         r"\bottomrule",
         r"\end{tabular}",
     ]
+    packages = "booktabs"
     if title or notes:
         caption = _escape_latex(". ".join(part.rstrip(".") for part in (title, notes) if part)) + "."
+        if len(frame.columns) > WIDE:
+            packages = "booktabs,graphicx"
+            body = [r"\resizebox{\linewidth}{!}{%", *body, "}"]
         body = [r"\begin{table}", r"\centering", *body, rf"\caption{{{caption}}}", r"\end{table}"]
-    return "% needs \\usepackage{booktabs}\n" + "\n".join(body) + "\n"
+    return f"% needs \\usepackage{{{packages}}}\n" + "\n".join(body) + "\n"
 
 
 FORMATS: dict[str, Callable[[pl.DataFrame, list[list[str]], str | None, str | None], str]] = {

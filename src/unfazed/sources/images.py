@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -16,6 +17,8 @@ from .pictures import read_picture
 from .slugs import unique_slugs
 from .source import Entry, Source
 
+# ImageNet-C: ROOT/…/gaussian_noise/1/n01440764/NAME.
+_CORRUPTED = re.compile(r"(?:^|/)([a-z]+(?:_[a-z]+)?)/([1-5])/(n\d{8})/[^/]+$")
 TABLES = ("labels.csv", "labels.txt")
 
 
@@ -48,6 +51,16 @@ def load_whole(entry: Entry) -> Scene:
     return Scene(entry.id, image, mask, entry.label, notes=("no mask: the whole picture counts as the object",))
 
 
+def corruption_of(path: str) -> tuple[str, int, str] | None:
+    """The corruption, severity and WNID of a picture in ImageNet-C's layout; None for any other path.
+
+    >>> corruption_of("noise/gaussian_noise/3/n01440764/a.JPEG")
+    ('gaussian_noise', 3, 'n01440764')
+    """
+    found = _CORRUPTED.search(path)
+    return None if found is None else (found[1], int(found[2]), found[3])
+
+
 def _table(root: Path, given: str | None) -> Path | None:
     if given is not None:
         return root / given if (root / given).is_file() else Path(given).expanduser()
@@ -57,7 +70,9 @@ def _table(root: Path, given: str | None) -> Path | None:
 def _labeled(names: list[str], table: Path | None, root: Path) -> list[Row]:
     """One row per picture with a label; raises UserError if none has one."""
     if table is None:
-        rows = [Row(name, class_folder(name)) for name in names if class_folder(name) is not None]
+        corrupted = {name: corruption_of(name) for name in names}
+        rows = [Row(name, found[2]) for name, found in corrupted.items() if found is not None]
+        rows = rows or [Row(name, class_folder(name)) for name in names if class_folder(name) is not None]
         if names and not rows:
             raise UserError(
                 f"the {len(names)} pictures in {root} have no labels",
