@@ -38,8 +38,8 @@ def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -
     fifteen corruptions, its `ce` the mean corruption error; it is missing if a corruption or a severity is.
 
     >>> rows = [{"model": "m", "source_id": "a", "edit": f"fog-{s}", "run": 0, "correct": s > 2} for s in range(1, 6)]
-    >>> corruption_errors(pl.DataFrame(rows)).select("corruption", "error", "ce").row(0)
-    ('fog', 40.0, 48.821809394086194)
+    >>> corruption_errors(pl.DataFrame(rows)).select("corruption", "error", pl.col("ce").round(2)).row(0)
+    ('fog', 40.0, 48.82)
     """
     rows = in_memory(predictions, []).with_columns(pl.col("model", "edit").cast(pl.String))
     named = pl.col("edit").str.extract_groups(r"^(?<corruption>[a-z_]+)-(?<severity>[1-5])$")
