@@ -94,9 +94,12 @@ def read_latex(text):
         cells = re.split(r"(?<!\\)&", line[: -len(r" \\")])
         assert len(cells) == len(columns)
         # What LaTeX would read as a command of its own must be escaped.
-        bare = re.sub(r"\$[-^{}*]+\$|\\text(bf|backslash|asciitilde)|\\[&%$#_{}]", "", " ".join(cells))
+        bare = re.sub(
+            r"\$([-^{}*<>]|\\times|\\lambda)+\$|\\text(bf|backslash|asciitilde)|\\shortstack\[r\]|\\[&%$#_{}\\]", "", " ".join(cells)
+        )
         assert not re.search(r"[%$#_^~\\]", bare), line
         rows.append([cell.strip() for cell in cells])
+    assert not re.search(r"[<>λ×]", re.sub(r"\$[<>]\$", "", body))
     return rows
 
 

@@ -33,6 +33,10 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "−": r"$-$",
     "–": "--",
+    "<": r"$<$",
+    ">": r"$>$",
+    "×": r"$\times$",
+    "λ": r"$\lambda$",
 }
 
 
@@ -241,10 +245,17 @@ def _latex(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes:
     def bold(text: str, cell: str) -> str:
         return rf"\textbf{{{text}}}" if isinstance(cell, Strong) else text
 
+    def heading(name: str) -> str:
+        """A heading of a wide table in two lines, `background-simple` over each other."""
+        first, dash, second = name.partition("-")
+        if len(frame.columns) <= WIDE or not dash or not first:
+            return _escape_latex(name)
+        return rf"\shortstack[r]{{{_escape_latex(first)}\\{_escape_latex(second)}}}"
+
     body = [
         r"\begin{tabular}{" + "".join("r" if numeric else "l" for numeric in _numeric(frame)) + "}",
         r"\toprule",
-        line(frame.columns),
+        " & ".join(heading(name) for name in frame.columns) + r" \\",
         r"\midrule",
         *(line(row) for row in rows),
         r"\bottomrule",
