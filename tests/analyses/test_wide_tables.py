@@ -95,7 +95,9 @@ def read_latex(text):
         assert len(cells) == len(columns)
         # What LaTeX would read as a command of its own must be escaped.
         bare = re.sub(
-            r"\$([-^{}*<>]|\\times|\\lambda)+\$|\\text(bf|backslash|asciitilde)|\\shortstack\[r\]|\\[&%$#_{}\\]", "", " ".join(cells)
+            r"\$([-^{}*<>]|\\times|\\lambda)+\$|\\text(bf|backslash|asciitilde)|\\shortstack\[r\]|\\[&%$#_{}\\]",
+            "",
+            " ".join(cells),
         )
         assert not re.search(r"[%$#_^~\\]", bare), line
         rows.append([cell.strip() for cell in cells])

@@ -45,7 +45,7 @@ def test_a_folder_of_some_classes_is_scored_over_them_and_over_all(tmp_path, sce
         assert row["subset_correct"] == (best == row["label"])
         assert row["correct"] == (int(logits.argmax()) == row["label"])
     assert card["subset"] == {"classes": 3, "n": 3, "accuracy": rows["subset_correct"].mean()}
-    assert f"{rows['subset_correct'].mean():.1%} over the folder's 3 classes; all classes: " in text
+    assert f"{rows['subset_correct'].mean():.1%} over the 3 classes of the folder, all classes: " in text
 
 
 def test_a_benchmark_has_no_subset(tmp_path):
