@@ -282,3 +282,12 @@ def test_masks_that_look_wrong_are_noted_in_rows_and_summed_up(tmp_path):
     assert built.warnings == ("the mask looks inverted in 1 of 2 scenes: hound--1",)
     rows = Benchmark(tmp_path / "b").manifest.to_pylist()
     assert {row["source_id"]: "looks inverted" in row["notes"] for row in rows} == {"dog--1": False, "hound--1": True}
+
+
+def test_every_picture_has_the_statistics_of_its_background(sample_benchmark: Path) -> None:
+    rows = [
+        row for row in Benchmark(sample_benchmark).manifest.to_pylist() if row["edit"] == "size-0.05" and row["path"]
+    ]
+    names = {"background_contrast", "background_dissimilarity", "background_amplitude"}
+    assert rows
+    assert all(names <= set(json.loads(row["measures"])) for row in rows)

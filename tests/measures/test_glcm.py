@@ -6,6 +6,7 @@ from skimage.feature import graycomatrix, graycoprops
 
 from unfazed.errors import UserError
 from unfazed.measures.glcm import cooccurrence, glcm_measures
+from unfazed.measures.spectrum import background_measures
 
 
 def gray(values):
@@ -58,3 +59,14 @@ def test_no_background_is_nan_and_a_wrong_mask_refused():
     assert np.isnan(glcm_measures(image, np.ones((4, 4)))["contrast"])
     with pytest.raises(UserError, match="mask"):
         glcm_measures(image, np.ones((3, 4)))
+
+
+def test_a_rough_background_has_larger_measures_and_no_background_none():
+    rng = np.random.default_rng(0)
+    mask = np.zeros((64, 64), np.float32)
+    mask[20:40, 20:40] = 1
+    smooth, rough = np.full((64, 64, 3), 120, np.uint8), rng.integers(0, 256, (64, 64, 3), np.uint8)
+    low, high = background_measures(smooth, mask), background_measures(rough, mask)
+    assert set(low) == set(high) == {"background_contrast", "background_dissimilarity", "background_amplitude"}
+    assert all(high[name] > low[name] for name in low)
+    assert background_measures(rough, np.ones((64, 64), np.float32)) == {}
