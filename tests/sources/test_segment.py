@@ -8,7 +8,6 @@ from onnx import TensorProto, helper, numpy_helper
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.mask_confidence import mask_confidence
 from unfazed.sources import open_source
-from unfazed.sources.sam2 import box_of
 from unfazed.sources.segment import checked_box, grabcut, parse_box, segment, segmented
 
 
@@ -61,7 +60,8 @@ def test_a_made_mask_is_noted():
     assert made.label == 388
     (note,) = made.notes
     assert note.startswith("mask made by grabcut from the box 100,50,400,350 with confidence ")
-    sure = mask_confidence(scene.image, made.mask, overlap(made.mask, grabcut(scene.image, box_of(made.mask))))
+    second = grabcut(scene.image, (100, 50, 400, 350), wider=True)
+    sure = mask_confidence(scene.image, made.mask, overlap(made.mask, second))
     assert note.endswith(f"{sure.value:.4f}")
 
 
