@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from dataclasses import replace
 from importlib import resources
@@ -15,6 +16,7 @@ import pytest
 
 from unfazed.app.controls import chain_from, groups, values_from
 from unfazed.app.downloads import FOLDER, write_files
+from unfazed.app.figures import marker
 from unfazed.app.photographs import box_of, found_by, marked, open_sample, open_upload, own_mask, read_once
 from unfazed.app.preview import NOTHING, framed, preview, render
 from unfazed.app.studio import Studio
@@ -94,6 +96,8 @@ def test_a_mask_is_found_boxed_painted_and_given_back():
     corner = marked(photograph, {"paint": painted(slice(0, 20), slice(0, 20)), "add": True}, "grabcut")
     assert corner.scene.mask[0, 0] == 1
     assert photograph.scene.mask[0, 0] == 0
+    written = re.search(r'href="data:image/png;base64,([^"]+)" download="koala.png"', marker(corner))
+    assert written is not None and base64.b64decode(written[1]) == corner.mask
     again = marked(corner, {"paint": painted(slice(0, 21), slice(0, 21)), "add": False}, "grabcut")
     assert again.scene.mask[0, 0] == 0
     assert own_mask(again) == photograph

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
@@ -49,11 +51,14 @@ def marker(photograph: Photograph) -> Markup:
     size = tag("label", "brush ", tag("input", type="range", min=1, max=20, value=5, data_size=True))
     image = tag("img", src=data_address(shown, MARKER_SIDE), alt=words, draggable="false")
     notes = "; ".join(photograph.notes) or "the mask that came with the photograph"
+    file = f"{Path(photograph.name).stem}.png"
+    address = f"data:image/png;base64,{base64.b64encode(photograph.mask).decode()}"
+    link = tag("a", f"Download {file}", href=address, download=file)
     return joined(
         [
             tag("div", *tools, size, class_="tools", role="group", aria_label="tools that mark the object"),
             tag("div", image, tag("canvas", aria_hidden="true"), class_="marker"),
-            tag("p", f"{words}. Mask: {notes}.", class_="quiet"),
+            tag("p", f"{words}. Mask: {notes}. ", link, class_="quiet"),
         ]
     )
 
