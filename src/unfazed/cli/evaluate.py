@@ -49,6 +49,10 @@ def evaluate(
     from dataclasses import asdict
 
     from unfazed.cli import EXIT_USAGE, EXIT_WITH_FAILURES
+    from unfazed.models.registry import check_head
+
+    for one in model:
+        check_head(one)
     from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 
     from .progress import next_command, progress_line

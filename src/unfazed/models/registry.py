@@ -13,6 +13,7 @@ from typing import Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace
+from unfazed.records import read_object
 from unfazed.specs import Spec
 
 from .classifier import Classifier
@@ -91,7 +92,7 @@ def split_alias(name: str) -> tuple[str | None, str]:
 
 def refuse_untrusted(name: str, run: str = "the same command with --trust, if you trust the file") -> None:
     """Raise UserError if opening the model `name`, which was read from a file, could run code or use the network."""
-    spec = model_spec(name)
+    spec = Spec.parse(split_alias(name)[1])
     if spec.kind not in DATA_ONLY or "trust" in spec.options:
         raise UserError(
             f"a file names the model '{name[:200]}', which was not opened because that can run code or use the network",
@@ -102,11 +103,22 @@ def refuse_untrusted(name: str, run: str = "the same command with --trust, if yo
 
 def open_base(spec: Spec, base: str, **where: Any) -> Classifier:
     """Open the model that the card in the folder of `spec` names; `?trust=yes` allows one that can run code."""
-    if spec.options.get("trust") != "yes":
-        refuse_untrusted(
-            base, run=f"the same command with '{spec.kind}:{spec.name}?trust=yes', if you trust the folder"
-        )
+    _check_base(spec, base)
     return open_model(base, **where)
+
+
+def check_head(name: str) -> None:
+    """Raise UserError, before anything is loaded, if `name` is a head on a model that the user must trust first."""
+    spec = Spec.parse(split_alias(name)[1])
+    card = os.path.join(os.path.expanduser(spec.name), "head.json")
+    if spec.kind == "head" and os.path.isfile(card):
+        _check_base(spec, read_object(card, {"base": str})["base"])
+
+
+def _check_base(spec: Spec, base: str) -> None:
+    if spec.options.get("trust") != "yes":
+        again = f"{spec.kind}:{spec.name}?trust=yes"
+        refuse_untrusted(base, run=f"the same command with '{again}', if you trust the folder")
 
 
 def model_key(name: str) -> str:
