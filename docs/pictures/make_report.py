@@ -22,7 +22,7 @@ def keep(picture: bytes, name: str) -> None:
 def main(report: Path) -> None:
     with sync_playwright() as runner:
         browser = runner.chromium.launch(executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 1560})
+        page = browser.new_page(viewport={"width": 1180, "height": 1180})
         page.goto(report.resolve().as_uri())
         keep(page.screenshot(), "report.jpg")
         page.set_viewport_size({"width": 1180, "height": 780})

@@ -29,9 +29,9 @@ def verdict(findings: Findings) -> list[str]:
     """Return three sentences: how much the edits cost, which costs most, and what can and cannot be concluded."""
     if not findings.averages:
         return [_without_edits(findings)]
-    found = ranking(findings)
-    sure = f"{beyond_chance(findings)} {found.reason if found else ''}"
-    return [_how_much(findings), _which(findings), sure.strip()]
+    found, n = ranking(findings), max(row["n"] for row in findings.averages.values())
+    reason = found.reason if found else _small(n)
+    return [_how_much(findings), _which(findings), f"{beyond_chance(findings)} {reason}".strip()]
 
 
 def measure_words(findings: Findings) -> str:
@@ -92,10 +92,7 @@ def ranking(findings: Findings) -> Ranking | None:
     apart = rivals.filter(pl.col("p_holm") < SURE)
     alike = rivals.filter(~pl.col("model").is_in(apart["model"].to_list()))
     if n < FEW:
-        one = f"one photograph counts for {points(100 / n)} points"
-        return Ranking(
-            f"No: n = {n} is too few", f"n = {n} is small ({one}): a demonstration, not a ranking of models."
-        )
+        return Ranking(f"No: n = {n} is too few", _small(n))
     if alike.is_empty():
         next_best = rivals.sort("gap").row(0, named=True)
         return Ranking(
@@ -113,6 +110,14 @@ def ranking(findings: Findings) -> Ranking | None:
     steady = listed([best, *alike["model"].to_list()])
     others = listed(apart["model"].to_list()) if apart.height <= _NAMED else f"the other {apart.height} models"
     return Ranking(f"Partly: {steady} cannot be told apart", f"{unsure} It drops less than {others}.")
+
+
+def _small(n: int) -> str:
+    """Return what a small number of photographs means; empty if it is not small."""
+    if n == 1:
+        return "n = 1: nothing can be concluded from one photograph."
+    one = f"one photograph counts for {points(100 / n)} points"
+    return f"n = {n} is small ({one}): a demonstration, not a ranking of models." if n < FEW else ""
 
 
 def _without_edits(findings: Findings) -> str:
