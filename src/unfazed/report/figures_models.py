@@ -91,7 +91,8 @@ def strength_curves(table: pl.DataFrame) -> Figure:
             fit = np.polynomial.Polynomial.fit(
                 rows["strength"], rows["fitted"], min(3, max(0, rows["strength"].n_unique() - 1))
             )
-            at = np.linspace(*rows["strength"].to_numpy()[[0, -1]], 100)
+            strengths = rows["strength"].to_numpy()
+            at = np.linspace(strengths[0], strengths[-1], 100)
             axes.plot(at, fit(at), color=color, linewidth=1.8)
             axes.set_title(words(factor), fontsize=9, color=color)
             axes.set_xlabel(f"strength of {words(augmentation)}", fontsize=8)
