@@ -131,7 +131,7 @@ def analyze(
         accuracy=at_accuracy or (),
         drop=at_drop or (),
     )
-    remarks = remark_lines(predictions, model, common)
+    remarks = remark_lines(predictions, model if groups is None else None, common)
     for line in remarks:
         typer.echo(f"warning: {line}", err=True)
     if against is not None:

@@ -39,9 +39,10 @@ def check_plausible(
 
     load, ids, mapping, _ = opened_pictures(pictures, model, frame)
     looked = []
-    for sample_id in sanity_sample([one for one in ids if one.split("/")[-2] == "original"], SANITY):
+    originals = [one for one in ids if one.split("/")[-2] == "original"]
+    for place in sanity_sample(range(len(originals)), SANITY):
         try:
-            looked.append(load(sample_id))
+            looked.append(load(originals[place]))
         except BadPicture:
             continue  # the probe reports it
     path = _file(folder, model.slug)

@@ -340,7 +340,8 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     fine = pl.col("measure").str.starts_with("level")
     text = {name: pl.when(fine).then(_number(name, 4)).otherwise(_number(name, 2)) for name in ("value", "threshold")}
     spans = pl.when(fine).then(_interval("low", "high", 4)).otherwise(_interval("low", "high"))
-    columns = [*("verdict", "model", "edit", "measure", "n"), text["value"].alias("value"), spans.alias("interval")]
+    columns: list[str | pl.Expr] = ["verdict", "model", "edit", "measure", "n"]
+    columns += [text["value"].alias("value"), spans.alias("interval")]
     notes = "Values in points, accuracies in %, levels in the attribute's own unit."
     doubtful = checks.filter(verdict="cannot tell")
     if doubtful.height:
