@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import unfazed
 from unfazed.benchmark import BuildSettings, build
-from unfazed.cli import evaluate as command
+from unfazed.cli import build_app
 from unfazed.predictions import EvaluateSettings, cards, run_evaluation
 
 SAMPLE = resources.files("unfazed.data") / "sample"
@@ -123,12 +124,12 @@ def test_a_wrong_label_order_is_detected_and_named(case: Path) -> None:
     assert "would be 9" in warning or "would be 100" in warning
 
 
-def test_the_command_says_so_too(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    models = [f"python:{case}/mine.py:build", f"python:{case}/mine.py:wrong_order"]
-    command.evaluate(str(case / "bench"), models, case / "both", device="cpu")
-    told = capsys.readouterr()
-    assert "originals" in told.out
-    assert "suspected: the label order" in told.err
+def test_the_command_says_so_too(case: Path) -> None:
+    models = ["-m", f"python:{case}/mine.py:build", "-m", f"python:{case}/mine.py:wrong_order"]
+    arguments = ["evaluate", str(case / "bench"), *models, "-o", str(case / "both"), "--device", "cpu"]
+    told = CliRunner().invoke(build_app(), arguments)
+    assert "originals" in told.stdout
+    assert "suspected: the label order" in told.stderr
 
 
 def test_the_benchmark_is_verified_when_asked(case: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from unfazed.analyses.drops.compare import compare
 from unfazed.errors import UserError
 from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory, model_names
+from unfazed.predictions.suspicions import suspicions
 from unfazed.report.drop_tables import comparison_text
 from unfazed.report.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unfazed.report.gallery_pictures import Album
@@ -102,4 +103,5 @@ class Results:
     def _comparison(self, first: str, second: str) -> str:
         """Return the paired comparison of two models as a Markdown table."""
         table = compare(self.predictions, first, second, facts=self.facts)
-        return comparison_text(table, (first, second), "markdown")
+        remarks = suspicions(self.facts.cards, (first, second))
+        return comparison_text(table, (first, second), "markdown", remarks=remarks)
