@@ -209,7 +209,7 @@ def test_too_few_levels_are_counted(tmp_path):
     said = " ".join(run("analyze", there, "--table", "fits").stdout.split())
     assert "no sweep of at least five levels" in said
     assert "levels found: size has 3 levels (0.1, 0.2, 0.4)." in said
-    assert run("analyze", there, "--table", "thresholds", "--resamples", "20").stdout.count("size") > 1
+    assert "size" in run("analyze", there, "--table", "thresholds", "--resamples", "20").stdout
     with pytest.raises(UserError, match="found: size has 3 levels"):
         check(there, min_threshold={"position": (0.1, 80)})
 
