@@ -16,6 +16,7 @@ from report_world import make_benchmark, make_predictions
 
 from unfazed.errors import UserError
 from unfazed.files import read_json, write_json
+from unfazed.measures.mask_confidence import LOOK_BELOW
 from unfazed.predictions.facts import Facts
 from unfazed.probes.flip_heat import explain_pairs
 from unfazed.report.extras import sensitivity_section
@@ -138,7 +139,8 @@ def test_automatic_masks_are_reported_at_the_start_and_in_how_it_was_made(tmp_pa
         write_json(bench / "benchmark.json", {**card, "masks": masks})
         write_report(predictions, tmp_path / "report.html", resamples=50, heat_maps=0)
         pages[number] = (tmp_path / "report.html").read_text(encoding="utf-8")
-    words = "3 of 4 masks were made automatically, with a median confidence of 0.71, 1 below 0.6; masks-worst.jpg"
+    sure = f"a median confidence of 0.71, 1 below {LOOK_BELOW:g}"
+    words = f"3 of 4 masks were made automatically, with {sure}; masks-worst.jpg"
     first, rest = pages[3].split('id="drops"', 1)
     assert words in first and words in rest
     first, rest = pages[0].split('id="drops"', 1)
