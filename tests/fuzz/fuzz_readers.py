@@ -136,6 +136,7 @@ def _predictions() -> Reader:
         "object_survives": [1.0] * rows,
         "picture": ["p"] * rows,
     }
+    columns |= {name: [None] * rows for name in SCHEMA.names if name not in columns}
     table = pa.Table.from_pydict(columns, schema=SCHEMA)
     file = io.BytesIO()
     parquet.write_table(table, file, compression="zstd")

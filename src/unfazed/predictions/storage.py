@@ -32,7 +32,7 @@ COLUMNS = {
     **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
     **dict.fromkeys(("energy", "object_survives"), Column("number")),
     **dict.fromkeys(("top5", "top5_probabilities"), Column("list")),
-    "correct": Column("truth"),
+    **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
 }
 PARTS = ".parts"
 FAILED = ".failed.json"
