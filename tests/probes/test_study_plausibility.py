@@ -1,6 +1,7 @@
 """A study says what `evaluate` says about a model whose labels are in another order."""
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ from unfazed.probes.noise_response import NoiseSettings
 from unfazed.probes.plausibility import suspicions_in
 from unfazed.probes.study import run_study
 from unfazed.report.extras import sensitivity_section
+from unfazed.report.findings import find
 
 CODE = """
 from dataclasses import replace
@@ -66,7 +68,12 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     assert "output j means class j + 1" in done.stderr
     assert "Suspicious: " in done.stdout and "label order" in " ".join(done.stdout.split())
     assert len(suspicions_in(out)) == 1
-    assert "label order" in str(sensitivity_section(out).body)
+    rows = {"model": ["m"], "source_id": ["a"], "sample_id": ["a/original/0"], "edit": ["original"], "run": [0]}
+    (tmp_path / "p").mkdir()
+    pl.DataFrame({**rows, "label": [0], "predicted": [0], "probability": [0.9], "correct": [True]}).write_parquet(
+        tmp_path / "p/m.parquet"
+    )
+    assert "label order" in str(sensitivity_section(out, find(tmp_path / "p")).body)
     # A later run of another model into the same folder still says it, since the model stays in the tables.
     again = run_study("sample", ["other=lite:0"], out, SETTINGS, limit=2)
     assert len(again.suspicions) == 1
