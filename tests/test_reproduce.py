@@ -39,7 +39,10 @@ SHORTER: dict[str, str] = {
     "--norm both": "--norm linf --levels 210 --resamples 20",
     "--steps 100": "--steps 3",
     "--pixels 256": "--pixels 64",
+    "--epochs 30": "--epochs 1",
 }
+# Two photographs cannot show that a repair helps.
+VERDICTS = {"repair": 3}
 
 
 def sections() -> dict[str, str]:
@@ -91,6 +94,7 @@ def imagenet_e(folder: Path) -> dict[str, str]:
         "CLIP": "lite:2",
         "MODELS": str(folder / "models.csv"),
         "IMAGENET_A": str(root / "validation"),
+        "IMAGENET": str(root / "validation"),
         "IMAGENET_C": str(folder / "c"),
     }
 
@@ -120,4 +124,6 @@ def test_every_command_of_the_page_runs(paper, tmp_path):
             for long, short in SHORTER.items():
                 command = command.replace(long, short)
             result = CliRunner().invoke(build_app(), shlex.split(os.path.expandvars(command))[1:])
-            assert result.exit_code == 0, f"{command}\n{result.output}\n{result.exception!r}"
+            assert result.exit_code == VERDICTS.get(command.split()[1], 0), (
+                f"{command}\n{result.output}\n{result.exception!r}"
+            )
