@@ -1,0 +1,209 @@
+"""Kills commands at every rename, sync and removal and at random moments, resumes them, and compares the files.
+
+python tests/kills/killing.py --injected 50 --random 60        prints one line per command; exit code 1 for a difference
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a copy of a process has none of its threads
+
+STEPS = ("replace", "fsync", "unlink")
+Command = Callable[[Path, Path], object]
+"""(the inputs, the output folder) -> what the command returns."""
+
+
+def build(inputs: Path, output: Path) -> object:
+    from unfazed.benchmark import BuildSettings
+    from unfazed.benchmark import build as build_benchmark
+
+    return build_benchmark(
+        "sample", output, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=2, size=64)
+    )
+
+
+def evaluate(inputs: Path, output: Path) -> object:
+    from unfazed.predictions import EvaluateSettings, run_evaluation
+
+    settings = EvaluateSettings(device="cpu", batch_size=2, workers=0)
+    return run_evaluation(inputs / "bench", ["lite:0"], output, settings, save_every=0.0)
+
+
+def sensitivity(inputs: Path, output: Path) -> object:
+    from unfazed.probes import run
+    from unfazed.probes.noise import choose_levels
+    from unfazed.probes.noise_response import NoiseSettings
+    from unfazed.probes.study import run_study
+
+    run._PART_SECONDS = -1.0
+    return run_study("sample", ["lite:0"], output, NoiseSettings(choose_levels("linf", "60")), limit=2)
+
+
+def masks(inputs: Path, output: Path) -> object:
+    from unfazed.sources.make_masks import make_masks
+
+    return list(make_masks(inputs / "pictures", output, "grabcut"))
+
+
+def import_(inputs: Path, output: Path) -> object:
+    from unfazed.benchmark import import_benchmark
+
+    return import_benchmark(inputs / "release", output, labels=inputs / "release" / "labels.txt")
+
+
+COMMANDS: dict[str, Command] = {
+    "build": build,
+    "evaluate": evaluate,
+    "sensitivity": sensitivity,
+    "masks": masks,
+    "import": import_,
+}
+
+
+def make_inputs(folder: Path) -> Path:
+    """A benchmark, two photographs, and a release of two photographs and one edit.
+
+    What the commands import is imported here, once for all copies of this process.
+    """
+    import unfazed.predictions.evaluation
+    import unfazed.probes.study  # noqa: F401
+    from unfazed.models import open_model
+
+    open_model("lite:0", device="cpu")
+    from importlib import resources
+
+    import cv2
+
+    sample = Path(str(resources.files("unfazed.data").joinpath("sample")))
+    in_child(lambda: build(folder, folder / "bench"))
+    for name in ("dog", "cat"):
+        small = cv2.resize(cv2.imread(str(sample / f"{name}.jpg")), (96, 80))
+        for place in (f"pictures/{name}.png", f"release/ori/{name}.png", f"release/005/{name}.png"):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(str(folder / place), small)
+    (folder / "release/labels.txt").write_text("dog\t207\ncat\t281\n")
+    return folder
+
+
+def in_child(work: Callable[[], object], seconds: float | None = None) -> int:
+    """The exit code of `work` in a copy of this process, which is killed after so many seconds."""
+    child = os.fork()
+    if child == 0:
+        try:
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            work()
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def counting(work: Callable[[], object], kill_at: int | None, log: Path) -> None:
+    """Run `work` and kill this process at the step of that number, alternately before and after it."""
+    counter, lock = itertools.count(1), threading.Lock()  # several threads write files
+
+    def wrapped(step: Callable[..., object]) -> Callable[..., object]:
+        def counted(*given: object, **options: object) -> object:
+            with lock:
+                number = next(counter)
+                log.write_text(str(number))
+            if number == kill_at and number % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                return step(*given, **options)
+            finally:
+                if number == kill_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        return counted
+
+    for name in STEPS:
+        setattr(os, name, wrapped(getattr(os, name)))
+    work()
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """The hash of every file below a folder, hidden ones included, or the target of a link."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            found[str(path.relative_to(folder))] = os.readlink(path)
+        elif path.is_file():
+            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+def kill(name: str, inputs: Path, scratch: Path, injected: int, at_random: int, seed: int = 0) -> tuple[int, list[str]]:
+    """How many times the command was killed, and what differed afterwards from a run that was not."""
+    command, draw = COMMANDS[name], random.Random(f"{name}/{seed}")
+    out, log = scratch / name, scratch / f"{name}.steps"
+    begun = time.monotonic()
+    if in_child(lambda: counting(lambda: command(inputs, out), None, log)) != 0:
+        return 0, [f"{name}: the undisturbed run failed"]
+    took, expected = time.monotonic() - begun, tree(out)
+    steps = int(log.read_text())
+    # Evenly over all steps; a single one in the middle, where some files are complete and some are not.
+    places = [1 + round((place + 0.5) * (steps - 2) / injected) for place in range(injected)]
+    problems: list[str] = []
+    killed = 0
+    for place in [*places, *[None] * at_random]:
+        shutil.rmtree(out, ignore_errors=True)
+        if place is None:
+            code = in_child(lambda: command(inputs, out), draw.uniform(0, took))
+        else:
+            code = in_child(lambda at=place: counting(lambda: command(inputs, out), at, log))  # type: ignore[misc]
+        killed += code == -signal.SIGKILL
+        if in_child(lambda: command(inputs, out)) != 0:
+            problems.append(f"{name}, killed at {place}: the next run failed")
+        elif left := differences(tree(out), expected):
+            problems.append(f"{name}, killed at {place}: {', '.join(left)}")
+    return killed, problems
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--injected", type=int, default=50, help="kills at renames, syncs and removals, in all")
+    parser.add_argument("--random", type=int, default=60, help="kills at random moments, in all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("commands", nargs="*", help=f"of {', '.join(COMMANDS)}")
+    given = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = make_inputs(Path(folder) / "inputs")
+        for name in given.commands or COMMANDS:
+            share = (given.injected // len(COMMANDS), given.random // len(COMMANDS))
+            killed, problems = kill(name, inputs, Path(folder), *share, seed=given.seed)
+            print(
+                f"{name}: {sum(share)} runs, {killed} killed, {len(problems)} different",
+                *problems,
+                sep="\n  ",
+                flush=True,
+            )
+            failed |= bool(problems)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
