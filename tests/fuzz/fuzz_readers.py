@@ -367,8 +367,9 @@ def _tars() -> Reader:
     header[148:156] = b"%06o\0 " % sum(header)
 
     def read(data: bytes) -> None:
-        for piece in open_release(placed("shard.tar", data)).pieces:
-            piece.read()
+        with open_release(placed("shard.tar", data)) as release:
+            for piece in release.pieces:
+                piece.read()
 
     def mutate(data: bytes, draw: random.Random) -> bytes:
         """Damaged bytes, in half of the cases with a right checksum of the damaged header."""
