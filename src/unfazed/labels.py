@@ -118,15 +118,15 @@ def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of class names that differ by a letter or two, as a misspelling or a plural does; names that count are left
     alone.
 
-    >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cats", "cow"])
-    [('labrador', 'labradro'), ('cat', 'cats')]
+    >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cats", "dog", "dogg", "cow"])
+    [('labrador', 'labradro'), ('cat', 'cats'), ('dog', 'dogg')]
     """
     if len(classes) > _MOST_COMPARED:
         return []
     found = []
     for one, other in itertools.combinations(classes, 2):
         a, b = plain(one), plain(other)
-        if f"{a}s" == b or f"{b}s" == a:
+        if f"{a}s" == b or f"{b}s" == a or re.sub(r"([a-z])\1", r"\1", a) == re.sub(r"([a-z])\1", r"\1", b):
             found.append((one, other))
             continue
         if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):

@@ -1,8 +1,11 @@
 """A study says what `evaluate` says about a model whose labels are in another order."""
 
+from itertools import islice
+
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from unfazed.benchmark.building import build
@@ -11,6 +14,7 @@ from unfazed.cli import build_app
 from unfazed.errors import UserError
 from unfazed.labels import RIVAL10, LabelSpace, imagenet
 from unfazed.models.label_mapping import map_labels
+from unfazed.predictions import EvaluateSettings, run_evaluation
 from unfazed.predictions.contract import suspect_order
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
@@ -18,6 +22,7 @@ from unfazed.probes.plausibility import suspicions_in
 from unfazed.probes.study import run_study
 from unfazed.report.extras import sensitivity_section
 from unfazed.report.findings import find
+from unfazed.sources import open_source
 
 CODE = """
 from dataclasses import replace
@@ -77,6 +82,31 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     # A later run of another model into the same folder still says it, since the model stays in the tables.
     again = run_study("sample", ["other=lite:0"], out, SETTINGS, limit=2)
     assert len(again.suspicions) == 1
+
+
+@pytest.fixture(scope="module")
+def inverted(tmp_path_factory):
+    """Two photographs of the sample whose masks are inverted, as a folder."""
+    root = tmp_path_factory.mktemp("inverted")
+    for scene in islice((one for one in open_source("sample") if one.label is not None), 2):
+        place = root / imagenet().classes[scene.label]
+        place.mkdir()
+        Image.fromarray(scene.image).save(place / f"{scene.id}.jpg")
+        Image.fromarray(((scene.mask < 0.5) * 255).astype(np.uint8)).save(place / f"{scene.id}_mask.png")
+    return f"folder:{root}"
+
+
+def test_inverted_masks_are_said_by_a_study(inverted, tmp_path):
+    study = run_study(inverted, ["lite:0"], tmp_path / "out", SETTINGS)
+    assert "the mask looks inverted in 2 of 2 scenes" in study.suspicions[0]
+
+
+def test_masks_that_look_wrong_are_said_by_evaluate_and_no_gate_passes_on_them(inverted, tmp_path):
+    build(inverted, tmp_path / "bench", BuildSettings(recipe="size=0.1", renderer="paste", quality="off"))
+    done = run_evaluation(str(tmp_path / "bench"), ["lite:0"], tmp_path / "p", EvaluateSettings())
+    assert any("looks inverted in 2 of 2 scenes" in line for line in done.remarks)
+    gate = CliRunner().invoke(build_app(), ["check", str(tmp_path / "p"), "--min-accuracy", "10"])
+    assert gate.exit_code == 3 and "the masks may be wrong" in " ".join(gate.output.split()), gate.output
 
 
 def test_a_model_that_is_not_reproducible_is_refused(models, tmp_path):

@@ -11,7 +11,7 @@ from PIL import Image
 from unfazed.errors import BadPicture
 from unfazed.scene import Scene
 from unfazed.sources import open_source
-from unfazed.sources.pictures import read_cutout, read_mask, read_picture, shrunk
+from unfazed.sources.pictures import picture_of, read_cutout, read_mask, read_picture, shrunk
 
 
 def encoded(image, kind="PNG", **options):
@@ -250,3 +250,8 @@ def test_a_huge_scene_is_reduced_with_a_note():
     assert small.pixel_rate == pytest.approx(scene.pixel_rate, abs=0.01)
     assert small.notes == ("reduced from 1000×100",)
     assert shrunk(scene) is scene
+
+
+def test_an_array_in_0_to_1_cast_to_bytes_is_not_a_picture():
+    with pytest.raises(BadPicture, match="the picture is black"):
+        picture_of((np.full((4, 4, 3), 200) / 255).astype(np.uint8))

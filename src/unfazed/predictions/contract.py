@@ -94,8 +94,8 @@ def check_accuracy(
     if transform is not None:
         return f"{told}; suspected: the transform. {transform.explanation}"
     return (
-        f"{told}; neither another label order nor another common transform explains it: "
-        "the weights may be untrained, or the labels may be those of another dataset"
+        f"{told}; no other label order and no other common transform explains it clearly: "
+        "the weights may be untrained, or the labels may be swapped or those of another dataset"
     )
 
 

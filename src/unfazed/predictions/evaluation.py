@@ -310,7 +310,7 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
         job.parts.remove()  # the cause may be the folder, not the pictures
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
-    suspicion = job.parts.note("check").get("suspicion")
+    suspicion = "; ".join(one for one in (job.parts.note("check").get("suspicion"), pictures.doubt) if one) or None
     warnings = [suspicion] if suspicion else []
     few = [seen for seen in job.parts.note("adapted").values() if seen < ENOUGH]
     if few:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from unfazed.choices import stored_frame
 from unfazed.errors import UserError
 from unfazed.files import canonical, sha256
 from unfazed.labels import LabelSpace, imagenet
+from unfazed.sources.mask_checks import doubted_masks, warning_summary
 
 from .identity import identity_of, picture_hash
 from .picture import Picture
@@ -25,7 +27,8 @@ class Pictures:
     """The pictures that `evaluate` classifies.
 
     labels: the label space of the predictions; rows: in their order; described: the part of a card about them; guides:
-    hashes and names of the classifiers that adversarial pictures attack; remarks: notes about them for the user.
+    hashes and names of the classifiers that adversarial pictures attack; remarks: notes about them for the user;
+    doubt: why numbers measured on them may mean nothing.
     """
 
     spec: str
@@ -34,6 +37,7 @@ class Pictures:
     described: dict[str, Any]
     guides: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
+    doubt: str | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -155,7 +159,16 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         "pictures": len(rows),
         "identity": identity_of(benchmark.card, benchmark.card["labels"], rows),
     }
-    return Pictures(str(root), benchmark.labels, rows, described, frozenset(guides))
+    notes = {row["source_id"]: json.loads(row.get("notes") or "[]") for row in manifest if row["status"] == "ok"}
+    return Pictures(
+        str(root),
+        benchmark.labels,
+        rows,
+        described,
+        frozenset(guides),
+        tuple(warning_summary(notes)),
+        doubted_masks(notes),
+    )
 
 
 def _recipe(card: dict[str, Any]) -> Any:

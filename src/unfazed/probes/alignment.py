@@ -17,6 +17,7 @@ from unfazed.choices import Frame
 from unfazed.errors import BadPicture, UserError
 from unfazed.measures.alignment import MEASURES, alignment
 from unfazed.models.label_mapping import map_labels
+from unfazed.sources.mask_checks import mask_warnings
 
 from .mapped_answers import answers, source_mapping, strongest_output
 from .noise import at_input
@@ -44,7 +45,7 @@ class Looked:
     """One picture, its object and its label, at the size of the comparison of heat map and mask.
 
     image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped;
-    notes: what was done to the photograph or its mask, None if nothing.
+    notes: what was done to the photograph or its mask, None if nothing; warnings: about its mask as it was given.
     """
 
     source_id: str
@@ -54,6 +55,7 @@ class Looked:
     mask: np.ndarray
     whole: bool
     notes: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def measure_alignment(
@@ -116,7 +118,8 @@ def scene_pictures(
     def load(scene_id: str) -> Looked:
         scene = source[scene_id]
         image, masks = at_input(scene, model.transform.crop, frame)
-        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene))
+        warnings = mask_warnings(scene.mask)
+        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene), warnings)
 
     return load, source_mapping(model, source)
 
@@ -146,7 +149,7 @@ def opened_pictures(
     def load_row(sample_id: str) -> Looked:
         row = rows[sample_id]
         image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
-        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False)
+        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, warnings=mask_warnings(mask))
 
     mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
     return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

@@ -17,6 +17,7 @@ from unfazed.errors import BadPicture
 from unfazed.files import read_json, write_json
 from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from unfazed.predictions.passes import SANITY
+from unfazed.sources.mask_checks import doubted_masks
 
 from .alignment import opened_pictures
 
@@ -58,8 +59,12 @@ def check_plausible(
         check_answers(model, crops[:REPEATED], logits[:REPEATED], min(BATCH, len(crops)))
     labels = np.array([one.label for one in looked])
     answers, predicted = (one.argmax(1).cpu().numpy() for one in (logits, mapping.apply(logits)))
-    suspicion = check_accuracy(model, mapping, crops, labels, answers, predicted)
-    if suspicion is not None:
+    doubts = (
+        check_accuracy(model, mapping, crops, labels, answers, predicted),
+        doubted_masks({one.source_id: one.warnings for one in looked}),
+    )
+    suspicion = "; ".join(one for one in doubts if one)
+    if suspicion:
         write_json(path, {"model": model.name, "suspicion": suspicion})
 
 

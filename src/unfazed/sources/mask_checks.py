@@ -17,6 +17,7 @@ MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
 GRAY = 0.25  # share of pixels that are neither object nor background, which only soft rims should be
 SHADES = 32  # how many different ones of them there must be
 HALF = 0.25  # share of the object's pixels that may be half transparent
+MANY = 0.5  # share of the scenes with one warning from which on the masks as a whole are doubted
 
 
 def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
@@ -57,16 +58,35 @@ def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
 
     Masks that a segmenter made are counted as well, with their confidence: sizes depend on them.
     """
-    kinds: dict[str, list[str]] = defaultdict(list)
-    for scene_id, texts in notes.items():
-        for text in texts:
-            if text.startswith(WARNING):
-                kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
     made = automatic(notes)
     sure = sorted(one for one in made.values() if one is not None)
     range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {median(sure):.2f}" if sure else ""
     counted = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(makers(notes))}{range_of})"
     return [counted + ", and sizes depend on them: look at them first"] * bool(made) + [
         f"{kind} in {len(ids)} of {len(notes)} scenes: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
-        for kind, ids in kinds.items()
+        for kind, ids in _by_kind(notes).items()
     ]
+
+
+def doubted_masks(notes: Mapping[str, Iterable[str]]) -> str | None:
+    """What makes the masks as a whole doubtful, as one sentence; None unless one warning is about half of the scenes.
+
+    >>> doubted_masks({"a": ["warning: the mask is all white: the object covers 100.0 % of the picture"]})
+    'the masks may be wrong: the mask is all white in 1 of 1 scenes'
+    """
+    found = [
+        f"{kind} in {len(ids)} of {len(notes)} scenes"
+        for kind, ids in _by_kind(notes).items()
+        if len(ids) >= MANY * len(notes)
+    ]
+    return f"the masks may be wrong: {', '.join(found)}" if found else None
+
+
+def _by_kind(notes: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """The ids of the scenes that have each kind of warning."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for scene_id, texts in notes.items():
+        for text in texts:
+            if text.startswith(WARNING):
+                kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
+    return kinds

@@ -78,6 +78,8 @@ def picture_of(given: PictureLike) -> np.ndarray:
         return read_picture(given)
     if given.dtype != np.uint8 or given.ndim not in (2, 3) or given.shape[2:] not in ((), (3,)):
         raise BadPicture(f"the picture is {given.shape} {given.dtype}", allowed="(H, W, 3) or (H, W), uint8, RGB")
+    if given.size and given.max() <= 1:
+        raise BadPicture("the picture is black: its largest value is at most 1", allowed="uint8 from 0 to 255")
     return given if given.ndim == 3 else np.repeat(given[..., None], 3, axis=2)
 
 
