@@ -43,6 +43,7 @@ def build(
     from unfazed.benchmark import build as build_benchmark
     from unfazed.benchmark.plan import parse_facts
     from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.labels import imagenet
 
     from .progress import next_command, progress_line, stoppable
 
@@ -59,12 +60,18 @@ def build(
         for line in built.warnings:
             typer.echo(f"warning: {line}", err=True)
         if built.invalid or built.left_out:
-            print(f"validity: {built.invalid} pictures are invalid, {built.left_out} were left out as invalid")
+            print(
+                f"validity: {built.invalid} pictures are doubtful and kept, {built.left_out} were left out; the manifest "
+                "has the reasons, `unfazed review` shows the pictures, `analyze --valid-only` counts the others alone"
+            )
         for source_id, reason in list(built.failures.items())[:20]:
-            typer.echo(f"failed: {source_id}: {reason}", err=True)
+            typer.echo(f"failed: {source_id}: {reason.removeprefix(f'{source_id}: ')}", err=True)
         if len(built.failures) > 20:
             typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {built.root}", err=True)
-        next_command(f"unfazed evaluate {built.root} -m lite:0 -m lite:2 -o {built.root}-predictions")
+        if built.counts.get("ok"):
+            known = set(built.classes) <= set(imagenet().classes)
+            models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
+            next_command(f"unfazed evaluate {built.root} {models} -o {built.root}-predictions")
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
 

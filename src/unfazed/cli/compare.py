@@ -62,6 +62,8 @@ def compare(
     from unfazed.report.drop_tables import comparison_text, remark_lines, same_model_text
 
     names = models or []
+    if other is not None and len(names) == 1:
+        names = names * 2  # one name: the same model in both folders
     if margin is not None and not same:
         raise UserError(f"--margin {margin:g} needs --same-model", run="unfazed check … --margin for a gate")
     if same:
