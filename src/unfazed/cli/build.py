@@ -61,7 +61,7 @@ def build(
             typer.echo(f"warning: {line}", err=True)
         if built.invalid or built.left_out:
             print(
-                f"validity: {built.invalid} pictures are doubtful and kept, {built.left_out} were left out; the manifest "
+                f"validity: {built.invalid} pictures are doubtful and kept, {built.left_out} left out; the manifest "
                 "has the reasons, `unfazed review` shows the pictures, `analyze --valid-only` counts the others alone"
             )
         for source_id, reason in list(built.failures.items())[:20]:
