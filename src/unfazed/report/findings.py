@@ -184,7 +184,11 @@ def _renamed(facts: Facts, answers: pl.DataFrame, names: Mapping[str, str]) -> t
 
 
 def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
-    """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one."""
+    """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one.
+
+    p_holm: that of `compare`, which is corrected for its edits, corrected once more for the number of models, so that
+    the two never contradict each other.
+    """
     order = list(series(ranked(drops)))
     averages = drops.filter(kind=AVERAGE)
     rows = []
@@ -194,7 +198,7 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
         names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
         for row in table.drop_nulls(names[0]).iter_rows(named=True):
             gap, low, high = (-row[names[place]] for place in (0, 2, 1))
-            rows.append((model, gap, low, high, row["n"], row["p_value"]))
+            rows.append((model, gap, low, high, row["n"], row["p_holm"]))
     columns = dict.fromkeys(("gap", "low", "high", "p_holm"), pl.Float64)
     order_of_columns = ("model", "gap", "low", "high", "n", "p_holm")
     types = {name: columns.get(name, pl.String if name == "model" else pl.Int64) for name in order_of_columns}
