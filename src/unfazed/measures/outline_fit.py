@@ -15,8 +15,8 @@ STEPS = tuple((round(r * np.sin(a)), round(r * np.cos(a))) for r in (12, 24) for
 def outline_fit(image: np.ndarray, mask: np.ndarray) -> float | None:
     """The share of 16 places aside at which the outline of the object meets no stronger edges than where it is.
 
-    image: (H, W, 3) uint8; mask: (H, W) in [0, 1]. It is 1 for nearly every right mask and about one half for a mirrored
-    one or that of another photograph. None if the outline is too short to tell.
+    image: (H, W, 3) uint8; mask: (H, W) in [0, 1]. It is 1 for nearly every right mask and about one half for a
+    mirrored one or that of another photograph. None if the outline is too short to tell.
     """
     scale = SIDE / max(mask.shape)
     size = max(round(mask.shape[1] * scale), 1), max(round(mask.shape[0] * scale), 1)
