@@ -44,7 +44,7 @@ def test_the_card_says_it_all(benchmark: Path, own_models: str, tmp_path: Path) 
     (card,) = cards(tmp_path).values()
     assert (card["transform"]["resize"], card["transform"]["crop"], card["transform"]["mean"]) == (256, 224, [0, 0, 0])
     assert card["labels"]["classes"] == list(CLASSES)
-    assert card["originals"] == {"n": 24, "accuracy": 1.0}
+    assert card["originals"] == {"n": 24, "accuracy": 1.0, "chance": 0.25}
     assert card["weights_sha256"] == open_model(own_models + "good", device="cpu").weights_hash
     assert (card["precision"], card["rows"], card["white_box"], card["warnings"]) == ("fp32", 48, False, [])
     assert card["benchmark"]["path"] == str(benchmark)

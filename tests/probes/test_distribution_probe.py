@@ -66,16 +66,18 @@ def test_noise_is_called_out_and_a_careful_edit_in(results, noise):
     assert "reinsertion stays in the distribution of the originals for lite:0" in out
 
 
-def test_the_tables_lie_where_the_report_looks(results, tmp_path):
+def test_the_tables_lie_where_the_report_looks(results, edited, tmp_path):
     from unfazed.report.extras import distribution_section
+    from unfazed.report.findings import find
     from unfazed.report.svg import drawing
 
     folder, _, _ = results
     assert {path.stem for path in folder.glob("*.csv")} == {
         "verdicts", "scores", "histograms", "background", "adaptation"
     }  # fmt: skip
+    assert run("evaluate", edited, "-m", "lite:0", "-o", tmp_path / "p")[0] == 0
     with drawing("distribution"):
-        page = str(distribution_section(folder).body)
+        page = str(distribution_section(folder, find(tmp_path / "p", flips=1)).body)
     assert "reinsertion stays in the distribution" in page and "<svg" in page
 
 
