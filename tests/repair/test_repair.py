@@ -69,22 +69,22 @@ def test_the_table_holds_every_model_every_edit_and_the_folders(done, photos):
 
 
 def test_a_repaired_folder_opens_as_a_model_that_is_described(done):
-    model = open_model(f"repaired:{done.folder}", device="cpu")
+    model = open_model(f"repaired:{done.folder}?trust=yes", device="cpu")
     assert model.labels.classes == CLASSES and model.transform == TRANSFORM
-    described = CliRunner().invoke(build_app(), ["models", f"repaired:{done.folder}"])
+    described = CliRunner().invoke(build_app(), ["models", f"repaired:{done.folder}?trust=yes"])
     assert described.exit_code == 0 and "arm" in described.output and "repaired" in described.output
     damaged = bytearray((done.folder / "control" / "model.safetensors").read_bytes())
     damaged[-1] ^= 255
     (done.folder / "control" / "model.safetensors").write_bytes(bytes(damaged))
     with pytest.raises(UserError, match="not those that its card states"):
-        open_model(f"repaired:{done.folder / 'control'}", device="cpu")
+        open_model(f"repaired:{done.folder / 'control'}?trust=yes", device="cpu")
 
 
 def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers(done, tmp_path):
     pytest.importorskip("onnxruntime")
     from unfazed.repair.onnx_export import export_onnx
 
-    model = open_model(f"repaired:{done.folder}", device="cpu")
+    model = open_model(f"repaired:{done.folder}?trust=yes", device="cpu")
     export_onnx(model, tmp_path / "model.onnx")
     again = open_model(f"onnx:{tmp_path / 'model.onnx'}")
     pixels = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -101,8 +101,15 @@ def test_the_report_shows_a_repair_beside_its_predictions(done, tmp_path):
 
 
 def test_enhance_compares_every_way_with_the_plain_model(done, tmp_path):
-    found = enhance(done.folder / "benchmark", f"repaired:{done.folder}", tmp_path, device="cpu")
-    assert [row["way"] for row in found.rows] == ["plain", "tencrop", "flip", "object-crop", "bn-adapt"]
+    found = enhance(done.folder / "benchmark", f"repaired:{done.folder}?trust=yes", tmp_path, device="cpu")
+    assert [row["way"] for row in found.rows] == [
+        "plain",
+        "tencrop",
+        "tencrop-probability",
+        "flip",
+        "object-crop",
+        "bn-adapt",
+    ]
     assert not found.skipped
     for row in found.rows[1:]:
         assert row["drop_low"] <= row["drop_difference"] <= row["drop_high"]
@@ -117,7 +124,7 @@ def test_a_way_that_does_not_suit_a_model_is_skipped_with_its_reason(done, tmp_p
         "torch.nn.Linear(8, 3))\n    return Classifier(network, TRANSFORM, list(CLASSES), device='cpu')\n"
     )
     found = enhance(done.folder / "benchmark", f"python:{tmp_path / 'plain.py'}:build", tmp_path / "out")
-    assert "no batch norm" in found.skipped["bn-adapt"] and len(found.rows) == 4
+    assert "no batch norm" in found.skipped["bn-adapt"] and len(found.rows) == 5
 
 
 def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
