@@ -68,7 +68,7 @@ def fits(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str) and value in parts
     if origin is list:
-        return isinstance(value, list) and all(fits(one, parts[0]) for one in value)
+        return isinstance(value, list | tuple) and all(fits(one, parts[0]) for one in value)
     if origin in (dict, abc.Mapping):
         return isinstance(value, dict) and all(fits(one, parts[1]) for one in value.values())
     if kind in (None, type(None)):

@@ -112,7 +112,7 @@ def test_the_draw_among_scenes_that_lend_is_what_it_was(folder: Path, tmp_path: 
 
 def test_one_photograph_is_refused_in_words(folder: Path) -> None:
     request = Request(chain=chain_of({"size": "0.05"}), renderer="paste")
-    with pytest.raises(UserError, match="the edit is not possible for full: the object cannot be removed"):
+    with pytest.raises(UserError, match="full: the mask is all white.*and size needs a background"):
         compose(request, scene("full"))
     random = Request(chain=chain_of({"background": "random"}), renderer="paste", pool=f"folder:{folder}")
     borrowed = {compose(Request(**{**vars(random), "seed": n}), scene("roomy"))[0].requested["from"] for n in range(8)}
