@@ -46,7 +46,7 @@ class _Run:
         import wandb
 
         names = list(vars(flips[0]))
-        table = wandb.Table(columns=names)
+        table = wandb.Table(columns=[*names])
         for flip in flips:
             values = [getattr(flip, name) for name in names]
             table.add_data(*(wandb.Image(one) if isinstance(one, np.ndarray) else one for one in values))
