@@ -65,7 +65,7 @@ def open_scenes(spec: Spec) -> Source:
         labels,
         entries,
         partial(load_or_segment, segmenter=segmenter) if segmenter else load_masked,
-        remarks=(*listing.left_out, *name_remarks(labels), *_unlabeled(rows)),
+        remarks=(*listing.left_out, *name_remarks(labels, (row.label for row in rows)), *_unlabeled(rows)),
     )
 
 

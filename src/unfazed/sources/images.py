@@ -39,9 +39,8 @@ def open_scenes(spec: Spec) -> Source:
         for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
         if row.label is not None
     )
-    return Source(
-        spec.text, labels, entries, load_whole, has_masks=False, remarks=(*left_out(masks), *name_remarks(labels))
-    )
+    remarks = (*left_out(masks), *name_remarks(labels, (row.label for row in rows)))
+    return Source(spec.text, labels, entries, load_whole, has_masks=False, remarks=remarks)
 
 
 def load_whole(entry: Entry) -> Scene:

@@ -101,6 +101,9 @@ def read_table(path: Path) -> list[Row]:
     return rows
 
 
+FEW_NUMBERS = 20  # labels that only count up to here are more likely one's own than ImageNet's first classes
+
+
 def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace:
     """The label space of labels as written.
 
@@ -123,8 +126,20 @@ def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace
     return own(names)
 
 
-def name_remarks(labels: LabelSpace) -> tuple[str, ...]:
-    """What may be wrong with the names of one's own classes: two that are nearly equal, or a few not in ImageNet."""
+def name_remarks(labels: LabelSpace, written: Iterable[str | None] = ()) -> tuple[str, ...]:
+    """What may be wrong with the names of one's own classes: two that are nearly equal, or a few not in ImageNet.
+
+    written: the labels as they stand in the data; a few small numbers may be one's own, but are read as ImageNet's.
+
+    >>> name_remarks(imagenet(), ["0", "1"])[0].partition(";")[0]
+    'the labels 0, 1 were read as indices of ImageNet-1k (tench, goldfish)'
+    """
+    numbers = sorted({int(one) for one in written if one is not None and one.isdecimal()})
+    if labels == imagenet() and 0 < len(numbers) <= FEW_NUMBERS and numbers[-1] < FEW_NUMBERS:
+        read = ", ".join(labels.classes[one] for one in numbers)
+        shown = ", ".join(map(str, numbers))
+        told = f"the labels {shown} were read as indices of ImageNet-1k ({read})"
+        return (f"{told}; for classes of your own: the option space=own",)
     if labels == imagenet() or not labels.classes:
         return ()
     found = [
