@@ -254,7 +254,7 @@ def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None
 
 
 def _with_warnings(scene: Scene) -> Scene:
-    notes = dict.fromkeys([*scene.notes, *mask_warnings(scene.mask, scene.image)])
+    notes = dict.fromkeys([*scene.notes, *mask_warnings(scene.mask)])
     return shrunk(replace(scene, notes=tuple(notes)))
 
 

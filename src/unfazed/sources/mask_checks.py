@@ -8,8 +8,6 @@ from statistics import median
 
 import numpy as np
 
-from unfazed.measures.outline_fit import outline_fit
-
 from .automatic_masks import automatic, makers
 
 WARNING = "warning: "
@@ -19,14 +17,11 @@ MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
 GRAY = 0.25  # share of pixels that are neither object nor background, which only soft rims should be
 SHADES = 32  # how many different ones of them there must be
 HALF = 0.25  # share of the object's pixels that may be half transparent
-FIT = 0.75  # of the outline to the photograph's edges; of right masks 2 to 5 % are below, of mirrored ones 55 %
 MANY = 1 / 3  # share of the scenes with one warning from which on the masks as a whole are doubted, and at least two
 
 
-def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[str, ...]:
+def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
     """Warnings about a mask (H, W) in [0, 1], 1 = object; each begins with what is suspected, then a colon.
-
-    image: (H, W, 3), its photograph, if the mask is also to be compared with it.
 
     >>> mask_warnings(np.ones((8, 8), np.float32))
     ('warning: the mask is all white: the object covers 100.0 % of the picture',)
@@ -55,12 +50,6 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
                 f"the mask looks inverted: the object covers {rim.mean():.0%} of the picture's border and "
                 f"{middle.mean() if middle.size else 0:.0%} of its middle; white = object"
             )
-    fit = None if image is None or found else outline_fit(image, mask)
-    if fit is not None and fit < FIT:
-        found.append(
-            "the mask may not belong to the photograph: moved aside, its outline meets edges as strong as here in "
-            f"{1 - fit:.0%} of the tries"
-        )
     return tuple(WARNING + text for text in found)
 
 
