@@ -129,8 +129,13 @@ def test_a_compiled_batch_is_edited_as_one_that_is_not_compiled_for_every_size_o
     plain, compiled = BatchEdit(mixture), BatchEdit(mixture)
     # One graph without breaks; what a backend makes of it is the backend's own matter.
     compiled.compile(backend="eager", fullgraph=True)
-    for count in (6, 5):
-        draws = draw(count, mixture, np.random.default_rng(count))
+    cases = [draw(count, mixture, np.random.default_rng(count)) for count in (6, 5)]
+    # Draws from elsewhere may hold edits that the mixture itself never draws.
+    sizes = BatchEdit(only("size"))
+    sizes.compile(backend="eager", fullgraph=True)
+    assert torch.equal(sizes(images, masks, draws=cases[0])[0], compiled(images, masks, draws=cases[0])[0])
+    for draws in cases:
+        count = len(draws)
         expected, shown = plain(images[:count], masks[:count], draws=draws)
         edited, visible = compiled(images[:count], masks[:count], draws=draws)
         assert (edited.int() - expected.int()).abs().max() <= 1

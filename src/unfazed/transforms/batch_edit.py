@@ -90,7 +90,7 @@ class BatchEdit(nn.Module):
         compiled = self._compiled is not None
         rows = np.arange(len(images)) if compiled else rows
         draws = draws[rows]
-        drawn = self.mixture.weights.get if compiled else lambda kind: draws.has(kind).any()
+        usual = self.mixture.weights if compiled else {}
         lenders = np.flatnonzero(may)
         donor = draws.of("donor")
         donors = np.stack([self._donors(one, rows, lenders) for one in (donor, 1 - donor - 1e-6)], axis=1)
@@ -115,7 +115,7 @@ class BatchEdit(nn.Module):
             self.backgrounds,
             None if compiled else there(rows),
             *table,
-            frozenset(kind for kind in KINDS if drawn(kind)),
+            frozenset(kind for kind in KINDS if usual.get(kind) or draws.has(kind).any()),
         )
         if compiled:
             return edited, visible
