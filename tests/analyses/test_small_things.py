@@ -13,7 +13,8 @@ from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.factors import Study, make_table
 from unfazed.cli import main
 from unfazed.errors import UserError, unknown
-from unfazed.report.drop_tables import analysis_text, analyze, moved_lines
+from unfazed.report.drop_tables import analysis_text, analyze
+from unfazed.report.remarks import moved_lines
 
 ANSWERS = {"original": [1] * 40, "size-0.05": [0] * 20 + [1] * 20, "size-0.1": [1] * 40, "position": [1] * 40}
 

@@ -16,9 +16,9 @@ from unfazed.errors import UserError
 from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory, model_names
 from unfazed.predictions.suspicions import suspicions
-from unfazed.report.drop_tables import comparison_text
 from unfazed.report.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unfazed.report.gallery_pictures import Album
+from unfazed.report.verdict_tables import comparison_text
 
 from .studio import Studio
 

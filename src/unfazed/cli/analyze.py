@@ -93,11 +93,12 @@ def analyze(
 
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
-    from unfazed.report.drop_tables import analysis_text, failure_lines, moved_lines, remark_lines, swept
+    from unfazed.report.drop_tables import analysis_text
     from unfazed.report.drop_tables import analyze as analyze_predictions
     from unfazed.report.figures_drops import against_figure
     from unfazed.report.figures_factors import SUFFIXES, figure_bytes
     from unfazed.report.formats import format_of, format_table
+    from unfazed.report.remarks import failure_lines, moved_lines, remark_lines, swept
     from unfazed.report.wide import along, wide_text
 
     from .progress import next_command

@@ -74,7 +74,7 @@ def check(
     from unfazed.analyses.drops.junit import junit_xml
     from unfazed.analyses.drops.rules import parse_limits, parse_threshold
     from unfazed.files import write_bytes, write_json
-    from unfazed.report.drop_tables import checks_text
+    from unfazed.report.verdict_tables import checks_text
 
     found = gate(
         predictions,

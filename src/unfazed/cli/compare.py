@@ -59,7 +59,8 @@ def compare(
     from unfazed.analyses.drops.same_model import same_model
     from unfazed.errors import UserError
     from unfazed.predictions.facts import read_facts
-    from unfazed.report.drop_tables import comparison_text, remark_lines, same_model_text
+    from unfazed.report.remarks import remark_lines
+    from unfazed.report.verdict_tables import comparison_text, same_model_text
 
     names = models or []
     if other is not None and len(names) == 1:

@@ -10,8 +10,8 @@ from unfazed.analyses.drops.gate import Checked
 from unfazed.errors import UserError
 from unfazed.predictions.facts import Facts, read_facts
 
-from .drop_tables import checks_text
 from .flips import Flip, worst_flips
+from .verdict_tables import checks_text
 
 _SIGNS = {"pass": "✅", "fail": "❌", "cannot tell": "❔", "not measured": "❔"}
 

@@ -1,8 +1,7 @@
-"""The tables of `unfazed analyze`, `compare` and `check`: their analysis, displayed columns, titles and notes."""
+"""The tables of `unfazed analyze`: their analysis, displayed columns, titles and notes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,16 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.analyses.drops.baseline_rows import SAME_WEIGHTS
 from unfazed.analyses.drops.conditional import differs, with_human_ceiling, with_valid_drops
 from unfazed.analyses.drops.corruptions import corruption_errors
-from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, levels_found, smallest_flips
+from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.drop_rows import corrected
 from unfazed.analyses.drops.grids import interactions
 from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unfazed.analyses.drops.published import with_published
-from unfazed.analyses.drops.same_model import SameModel
 from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
@@ -28,15 +25,10 @@ from unfazed.predictions.frames import (
     Predictions,
     columns_of,
     common_predictions,
-    each_model,
-    model_names,
-    read_cards,
-    read_failures,
 )
-from unfazed.predictions.overlap import overlap_of
-from unfazed.predictions.suspicions import suspicions
 
-from .formats import format_table, model_blocks
+from .formats import format_table, interval_cell, model_blocks
+from .remarks import with_remarks
 from .words import probability
 
 _DIGITS = {"p_holm": 4, "level": 4}
@@ -146,67 +138,18 @@ def analysis_text(
         return format_table(frame, format)
     shown = ANALYSES[table]
     if table == "drops":
-        title, notes = _title(frame, by), _with_remarks(_notes(frame, format == "table"), remarks)
+        title, notes = _title(frame, by), with_remarks(_notes(frame, format == "table"), remarks)
         if format == "table":
             return model_blocks(_compact(frame, by, level), frame, digits=1, title=title, notes=notes, color=color)
         return format_table(for_people(frame, by, level), format, digits=_DIGITS, title=title, notes=notes)
     columns = [name for name in shown.columns if name in frame.columns]
     none = f"{shown.none}; {found}." if found else f"{shown.none}."
-    notes = _with_remarks(shown.notes if frame.height else none, remarks)
+    notes = with_remarks(shown.notes if frame.height else none, remarks)
     frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
     chosen = frame.select(columns)
     if format == "table" and "model" in columns:
         return model_blocks(chosen, frame, digits=shown.digits, title=shown.title, notes=notes, color=color)
     return format_table(chosen, format, digits=shown.digits, title=shown.title, notes=notes)
-
-
-def remark_lines(
-    predictions: str | Path,
-    models: Sequence[str] | None = None,
-    common: bool = False,
-    other: str | Path | None = None,
-) -> list[str]:
-    """Return what a reader of these models' numbers must know: suspicions in their cards, and how much is common.
-
-    other: the folder of the last model's predictions, if it is another one.
-    """
-    chosen = list(models or model_names(predictions))
-    places = [predictions] * len(chosen) if other is None else [*[predictions] * (len(chosen) - 1), other]
-    lines = [line for name, place in zip(chosen, places, strict=True) for line in suspicions(read_cards(place), [name])]
-    if common and len(chosen) > 1:
-        calls = chosen if other is None else [f"{name} in {place}" for name, place in zip(chosen, places, strict=True)]
-        lines.append(str(overlap_of(list(zip(calls, places, chosen, strict=True)))))
-    return lines
-
-
-def _with_remarks(notes: str, remarks: Sequence[str]) -> str:
-    return " ".join([notes, *(f"Note: {one}." for one in remarks)])
-
-
-def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:
-    """Return which levels the predictions have, for a table that needs more of them."""
-    facts = read_facts(predictions, benchmark, common=True)
-    edits = {edit for _, rows in each_model(predictions, ("model", "edit")) for edit in rows["edit"].unique()}
-    return f"levels found: {levels_found(facts.sorted(edits), facts)}"
-
-
-def moved_lines(predictions: str | Path) -> list[str]:
-    """A line where the benchmark is not at the place that the cards name, which leaves its controls unknown."""
-    paths = [card["benchmark"].get("path") for card in read_cards(predictions).values() if card.get("benchmark")]
-    gone = [path for path in dict.fromkeys(paths) if path and not Path(path).exists()]
-    return [
-        f"the benchmark is no longer at {path}, so its controls and levels are unknown: give its place by --benchmark"
-        for path in gone
-    ]
-
-
-def failure_lines(predictions: str | Path) -> list[str]:
-    """Return a line for each model whose last evaluation failed, and what that means for its numbers."""
-    means = {True: "its numbers are from an earlier evaluation", False: "it has no numbers"}
-    return [
-        f"the last evaluation of {model} failed with: {reason}; {means[earlier]}"
-        for model, reason, earlier in read_failures(predictions)
-    ]
 
 
 def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) -> pl.DataFrame:
@@ -220,16 +163,19 @@ def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) 
         pl.col("n"),
         (100 * pl.col("accuracy")).alias("accuracy %"),
         pl.col("drop"),
-        _interval("low", "high").alias(f"{100 * level:g} %"),
+        interval_cell("low", "high").alias(f"{100 * level:g} %"),
         pl.col("relative_drop").alias("relative %"),
     ]
     if by is not None:
         columns.append(pl.col("shrunk_drop").alias("shrunk"))
     if table["net_drop"].is_not_null().any():
-        columns += [pl.col("net_drop").alias("net"), _interval("net_low", "net_high").alias(f"net {100 * level:g} %")]
+        columns += [
+            pl.col("net_drop").alias("net"),
+            interval_cell("net_low", "net_high").alias(f"net {100 * level:g} %"),
+        ]
     if differs(table):
         valid = [pl.col("valid_n").alias("valid n"), pl.col("valid_drop").alias("valid drop")]
-        columns += [*valid, _interval("valid_low", "valid_high").alias(f"valid {100 * level:g} %")]
+        columns += [*valid, interval_cell("valid_low", "valid_high").alias(f"valid {100 * level:g} %")]
     if "human_accuracy" in table.columns and table["human_accuracy"].is_not_null().any():
         columns.append((100 * pl.col("human_accuracy")).alias("human %"))
     columns.append(pl.col("p_holm"))
@@ -249,7 +195,7 @@ def _compact(table: pl.DataFrame, by: str | None, level: float) -> pl.DataFrame:
     p = pl.when("white_box").then(pl.lit("white-box")).otherwise(test.map_elements(probability, return_dtype=pl.String))
     columns += [
         pl.col(first[0]).alias("net" if has_net else "drop"),
-        _interval(first[1], first[2], 1).alias(f"{100 * level:g} %"),
+        interval_cell(first[1], first[2], 1).alias(f"{100 * level:g} %"),
         p.alias("p"),
     ]
     columns += [pl.col("drop").alias("raw")] if has_net else []
@@ -262,115 +208,6 @@ def _compact(table: pl.DataFrame, by: str | None, level: float) -> pl.DataFrame:
     if "published" in table.columns and table["published"].is_not_null().any():
         columns.append(pl.col("published"))
     return table.select(columns)
-
-
-def comparison_text(
-    table: pl.DataFrame, models: Sequence[str], format: str, measure: str = "drop", remarks: Sequence[str] = ()
-) -> str:
-    """Return the comparison of two models, or of all pairs of several, in one of the formats."""
-    if format in ("csv", "json"):
-        return format_table(table, format)
-    difference, low, high = _DIFFERENCES[measure]
-    shown = table.select(
-        *(["first", "second"] if "first" in table.columns else []),
-        "edit",
-        "n",
-        (100 * pl.col("first_accuracy")).alias("first %"),
-        (100 * pl.col("second_accuracy")).alias("second %"),
-        pl.col("first_drop").alias("first drop"),
-        pl.col("second_drop").alias("second drop"),
-        pl.col("first_relative_drop").alias("first relative %"),
-        pl.col("second_relative_drop").alias("second relative %"),
-        pl.col(difference).alias("difference"),
-        _interval(low, high).alias("95 %"),
-        "p_holm",
-        "verdict",
-    )
-    compared = {"accuracy": "accuracy", "drop": "drop", "net": "net drop"}[measure]
-    less = "positive if the first is more accurate" if measure == "accuracy" else "negative if the first drops less"
-    notes = (
-        f"difference: first {compared} minus second {compared} in points, paired over photographs; {less}. "
-        "Relative drops: in % of the accuracy on the originals. p_holm: sign-flip test, corrected over the table; "
-        "for the original, it compares the accuracies."
-    )
-    title = f"first: {models[0]}, second: {models[1]}" if "first" not in table.columns else "all pairs"
-    title = f"{title}; by {compared}"
-    return format_table(shown, format, digits=_DIGITS, title=title, notes=_with_remarks(notes, remarks))
-
-
-_DIFFERENCES = {
-    "accuracy": ("accuracy_difference", "accuracy_low", "accuracy_high"),
-    "drop": ("drop_difference", "low", "high"),
-    "net": ("net_difference", "net_low", "net_high"),
-}
-
-
-def same_model_text(found: SameModel, models: Sequence[str], format: str) -> str:
-    """Return the comparison of one model in two forms, and its answer as the last line."""
-    if format == "json":
-        return json.dumps({"answer": found.answer, "sentence": found.sentence, "edits": found.table.to_dicts()}) + "\n"
-    if format == "csv":
-        return format_table(found.table, format)
-    shown = found.table.select(
-        "edit",
-        "n",
-        (100 * pl.col("first_accuracy")).alias("first %"),
-        (100 * pl.col("second_accuracy")).alias("second %"),
-        (100 * pl.col("same")).alias("same class %"),
-        "cost",
-        _interval("low", "high").alias("90 %"),
-        "p_holm",
-        "verdict",
-    )
-    notes = (
-        "cost: points that the second form loses, in accuracy on the originals and in drop on the edits, paired over "
-        "photographs. 90 % interval within the margin: equivalent (two one-sided tests at 5 %). p_holm: sign-flip test "
-        "for a difference, corrected over the table."
-    )
-    title = f"first: {models[0]}, second: {models[1]}; the same model?"
-    return format_table(shown, format, digits=_DIGITS, title=title, notes=notes) + f"\n{found.sentence}\n"
-
-
-def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remarks: Sequence[str] = ()) -> str:
-    """Return the checks as text, failures first; below it the remarks and why checks were not measured."""
-    if format in ("csv", "json"):
-        return format_table(checks, format)
-    rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
-    ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
-    fine = pl.col("measure").str.starts_with("level")
-    text = {name: pl.when(fine).then(_number(name, 4)).otherwise(_number(name, 2)) for name in ("value", "threshold")}
-    spans = pl.when(fine).then(_interval("low", "high", 4)).otherwise(_interval("low", "high"))
-    columns: list[str | pl.Expr] = ["verdict", "model", "edit", "measure", "n"]
-    columns += [text["value"].alias("value"), spans.alias("interval")]
-    notes = "Values in points, accuracies in %, levels in the attribute's own unit."
-    doubtful = checks.filter(verdict="cannot tell")
-    if doubtful.height:
-        notes += " more: about how many more photographs would decide with a power of 80 %, if the value stays."
-    # The interval of a check does not explain these verdicts.
-    told = checks.filter((pl.col("verdict") == "not measured") | (pl.col("reason") == SAME_WEIGHTS))
-    reasons = [
-        f"{model}, {', '.join(dict.fromkeys(edits))}: {reason}"
-        for model, reason, edits in told.group_by("model", "reason", maintain_order=True).agg("edit").iter_rows()
-    ]
-    limit = text["threshold"].alias("threshold")
-    shown = ordered.select(*columns, limit, *(["more"] if doubtful.height else []))  # type: ignore[arg-type]
-    notes = _with_remarks(notes, [*remarks, *reasons])
-    return format_table(shown, format, title=f"unfazed check: {overall}", notes=notes)
-
-
-def _interval(low: str, high: str, digits: int = 2) -> pl.Expr:
-    text = pl.format("{} to {}", _number(low, digits), _number(high, digits))
-    return pl.when(pl.col(low).is_not_null()).then(text)
-
-
-def _number(name: str, digits: int) -> pl.Expr:
-    """Return the column as text with this many decimals and a true minus sign."""
-
-    def text(value: float) -> str:
-        return f"{value:.{digits}f}".replace("-", "−")
-
-    # Adding zero turns −0.0 into 0.0.
-    return (pl.col(name).round(digits) + 0.0).map_elements(text, return_dtype=pl.String)
 
 
 def _title(frame: pl.DataFrame, by: str | None) -> str:

@@ -325,3 +325,19 @@ def _escape_markdown(text: str) -> str:
 
 def _escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
+
+
+def interval_cell(low: str, high: str, digits: int = 2) -> pl.Expr:
+    """Return two columns as one cell, `1.00 to 2.00`; nothing where the first is null."""
+    text = pl.format("{} to {}", number_cell(low, digits), number_cell(high, digits))
+    return pl.when(pl.col(low).is_not_null()).then(text)
+
+
+def number_cell(name: str, digits: int) -> pl.Expr:
+    """Return the column as text with this many decimals and a true minus sign."""
+
+    def text(value: float) -> str:
+        return f"{value:.{digits}f}".replace("-", "−")
+
+    # Adding zero turns −0.0 into 0.0.
+    return (pl.col(name).round(digits) + 0.0).map_elements(text, return_dtype=pl.String)

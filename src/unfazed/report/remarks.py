@@ -1,0 +1,62 @@
+"""What a reader of a table of drops must know beside its numbers: suspicions, failures, a benchmark that was moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unfazed.analyses.drops.curves import levels_found
+from unfazed.predictions.facts import read_facts
+from unfazed.predictions.frames import each_model, model_names, read_cards, read_failures
+from unfazed.predictions.overlap import overlap_of
+from unfazed.predictions.suspicions import suspicions
+
+
+def remark_lines(
+    predictions: str | Path,
+    models: Sequence[str] | None = None,
+    common: bool = False,
+    other: str | Path | None = None,
+) -> list[str]:
+    """Return what a reader of these models' numbers must know: suspicions in their cards, and how much is common.
+
+    other: the folder of the last model's predictions, if it is another one.
+    """
+    chosen = list(models or model_names(predictions))
+    places = [predictions] * len(chosen) if other is None else [*[predictions] * (len(chosen) - 1), other]
+    lines = [line for name, place in zip(chosen, places, strict=True) for line in suspicions(read_cards(place), [name])]
+    if common and len(chosen) > 1:
+        calls = chosen if other is None else [f"{name} in {place}" for name, place in zip(chosen, places, strict=True)]
+        lines.append(str(overlap_of(list(zip(calls, places, chosen, strict=True)))))
+    return lines
+
+
+def with_remarks(notes: str, remarks: Sequence[str]) -> str:
+    """Return the notes below a table with the remarks at their end."""
+    return " ".join([notes, *(f"Note: {one}." for one in remarks)])
+
+
+def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:
+    """Return which levels the predictions have, for a table that needs more of them."""
+    facts = read_facts(predictions, benchmark, common=True)
+    edits = {edit for _, rows in each_model(predictions, ("model", "edit")) for edit in rows["edit"].unique()}
+    return f"levels found: {levels_found(facts.sorted(edits), facts)}"
+
+
+def moved_lines(predictions: str | Path) -> list[str]:
+    """A line where the benchmark is not at the place that the cards name, which leaves its controls unknown."""
+    paths = [card["benchmark"].get("path") for card in read_cards(predictions).values() if card.get("benchmark")]
+    gone = [path for path in dict.fromkeys(paths) if path and not Path(path).exists()]
+    return [
+        f"the benchmark is no longer at {path}, so its controls and levels are unknown: give its place by --benchmark"
+        for path in gone
+    ]
+
+
+def failure_lines(predictions: str | Path) -> list[str]:
+    """Return a line for each model whose last evaluation failed, and what that means for its numbers."""
+    means = {True: "its numbers are from an earlier evaluation", False: "it has no numbers"}
+    return [
+        f"the last evaluation of {model} failed with: {reason}; {means[earlier]}"
+        for model, reason, earlier in read_failures(predictions)
+    ]
