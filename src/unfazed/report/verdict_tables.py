@@ -88,10 +88,10 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
     ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
     fine = pl.col("measure").str.starts_with("level")
-    text = {
-        name: pl.when(fine).then(number_cell(name, 4)).otherwise(number_cell(name, 2))
+    value, limit = (
+        pl.when(fine).then(number_cell(name, 4)).otherwise(number_cell(name, 2)).alias(name)
         for name in ("value", "threshold")
-    }
+    )
     spans = pl.when(fine).then(interval_cell("low", "high", 4)).otherwise(interval_cell("low", "high"))
     columns: list[str | pl.Expr] = ["verdict", "model", "edit", "measure", "n"]
     columns += [value, spans.alias("interval")]
