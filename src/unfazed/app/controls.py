@@ -107,3 +107,8 @@ def values_from(shown: Sequence[Group], flat: Sequence[Any]) -> dict[str, dict[s
         if switched:
             chosen[group.edit] = given
     return chosen
+
+
+def chosen_chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Any]) -> tuple[Edit, ...]:
+    """Return the edits that are switched on, from the page's values; picture: the uploaded file, or None."""
+    return chain_from(values_from(shown, flat), picture)
