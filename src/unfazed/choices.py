@@ -13,7 +13,7 @@ SamplerName = Literal["auto", "ancestral", "ddim", "dpm", "dpm-sde"]
 GuidanceName = Literal["paper", "released", "calibrated"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Quality = Literal["strict", "report", "off"]
-EngineName = Literal["local"]
+EngineName = Literal["local", "ray"]
 TransformName = Literal["own", "paper"]
 Convention = Literal["default", "released"]
 ClassColumn = Literal["label", "predicted"]
@@ -38,6 +38,12 @@ DEVICE = Option(
     "Where networks run [default: the first GPU, otherwise the CPU].",
     metavar="cpu|cuda|cuda:N|mps",
     values=("cpu", "cuda", "cuda:0", "cuda:1", "mps"),
+)
+# The same for commands that use several devices at once.
+DEVICES = Option(
+    "Where networks run, several separated by commas [default: every GPU, otherwise the CPU].",
+    metavar=DEVICE.metavar,
+    values=DEVICE.values,
 )
 
 

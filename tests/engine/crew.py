@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from unfazed.engine import Outcome
 from unfazed.errors import UserError
 
 
@@ -26,8 +29,54 @@ def complain(number: int) -> int:
     raise UserError(f"number {number} will not do", allowed="none")
 
 
-def misread(number: int) -> int:
-    raise EOFError("the file ends early")
+@dataclass(frozen=True)
+class Misreading:
+    """Fails on the first of the two numbers always, and on the second only once: a mark is left in the folder."""
+
+    numbers: tuple[int, int]
+    folder: str
+
+    def __call__(self, number: int) -> int:
+        mark = Path(self.folder, "mark")
+        if number == self.numbers[0] or (number == self.numbers[1] and not mark.exists()):
+            if number == self.numbers[1]:
+                mark.touch()
+            raise EOFError("too short")
+        return number
+
+
+class Placed:
+    """Says on which device it was called, and in which process."""
+
+    def __call__(self, _: int, device: str) -> tuple[str, int]:
+        return device, os.getpid()
+
+
+class Stillborn:
+    """Ends the process that receives it."""
+
+    def __setstate__(self, _: object) -> None:
+        os._exit(7)
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"a": 1}
+
+    def __call__(self, number: int) -> int:
+        return number
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Doubles numbers in groups of three, the last first; dies with a group that holds the deadly number."""
+
+    deadly: int | None = None
+
+    def stream(self, tasks: Iterator[int], device: str) -> Iterator[Outcome[int, int]]:
+        assert device == "cpu"
+        while group := list(itertools.islice(tasks, 3)):
+            if self.deadly in group:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from (Outcome(number, 2 * number) for number in reversed(group))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.engine import ENGINES, run_tasks
+from unfazed.engine import EngineSettings, run_tasks
 from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError
 
@@ -64,9 +64,14 @@ def test_an_exception_ends_the_run_with_itself(workers):
         list(run_tasks(crew.complain, [0], workers=workers))
 
 
-def test_a_worker_that_reads_past_an_end_is_an_error_not_a_death():
-    with pytest.raises(EOFError, match="ends early"):
-        list(run_tasks(crew.misread, [0], workers=2))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_that_fails_twice_is_recorded_with_its_reason_and_the_rest_done(workers, tmp_path):
+    outcomes = {one.task: one for one in run_tasks(crew.Misreading((1, 2), str(tmp_path)), range(4), workers=workers)}
+    assert {task: one.failure for task, one in outcomes.items()} == {
+        **dict.fromkeys(range(4)),
+        1: "EOFError: too short",
+    }
+    assert outcomes[2].result == 2  # it failed only once
 
 
 def test_an_early_exit_ends_the_processes():
@@ -87,7 +92,7 @@ def test_ctrl_c_ends_everything_quietly(tmp_path):
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         import crew
-        from unfazed.engine import run_tasks
+        from unfazed.engine import EngineSettings, run_tasks
         if __name__ == "__main__":
             for outcome in run_tasks(crew.slow, [0.01, 0.02, 600, 600], workers=2):
                 print(outcome.result, flush=True)
@@ -111,8 +116,77 @@ def test_bad_requests():
     with pytest.raises(UserError, match="0 workers"):
         run_tasks(crew.double, [], workers=0)
     with pytest.raises(UserError, match="there is no engine 'locale'; did you mean 'local'"):
-        run_tasks(crew.double, [], engine="locale")
-    assert "local" in ENGINES
+        EngineSettings(engine="locale")
+    with pytest.raises(UserError, match="the shard is '5/4'\nallowed: I/N with I from 1 to N"):
+        EngineSettings(shard="5/4")
+    with pytest.raises(UserError, match="is of no use to the engine local"):
+        EngineSettings(address="head:6379")
+
+
+def test_shards_are_disjoint_equal_and_independent_of_the_order():
+    ids = [f"photograph{number}" for number in range(50)]
+    parts = [EngineSettings(shard=f"{number}/4").part(ids) for number in (1, 2, 3, 4)]
+    assert sorted(one for part in parts for one in part) == sorted(ids)
+    assert {len(part) for part in parts} == {12, 13}
+    assert set(EngineSettings(shard="2/4").part(ids[::-1])) == set(parts[1])
+    assert EngineSettings().part(ids) == ids
+
+
+def test_one_process_per_device_is_told_its_device():
+    outcomes = list(run_tasks(crew.Placed(), range(6), devices=["cpu", "cpu:1"]))
+    assert {outcome.result[0] for outcome in outcomes} == {"cpu", "cpu:1"}
+    assert len({outcome.result for outcome in outcomes}) == 2
+    [alone] = run_tasks(crew.Placed(), [0], devices=["cpu"])
+    assert alone.result == ("cpu", os.getpid())
+
+
+def test_a_single_worker_apart_survives_a_crash_of_its_process():
+    outcomes = {one.task: one.failure for one in run_tasks(crew.Fragile((1,)), range(3), apart=True)}
+    assert outcomes == {
+        0: None,
+        1: "the process that worked on it died twice (SIGKILL, most likely out of memory)",
+        2: None,
+    }
+
+
+def test_a_worker_that_cannot_be_sent_runs_here_though_it_is_to_be_apart():
+    assert [one.result for one in run_tasks(lambda n: (os.getpid(), n), [1], apart=True)] == [(os.getpid(), 1)]
+
+
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "cpu"]])
+def test_a_stream_finishes_tasks_in_its_own_order(devices):
+    outcomes = list(run_tasks(crew.Pairs(), range(9), devices=devices))
+    assert {outcome.task: outcome.result for outcome in outcomes} == {n: 2 * n for n in range(9)}
+
+
+def test_a_task_that_kills_a_stream_is_found_among_its_neighbors():
+    outcomes = {one.task: one for one in run_tasks(crew.Pairs(deadly=4), range(9), devices=["cpu", "cpu"])}
+    assert {task for task, one in outcomes.items() if one.failure} == {4}
+    assert {task: one.result for task, one in outcomes.items() if task != 4} == {n: 2 * n for n in range(9) if n != 4}
+
+
+def test_workers_that_cannot_start_end_the_run():
+    with pytest.raises(UserError, match="no worker could be started: exit code 7"):
+        list(run_tasks(crew.Stillborn(), range(3), workers=2))
+
+
+def test_the_states_of_the_processes_are_told():
+    seen = []
+    list(run_tasks(crew.double, range(4), workers=2, watch=seen.append))
+    assert sum(state.finished for state in seen[-1]) == 4
+    assert {state.name for state in seen[-1]} == {"worker 1", "worker 2"}
+    assert {state.state for states in seen for state in states} >= {"starting", "working"}
+
+
+def test_a_script_without_a_main_guard_starts_processes(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport crew\n"
+        "from unfazed.engine import EngineSettings, run_tasks\n"
+        "print(sorted(one.result for one in run_tasks(crew.double, range(3), workers=2)))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.returncode) == ("[0, 2, 4]\n", 0), done.stderr
 
 
 def test_ahead_keeps_order_works_ahead_and_passes_errors_on():

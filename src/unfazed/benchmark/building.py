@@ -242,7 +242,7 @@ class _Counting(Protocol):
 def _by_source(builder: SourceBuilder, waiting: list[str]) -> Generator[Summary, None, None]:
     """Build the sources, each in one worker process."""
     settings = builder.plan.settings
-    for outcome in run_tasks(builder, waiting, settings.workers or 1, settings.engine):
+    for outcome in run_tasks(builder, waiting, settings.workers or 1, settings, apart=True):
         yield outcome.result or _given_up(builder.plan, outcome.task, str(outcome.failure))
 
 
@@ -262,7 +262,7 @@ def _through_network(
     again = Preparation(plan, removal) if settings.quality == "strict" else None
 
     def prepared() -> Generator[Prepared, None, None]:
-        for outcome in run_tasks(Preparation(plan, removal), waiting, workers, settings.engine):
+        for outcome in run_tasks(Preparation(plan, removal), waiting, workers):
             passes.prepared(outcome.result)
             if outcome.result is not None:
                 yield outcome.result

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from unfazed.choices import EngineName, Option, Quality, check_choice
+from unfazed.choices import Option, Quality, check_choice
 from unfazed.edits.items import Recipe
+from unfazed.engine.settings import EngineSettings
 from unfazed.errors import UserError
 from unfazed.rendering.settings import RenderSettings, check_range
 
@@ -16,11 +17,11 @@ ON_CARD = ("frame", "size", "seed", "runs", "whole_objects")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildSettings(RenderSettings):
-    """What is built and how, in addition to `RenderSettings`.
+class BuildSettings(EngineSettings, RenderSettings):
+    """What is built and how, in addition to `RenderSettings` and `EngineSettings`.
 
-    recipe: also an opened `Recipe`. sample, per_class: drawn by the seed. batch_size, workers and engine do not change
-    the pictures. quality: `strict` makes an invalid picture again with another seed, up to `tries` times, and then
+    recipe: also an opened `Recipe`. sample, per_class: drawn by the seed. batch_size and workers do not change the
+    pictures, nor do the engine's settings. quality: `strict` makes an invalid picture again with another seed, up to `tries` times, and then
     leaves it out; `off` measures nothing.
     """
 
@@ -40,7 +41,6 @@ class BuildSettings(RenderSettings):
     ] = None
     batch_size: Annotated[int | None, Option("Pictures rendered at once; no effect on them.")] = None
     workers: Annotated[int | None, Option("Worker processes; no effect on the pictures.")] = None
-    engine: Annotated[EngineName, Option("Where the work runs.")] = "local"
     quality: Annotated[
         Quality, Option("`report` measures every picture's validity, `strict` also makes invalid ones again.")
     ] = "report"
@@ -49,9 +49,9 @@ class BuildSettings(RenderSettings):
     ] = 3
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        RenderSettings.__post_init__(self)
+        EngineSettings.__post_init__(self)
         check_range("runs", self.runs, 1, 1000)
-        check_choice("engine", self.engine, EngineName)
         check_choice("quality", self.quality, Quality)
         check_range("tries", self.tries, 0, 100)
         if self.batch_size is not None and self.batch_size < 1:

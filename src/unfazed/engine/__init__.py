@@ -1,41 +1,82 @@
-"""`run_tasks(worker, tasks)`: run tasks in this process or in several, and yield results as they finish."""
+"""`run_tasks(worker, tasks)`: run tasks here, in processes or on a Ray cluster, and yield results as they finish."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError
 
+from .actors import Actors
 from .prefetch import prefetch
-from .processes import Outcome, run_in_processes
+from .processes import Processes, defined_in_script
+from .scheduling import Crew, Outcome, Watch, WorkerState, schedule
+from .serving import attempt
+from .settings import EngineSettings
 
-__all__ = ["ENGINES", "Outcome", "prefetch", "run_tasks"]
+__all__ = ["ENGINES", "EngineSettings", "Outcome", "Watch", "WorkerState", "prefetch", "run_tasks"]
 
 Task = TypeVar("Task")
-Result = TypeVar("Result")
 
-# engine -> function (worker, tasks, workers) -> iterator of outcomes
-ENGINES: dict[str, Callable[..., Iterator[Outcome]]] = {"local": run_in_processes}
+# engine -> (pickled worker, places, settings) -> what starts workers in these places
+ENGINES: dict[str, Callable[[bytes, Sequence[str | None], EngineSettings], Crew]] = {
+    "local": Processes,
+    "ray": Actors,
+}
 
 
 def run_tasks(
-    worker: Callable[[Task], Result], tasks: Iterable[Task], workers: int = 1, engine: str = "local"
-) -> Iterator[Outcome[Task, Result]]:
-    """One `Outcome` for every task, in the order in which they finish.
+    worker: Callable[..., Any],
+    tasks: Iterable[Task],
+    workers: int = 1,
+    settings: EngineSettings | None = None,
+    *,
+    devices: Sequence[str] = (),
+    apart: bool = False,
+    watch: Watch | None = None,
+) -> Iterator[Outcome[Task, Any]]:
+    """One `Outcome` for every task, in the order in which they finish; tasks are begun in the order given.
 
-    `worker` is a picklable callable. Each process gets it once, so what it loads for its first task is kept for
-    the next. With one worker everything happens in this process, task by task, as the results are requested.
-    An exception in a worker ends the run and is raised here; if a worker process dies (killed, out of memory,
-    crashed), its task is repeated in a new process, and if that dies too, the outcome is a failure and the run goes on.
+    worker: a picklable callable. Each process gets it once, so what it loads for its first task is kept for the next.
+        It is called with a task. If it has a method `stream(tasks)`, that is called instead, with an iterator of
+        tasks, and yields an `Outcome` for each in any order; so it can prepare tasks before it finishes others. Its
+        tasks must be hashable.
+    workers: how many processes. One runs in this process, task by task, as the results are requested, unless `apart`.
+    settings: the engine. Its shard is not applied here: the caller selects the tasks with `settings.part`.
+    devices: one process for each of these devices instead of `workers`; the worker is called with `device=NAME` too.
+        On a Ray cluster they are as many as the cluster has GPUs, and these names are used only if it has none.
+    apart: also a single worker has a process for itself, so that one that crashes costs only its task.
+    watch: is called with the states of all processes when one of them changes.
+
+    A UserError of a worker ends the run and is raised here. A task that raises another exception, or whose process
+    dies (killed, out of memory, crashed, its machine lost), is repeated, and if it fails again, the outcome has the
+    reason and the run goes on.
 
     >>> [outcome.result for outcome in run_tasks(abs, [-1, -2])]
     [1, 2]
     """
+    settings = EngineSettings() if settings is None else settings
     if workers < 1:
         raise UserError(f"{workers} workers", allowed="1 or more")
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
-    if workers == 1 and engine == "local":
-        return (Outcome(task, worker(task)) for task in tasks)
-    return ENGINES[engine](worker, tasks, workers)
+    places: Sequence[str | None] = devices or [None] * workers
+    if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
+        return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch)
+    return _run_here(worker, tasks, {} if places[0] is None else {"device": places[0]})
+
+
+def _can_be_sent(worker: Any) -> bool:
+    """Whether a process that has not run the user's script can receive the worker."""
+    try:
+        return not defined_in_script(pickle.dumps(worker))
+    except Exception:
+        return False
+
+
+def _run_here(worker: Any, tasks: Iterable[Task], place: dict[str, str]) -> Iterator[Outcome[Task, Any]]:
+    if hasattr(worker, "stream"):
+        yield from worker.stream(iter(tasks), **place)
+        return
+    for task in tasks:
+        answer = attempt(worker, task, place)
+        yield Outcome(task, **(attempt(worker, task, place) if "failure" in answer else answer))

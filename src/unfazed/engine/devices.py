@@ -33,3 +33,20 @@ def choose_device(name: str | None = None) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"device is '{name}'", allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}")
     return device
+
+
+def choose_devices(names: str | None = None, per_gpu: int = 1) -> list[str]:
+    """One device name for each process: those given, separated by commas; by default every visible GPU, else the CPU.
+
+    per_gpu: how many processes share each GPU.
+
+    >>> choose_devices("cpu,cpu")
+    ['cpu', 'cpu']
+    """
+    import torch
+
+    if names in (None, "auto"):
+        found = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+    else:
+        found = [str(choose_device(name.strip())) for name in str(names).split(",")]
+    return [name for name in found for _ in range(per_gpu if name.startswith("cuda") else 1)]

@@ -1,7 +1,7 @@
-"""Run tasks in a pool of spawned processes, each with one thread of torch and OpenCV.
+"""Workers in spawned processes of this machine, each with one thread of torch and OpenCV.
 
-A process receives the worker once, then one task at a time. When the parent is gone, the pipe closes and the process
-ends, so a killed run leaves no process behind.
+A process receives the worker once, then one task whenever it wants one. When the parent is gone, the pipe closes and
+the process ends, so a killed run leaves no process behind.
 """
 
 from __future__ import annotations
@@ -10,101 +10,81 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import queue
 import signal
-import traceback
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import sys
+import threading
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+from .scheduling import Message
+from .serving import serve
+from .settings import EngineSettings
 
 # Two torch threads on one core are many times slower than one, so each worker has one thread.
 LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 
-DONE, FAILED = b"+", b"-"
 
-
-@dataclass(frozen=True)
-class Outcome(Generic[Task, Result]):
-    """A task with its result, or with the reason why there is none (its process died twice)."""
-
-    task: Task
-    result: Result | None = None
-    failure: str | None = None
-
-
-@dataclass
-class _Member:
-    """One process of the pool, the pipe to it, and its current task."""
+@dataclass(eq=False)
+class _Process:
+    """One process and the pipe to it."""
 
     process: SpawnProcess
     pipe: Connection
-    job: _Job | None = None
 
 
-@dataclass
-class _Job:
-    task: Any
-    deaths: int = 0
+class Processes:
+    """A crew of spawned processes; packed: the pickled worker; places: one process for each, told its device."""
+
+    def __init__(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> None:
+        self.packed, self.places = packed, places
+
+    def start(self, place: str | None) -> _Process:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_main, args=(theirs, place), daemon=True)
+        with _one_thread(), _no_interrupt(), _own_main(self.packed):
+            process.start()
+        theirs.close()
+        with contextlib.suppress(OSError):  # it has died already, which its closed pipe shows
+            ours.send_bytes(self.packed)
+        return _Process(process, ours)
+
+    def send(self, worker: _Process, envelope: tuple[int, Any] | None) -> None:
+        with contextlib.suppress(OSError):
+            worker.pipe.send(envelope)
+
+    def receive(self, workers: Sequence[_Process]) -> list[tuple[_Process, Message]]:
+        by_pipe = {id(worker.pipe): worker for worker in workers}
+        return [(worker := by_pipe[id(pipe)], _message(worker)) for pipe in wait([one.pipe for one in workers])]
+
+    def stop(self, workers: Sequence[_Process]) -> None:
+        """Close every pipe, which ends the processes at once."""
+        for worker in workers:
+            worker.pipe.close()
+        for worker in workers:
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
 
 
-def run_in_processes(
-    worker: Callable[[Task], Result], tasks: Iterable[Task], workers: int
-) -> Iterator[Outcome[Task, Result]]:
-    """Outcomes as they finish; tasks are taken from the iterable only when a process is free."""
-    packed = pickle.dumps(worker)
-    waiting = iter(tasks)
-    retries: deque[_Job] = deque()
-    pool: list[_Member] = []
-
-    def next_job() -> _Job | None:
-        if retries:
-            return retries.popleft()
-        return next((_Job(task) for task in waiting), None)
-
+def _message(worker: _Process) -> Message:
     try:
-        while len(pool) < workers and (job := next_job()) is not None:
-            pool.append(_start_member(packed, job))
-        while busy := [member.pipe for member in pool if member.job is not None]:
-            for pipe in wait(busy):
-                member = next(one for one in pool if one.pipe is pipe)
-                job = member.job
-                assert job is not None
-                try:
-                    answer = member.pipe.recv_bytes()
-                except (EOFError, OSError):
-                    pool.remove(member)
-                    failure = _after_death(member, job)
-                    if failure is None:
-                        retries.append(job)
-                    if (following := next_job()) is not None:
-                        pool.append(_start_member(packed, following))
-                    if failure is not None:
-                        yield Outcome(job.task, failure=failure)
-                    continue
-                value = pickle.loads(memoryview(answer)[1:])
-                if answer[:1] == FAILED:
-                    raise value
-                _send(member, next_job())
-                yield Outcome(job.task, value)
-    finally:
-        _stop_pool(pool)
-
-
-def _after_death(member: _Member, job: _Job) -> str | None:
-    """None after a first death, since the task is repeated; the reason for the failure after a second."""
-    member.pipe.close()
-    member.process.join()
-    job.deaths += 1
-    if job.deaths < 2:
-        return None
-    return f"the process that worked on it died twice ({_cause(member.process.exitcode)})"
+        message: Message = pickle.loads(worker.pipe.recv_bytes())
+    except (EOFError, OSError):
+        worker.process.join()
+        message = Message(ended=True, died=_cause(worker.process.exitcode))
+    if message.ended:
+        worker.pipe.close()
+        worker.process.join()
+    return message
 
 
 def _cause(code: int | None) -> str:
@@ -114,62 +94,57 @@ def _cause(code: int | None) -> str:
     return f"{name}, most likely out of memory" if name == "SIGKILL" else name
 
 
-def _start_member(packed: bytes, job: _Job) -> _Member:
-    """A new process that has the worker and its first task."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    with _one_thread(), _no_interrupt():
-        process.start()
-    theirs.close()
-    member = _Member(process, ours)
-    with contextlib.suppress(OSError):
-        ours.send_bytes(packed)
-    _send(member, job)
-    return member
+def _main(pipe: Connection, device: str | None) -> None:
+    """The main function of a process."""
+    multiprocessing.current_process().daemon = False  # so that it may have worker processes of its own
+    inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
+    lock = threading.Lock()
+
+    def listen() -> None:
+        """Put tasks into the inbox; end this process, whatever it is doing, when the parent is gone."""
+        try:
+            while True:
+                inbox.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    def send(message: Message) -> None:
+        data = pickle.dumps(_sendable(message), protocol=pickle.HIGHEST_PROTOCOL)
+        with lock, contextlib.suppress(OSError):
+            pipe.send_bytes(data)
+
+    packed = pipe.recv_bytes()
+    threading.Thread(target=listen, daemon=True, name="listen").start()
+    serve(packed, device, inbox.get, send)
 
 
-def _send(member: _Member, job: _Job | None) -> None:
-    """Send a task to this process, or None, which ends it, if no task is left."""
-    member.job = job
-    with contextlib.suppress(OSError):  # if the process has died, its closed pipe shows it
-        member.pipe.send(None if job is None else (job.task,))
-
-
-def _stop_pool(pool: list[_Member]) -> None:
-    """Close every pipe, which ends idle processes at once, and terminate the busy ones."""
-    for member in pool:
-        member.pipe.close()
-        if member.job is not None:
-            member.process.terminate()
-    for member in pool:
-        member.process.join(timeout=5)
-        if member.process.is_alive():
-            member.process.kill()
-            member.process.join()
-
-
-def _serve(pipe: Connection) -> None:
-    """The main function of a process: receive the worker, then run tasks until None arrives or the pipe closes."""
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        packed = pipe.recv_bytes()
-        worker = None
-        while (envelope := pipe.recv()) is not None:
-            try:
-                worker = worker or pickle.loads(packed)  # from our own parent, over a private pipe
-                answer = DONE + pickle.dumps(worker(envelope[0]), protocol=pickle.HIGHEST_PROTOCOL)
-            except Exception as error:
-                error.add_note(f"in a worker process:\n{traceback.format_exc()}")
-                answer = FAILED + pickle.dumps(_sendable(error))
-            pipe.send_bytes(answer)
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error itself if it can be pickled, else a RuntimeError with the same message."""
+def _sendable(message: Message) -> Message:
+    """The message itself if it has no error, or one that can be pickled; else with a RuntimeError of the same text."""
     try:
-        return pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(message.error))
+        return message
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}\n{''.join(getattr(error, '__notes__', []))}")
+        return replace(message, error=RuntimeError(f"{type(message.error).__name__}: {message.error}"))
+
+
+@contextlib.contextmanager
+def _own_main(packed: bytes) -> Iterator[None]:
+    """A block in which a new process does not run the user's script again, unless the worker is defined there.
+
+    So a script that calls us needs no `if __name__ == "__main__"`.
+    """
+    script = sys.modules["__main__"]
+    if not defined_in_script(packed):
+        sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def defined_in_script(packed: bytes) -> bool:
+    """Whether a pickled worker needs something that is defined in the user's script."""
+    return b"__main__" in packed
 
 
 @contextlib.contextmanager

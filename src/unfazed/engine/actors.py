@@ -1,0 +1,131 @@
+"""Workers as actors of a Ray cluster. Tasks and results are small records; pictures never pass through Ray's store."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unfazed.errors import UserError, missing_extra
+
+from .scheduling import Message
+from .serving import serve
+from .settings import EngineSettings
+
+# Seconds after which a run ends if none of its actors could be placed on a machine.
+PATIENCE = 120.0
+
+
+@dataclass(eq=False)
+class _Handle:
+    """One actor, the reference to its next message, and whether it has sent one."""
+
+    actor: Any
+    coming: Any
+    placed: bool = False
+
+
+class Actors:
+    """A crew of actors. With devices there is one per GPU of the cluster, or `settings.per_gpu` that share it.
+
+    packed: the pickled worker; places: one actor for each, if it needs no GPU or the cluster has none.
+    """
+
+    def __init__(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> None:
+        self.ray = _connected(settings.address)
+        gpus = int(self.ray.cluster_resources().get("GPU", 0)) if places[0] is not None else 0
+        self.places = ["cuda"] * (gpus * settings.per_gpu) if gpus else places
+        self.packed, self.share = self.ray.put(packed), 1 / settings.per_gpu if gpus else 0
+        self.started = time.monotonic()
+
+    def start(self, place: str | None) -> _Handle:
+        options = {"num_cpus": 1, "num_gpus": self.share, "max_concurrency": 2, "scheduling_strategy": "SPREAD"}
+        actor = self.ray.remote(_Actor).options(**options).remote(self.packed, place, sys.path)
+        self.started = time.monotonic()
+        return _Handle(actor, actor.next_message.remote())
+
+    def send(self, worker: _Handle, envelope: tuple[int, Any] | None) -> None:
+        worker.actor.give.remote(envelope)
+
+    def receive(self, workers: Sequence[_Handle]) -> list[tuple[_Handle, Message]]:
+        by_reference = {worker.coming: worker for worker in workers}
+        while not (ready := self.ray.wait(list(by_reference), num_returns=1, timeout=5)[0]):
+            if not any(worker.placed for worker in workers) and time.monotonic() - self.started > PATIENCE:
+                raise UserError(
+                    f"the Ray cluster has no room for an actor with 1 CPU and {self.share:g} GPU; it has "
+                    f"{_listed(self.ray.available_resources())} free of {_listed(self.ray.cluster_resources())}",
+                    run="ray status",
+                )
+        return [(worker := by_reference[one], self._message(worker)) for one in ready]
+
+    def stop(self, workers: Sequence[_Handle]) -> None:
+        for worker in workers:
+            self.ray.kill(worker.actor)
+
+    def _message(self, worker: _Handle) -> Message:
+        try:
+            message: Message = self.ray.get(worker.coming)
+            worker.placed = True
+        except self.ray.exceptions.RayError as error:
+            message = Message(ended=True, died=_cause(error))
+        if message.ended:
+            self.ray.kill(worker.actor)
+        else:
+            worker.coming = worker.actor.next_message.remote()
+        return message
+
+
+class _Actor:
+    """What runs on a machine of the cluster: the worker in a thread, and its messages in both directions."""
+
+    def __init__(self, packed: bytes, device: str | None, path: Sequence[str]) -> None:
+        sys.path.extend(folder for folder in path if folder not in sys.path)  # for a worker of the user's own module
+        self.inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
+        self.outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.outbox.put(Message())  # it has a machine
+        arguments = (packed, device, self.inbox.get, self.outbox.put)
+        threading.Thread(target=serve, args=arguments, daemon=True, name="serve").start()
+
+    def give(self, envelope: tuple[int, Any] | None) -> None:
+        self.inbox.put(envelope)
+
+    def next_message(self) -> Message:
+        return self.outbox.get()
+
+
+def _connected(address: str | None) -> Any:
+    """The module `ray`, connected to a cluster."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+    try:
+        import ray
+    except ImportError:
+        raise missing_extra("ray", "ray") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UserError(
+                f"there is no connection to the Ray cluster {address or 'on this machine'}: {_first_line(error)}",
+                run="ray status" if address is None else f"ray status --address {address}",
+            ) from None
+    return ray
+
+
+def _cause(error: Exception) -> str:
+    """Why an actor died, without Ray's own traceback."""
+    found = re.search(r"(?:because|detail:|cause:)\s*(.+)", str(error))
+    return found[1].strip() if found else _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _listed(resources: dict[str, float]) -> str:
+    return ", ".join(f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU"))

@@ -1,0 +1,208 @@
+"""Which worker gets which task, and what happens to the tasks of a worker that dies; the same on every engine.
+
+Workers ask for tasks, so a fast one gets more of them, and a dead one holds only those that it had begun.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from unfazed.errors import UserError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+TRIES = 2
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Task, Result]):
+    """A task with its result, or with the reason why there is none after two attempts."""
+
+    task: Task
+    result: Result | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """What one worker does: its name, its device if it has one, and how many tasks it has begun and finished.
+
+    note: why it does not work, such as how its last process died.
+    """
+
+    name: str
+    device: str | None
+    state: Literal["starting", "working", "ended", "broken"]
+    begun: int
+    finished: int
+    note: str = ""
+
+
+Watch = Callable[[Sequence[WorkerState]], None]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker says: `wants` a task, has a `result`, an `error` that ends the run, or has `ended`, perhaps `died`.
+
+    number: of the task that has a result or a `failure`; died: the cause of its death.
+    """
+
+    wants: bool = False
+    number: int | None = None
+    result: Any = None
+    failure: str | None = None
+    error: Exception | None = None
+    ended: bool = False
+    died: str | None = None
+
+
+class Crew(Protocol):
+    """Starts workers, each in one of `places` (the names of their devices, or None), and carries the messages."""
+
+    places: Sequence[str | None]
+
+    def start(self, place: str | None) -> Any: ...
+
+    def send(self, worker: Any, envelope: tuple[int, Any] | None) -> None:
+        """Give a worker the numbered task that it wants, or None: there are no more."""
+        ...
+
+    def receive(self, workers: Sequence[Any]) -> list[tuple[Any, Message]]:
+        """Wait for at least one message."""
+        ...
+
+    def stop(self, workers: Sequence[Any]) -> None:
+        """End all workers at once."""
+        ...
+
+
+@dataclass
+class _Job:
+    number: int
+    task: Any
+    tries: int = 0
+
+
+@dataclass
+class _Place:
+    """A place for one worker at a time, with the tasks that this worker has begun."""
+
+    name: str
+    device: str | None
+    worker: Any = None
+    feed: Iterator[_Job] | None = None
+    begun: dict[int, _Job] = field(default_factory=dict)
+    finished: int = 0
+    stillborn: int = 0
+    note: str = ""
+
+    @property
+    def broken(self) -> bool:
+        return self.stillborn >= TRIES
+
+    def state(self) -> WorkerState:
+        kind: Literal["starting", "working", "ended", "broken"] = "starting" if self.feed is None else "working"
+        if self.worker is None:
+            kind = "broken" if self.broken else "ended"
+        return WorkerState(self.name, self.device, kind, len(self.begun), self.finished, self.note)
+
+
+class _Schedule:
+    """The tasks that wait, first those to be repeated, and the places where workers do them."""
+
+    def __init__(self, crew: Crew, tasks: Iterable[Any], watch: Watch | None) -> None:
+        self.crew, self.watch = crew, watch
+        self.waiting = (_Job(number, task) for number, task in enumerate(tasks))
+        self.retries: deque[_Job] = deque()
+        # Tasks of streams that died twice: each group has a worker for itself, until a group of one names the culprit.
+        self.groups: deque[list[_Job]] = deque()
+        self.places = [
+            _Place(f"{device or 'worker'} {number}", device) for number, device in enumerate(crew.places, start=1)
+        ]
+
+    def common(self) -> Iterator[_Job]:
+        while (job := self.retries.popleft() if self.retries else next(self.waiting, None)) is not None:
+            yield job
+
+    def has_more(self) -> bool:
+        if not self.retries and not self.groups:
+            self.retries.extend(itertools.islice(self.waiting, 1))
+        return bool(self.retries or self.groups)
+
+    def run(self) -> Iterator[Outcome]:
+        try:
+            while True:
+                self.fill()
+                busy = {id(place.worker): place for place in self.places if place.worker is not None}
+                if not any(place.begun for place in busy.values()) and not self.has_more():
+                    return
+                outcomes: list[Outcome] = []
+                for worker, message in self.crew.receive([place.worker for place in busy.values()]):
+                    outcomes += self.take(busy[id(worker)], message)
+                if self.watch is not None:
+                    self.watch([place.state() for place in self.places])
+                yield from outcomes
+        finally:
+            self.crew.stop([place.worker for place in self.places if place.worker is not None])
+
+    def fill(self) -> None:
+        """Start workers in free places, as many as there are tasks for."""
+        free = [place for place in self.places if place.worker is None and not place.broken]
+        if not free and all(place.broken for place in self.places):
+            raise UserError(f"no worker could be started: {self.places[-1].note}")
+        starting = sum(place.worker is not None and place.feed is None for place in self.places)
+        self.retries.extend(itertools.islice(self.waiting, max(0, len(free) + starting - len(self.retries))))
+        for place in free[: max(0, len(self.retries) + len(self.groups) - starting)]:
+            place.worker, place.feed = self.crew.start(place.device), None
+
+    def take(self, place: _Place, message: Message) -> list[Outcome]:
+        """What follows from a message of the worker in a place."""
+        if message.error is not None:
+            raise message.error
+        found: list[Outcome] = []
+        if message.number is not None:
+            job = place.begun.pop(message.number)
+            place.finished += 1
+            if message.failure is None:
+                found.append(Outcome(job.task, message.result))
+            else:
+                found += self.failed([job], message.failure)
+        if message.wants:
+            if place.feed is None:
+                place.feed, place.stillborn = iter(self.groups.popleft()) if self.groups else self.common(), 0
+            following = next(place.feed, None)
+            if following is not None:
+                place.begun[following.number] = following
+            self.crew.send(place.worker, None if following is None else (following.number, following.task))
+        if message.ended:
+            place.note = message.died or ""
+            if message.died is not None:
+                place.stillborn += place.feed is None
+                found += self.failed(
+                    list(place.begun.values()), f"the process that worked on it died twice ({message.died})"
+                )
+            place.worker, place.begun = None, {}
+        return found
+
+    def failed(self, jobs: Sequence[_Job], reason: str) -> list[Outcome]:
+        """Repeat the tasks of a worker that failed; a task that was alone with it twice has failed for good."""
+        for job in jobs:
+            job.tries += 1
+        if len(jobs) == 1 and jobs[0].tries >= TRIES:
+            return [Outcome(jobs[0].task, failure=reason)]
+        self.retries.extend(job for job in jobs if job.tries < TRIES)
+        again = [job for job in jobs if job.tries >= TRIES]
+        half = (len(again) + 1) // 2
+        self.groups.extend(group for group in (again[:half], again[half:]) if group)
+        return []
+
+
+def schedule(crew: Crew, tasks: Iterable[Task], watch: Watch | None = None) -> Iterator[Outcome[Task, Any]]:
+    """One outcome for every task, in the order in which they finish."""
+    return _Schedule(crew, tasks, watch).run()
