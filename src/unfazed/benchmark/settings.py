@@ -21,8 +21,8 @@ class BuildSettings(EngineSettings, RenderSettings):
     """What is built and how, in addition to `RenderSettings` and `EngineSettings`.
 
     recipe: also an opened `Recipe`. sample, per_class: drawn by the seed. batch_size and workers do not change the
-    pictures, nor do the engine's settings. quality: `strict` makes an invalid picture again with another seed, up to `tries` times, and then
-    leaves it out; `off` measures nothing.
+    pictures, nor do the engine's settings. quality: `strict` makes an invalid picture again with another seed, up to
+    `tries` times, and then leaves it out; `off` measures nothing.
     """
 
     recipe: Annotated[
