@@ -2,14 +2,18 @@
 
     python benchmarks/adm_speed.py -o adm_speed.json             # about five minutes, compiling included
     python benchmarks/adm_speed.py --sources 0                   # without `build` and its eleven edits
+    python benchmarks/adm_speed.py --sources 0 --brief --steps 32 --released
 
 Weights are random (of the right shapes), which changes no time. The released code took 8.17 s for one 50-step edit and
-4.03 s for one 25-step edit on an H200.
+4.03 s for one 25-step edit on an H200; --released times its loop in the same run: one picture at a time, in bf16, with
+the gradient through the network. --steps times the same guided edit with fewer steps of the whole schedule, of which a
+background takes half.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -25,12 +29,14 @@ import torch
 import torch.nn.functional as F
 
 from unfazed.benchmark import BuildSettings
+from unfazed.choices import Precision
 from unfazed.edits.composition import Guidance
 from unfazed.rendering.diffusion import Diffusion, open_diffusion
 from unfazed.rendering.layers import Layers, Rendered
 from unfazed.rendering.networks.diffusers_unet import build_unet
 from unfazed.rendering.networks.network import Network
 from unfazed.rendering.removal.diffusion import inpaint, jump_levels
+from unfazed.rendering.sampling.samplers import find_sampler
 
 ADM = {
     "sample_size": 256,
@@ -60,6 +66,9 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a tiny network, to try the command without a GPU")
     parser.add_argument("--sources", type=int, default=46, help="photographs of the build at the end; 0: none")
     parser.add_argument("--removal", default="patches", help="of that build")
+    parser.add_argument("--steps", type=int, nargs="+", default=[], help="further numbers of steps of a guided edit")
+    parser.add_argument("--released", action="store_true", help="time the loop of the released code, too")
+    parser.add_argument("--brief", action="store_true", help="leave out adversarial edits, removal and the profile")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     options = parser.parse_args()
     result = edits(options)
@@ -103,7 +112,8 @@ def one_batch(
     )  # fmt: skip
     slots = renderer.batch_size
     found: dict[str, Any] = {"batch": slots}
-    _, found["compile_seconds"] = timed(lambda: render(renderer, slots, 0.02, None), device)
+    answers, found["compile_seconds"] = timed(lambda: render(renderer, slots, 0.02, None), device)
+    assert all(isinstance(answer, Rendered) for answer in answers), answers[0]
     say(f"batch {slots}: compiled in {found['compile_seconds']:.0f} s")
     ceiling = matrix_product(device, 512 if options.small else 8192)
     found["ceiling_tflops"] = ceiling / 1e12
@@ -122,7 +132,12 @@ def one_batch(
         _, seconds = timed(lambda start=start, guidance=guidance: render(renderer, slots, start, guidance), device)
         found[name] = {"seconds_a_picture": seconds / slots, "released_over_ours": RELEASED[name] * slots / seconds}
         say(f"{name}: {seconds / slots:.3f} s a picture, {RELEASED[name] * slots / seconds:.0f} × the released code")
-    if everything:
+    released = RELEASED["50 steps"]
+    if options.released and everything:
+        released = found["released"] = released_loop(network, device)
+    for steps in options.steps:
+        found[f"{steps} steps of the schedule"] = fewer_steps(renderer, steps, released, device)
+    if everything and not options.brief:
         found["adversarial"] = adversarial(renderer, slots, device)
         found["removal"] = removal(renderer, slots, device)
         found["profile"] = profile(renderer, slots, device)
@@ -131,6 +146,30 @@ def one_batch(
     if device.type == "cuda":
         found["peak_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return found
+
+
+def fewer_steps(renderer: Diffusion, steps: int, released: float, device: torch.device) -> dict[str, float]:
+    """Seconds a picture of the complexity-guided edit with this number of steps, the better of two runs."""
+    shorter = replace(renderer, steps=steps, sampler=find_sampler("auto", steps).name)
+    work = functools.partial(render, shorter, shorter.batch_size, 0.5, Guidance("complexity", 20.0))
+    seconds = min(timed(work, device)[1] for _ in range(2)) / shorter.batch_size
+    passes = shorter.passes(0.5)
+    say(f"{steps} steps, {passes} passes: {seconds:.3f} s a picture, {released / seconds:.0f} × the released code")
+    return {"passes": passes, "seconds_a_picture": seconds, "released_over_ours": released / seconds}
+
+
+def released_loop(network: Network, device: torch.device) -> float:
+    """Seconds of one 50-pass complexity-guided edit as the released code makes it: alone, with two passes and one
+    backward pass in every step, not compiled."""
+    kind: Precision = "bf16" if device.type == "cuda" else "fp32"
+    renderer = open_diffusion(
+        network, steps=100, sampler="ancestral", device=str(device), batch_size=1, precision=kind, compile=False,
+        guidance="released",
+    )  # fmt: skip
+    render(renderer, 1, 0.02, Guidance("complexity", 20.0))
+    _, seconds = timed(lambda: render(renderer, 1, 0.5, Guidance("complexity", 20.0)), device)
+    say(f"the released code's loop, 50 passes: {seconds:.2f} s a picture")
+    return seconds
 
 
 def adversarial(renderer: Diffusion, slots: int, device: torch.device) -> dict[str, float]:
@@ -260,9 +299,7 @@ def render(renderer: Diffusion, count: int, start: float, guidance: Guidance | N
     alpha = np.zeros((side, side), np.float32)
     alpha[side // 3 : side // 2, side // 3 : side // 2] = 1
     pictures = rng.integers(0, 256, (count, side, side, 3), dtype=np.uint8)
-    answers = renderer.render([Layers(p, alpha, p, start, guidance, 7, seed) for seed, p in enumerate(pictures)])
-    assert all(isinstance(answer, Rendered) for answer in answers), answers[0]
-    return answers
+    return renderer.render([Layers(p, alpha, p, start, guidance, 7, seed) for seed, p in enumerate(pictures)])
 
 
 def forward_flops(network: Network) -> float:
