@@ -1,10 +1,15 @@
-"""Damaged copies of valid files: bytes that are flipped, cut, repeated or replaced, and JSON with hostile values."""
+"""Damaged copies of valid files: bytes that are flipped, cut, repeated or replaced; JSON and tables with hostile values."""
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import random
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
 
 _INTERESTING = (
     b"\x00",
@@ -79,3 +84,46 @@ def _changed(value: Any, draw: random.Random) -> Any:
     else:
         copy[key] = _changed(value[key], draw)
     return copy
+
+
+def as_parquet(columns: dict[str, Any], **options: Any) -> bytes:
+    """A Parquet file of these columns."""
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file, **options)
+    return file.getvalue()
+
+
+def other_columns(data: bytes, draw: random.Random) -> bytes:
+    """The table with a column gone, renamed, of another type or with hostile values; or damaged bytes."""
+    if draw.random() < 0.5:
+        return damaged(data, draw)
+    table = _table(data)
+    place = draw.randrange(table.num_columns)
+    name, kind = table.column_names[place], draw.random()
+    if kind < 0.2:
+        table = table.drop_columns(name)
+    elif kind < 0.3:
+        hostile = str(draw.choice(HOSTILE)).encode("utf-8", "replace").decode()
+        table = table.rename_columns([hostile if one == name else one for one in table.column_names])
+    else:
+        hostile = draw.choice(_HOSTILE_CELLS)
+        cells = [hostile if draw.random() < 0.7 else None for _ in range(table.num_rows)]
+        table = table.set_column(place, name, pa.array(cells))
+    file = io.BytesIO()
+    parquet.write_table(table, file, compression="none", use_dictionary=draw.random() < 0.2, write_statistics=False)
+    return file.getvalue()
+
+
+@functools.cache
+def _table(data: bytes) -> pa.Table:
+    return parquet.read_table(io.BytesIO(data), use_threads=False)
+
+
+def _is_cell(value: Any) -> bool:
+    """Whether pyarrow can store the value."""
+    if isinstance(value, (list, dict)) or value == "\ud800":
+        return False
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+_HOSTILE_CELLS = (*filter(_is_cell, HOSTILE), b"\xff\xfe", [1], [[1]], {"a": 1})

@@ -1,0 +1,142 @@
+"""The readers of records: JSON, TOML, and lists of labels."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+
+from fuzzing import Reader, placed, small_png
+from mutations import as_parquet, damaged, damaged_json
+
+
+def sidecar() -> Reader:
+    from unfazed.models.deployed import read_sidecar
+    from unfazed.specs import Spec
+
+    transform = {
+        "resize": 256,
+        "crop": 224,
+        "mean": [0.5, 0.5, 0.5],
+        "std": [0.5, 0.5, 0.5],
+        "interpolation": "bicubic",
+    }
+    whole = {"transform": transform, "labels": ["cat", "dog"], "label_offset": 1, "layout": "NCHW", "output": "y"}
+    named = {"transform": transform, "labels": {"name": "own", "classes": ["cat", "dog"]}}
+
+    def read(data: bytes) -> None:
+        path = placed("model.onnx.json", data).with_suffix("")
+        transform, *_ = read_sidecar(path, Spec.parse(f"onnx:{path}"))
+        assert transform.geometry.window(300, 400)
+
+    return Reader([json.dumps(one).encode() for one in (whole, named)], read, damaged_json)
+
+
+def rows() -> Reader:
+    from dataclasses import asdict
+
+    from unfazed.benchmark.rows import Row, read_rows, record
+
+    row = asdict(Row("dog", "size-0.1", parameters={"chain": [{"edit": "size", "rate": 0.1}]}, path="images/a.png"))
+
+    def read(data: bytes) -> None:
+        root = placed("benchmark/rows/dog.json", data).parent.parent
+        for one in read_rows(root, "dog"):
+            record(one)
+
+    return Reader([json.dumps({"source_id": "dog", "rows": [row, row]}).encode()], read, damaged_json)
+
+
+def labels() -> Reader:
+    from unfazed.models.options import read_labels
+    from unfazed.sources.labeled import label_space, name_remarks, read_table
+
+    def read(data: bytes) -> None:
+        kind = data[:1]
+        if kind == b"J":
+            read_labels(str(placed("labels.json", data[1:])))
+            return
+        rows = read_table(placed("labels.csv" if kind == b"C" else "labels.txt", data[1:]))
+        name_remarks(label_space(row.label for row in rows))
+
+    def mutate(data: bytes, draw: random.Random) -> bytes:
+        change = damaged_json if data[:1] == b"J" else damaged
+        return data[:1] + change(data[1:], draw)
+
+    files = [b"Cfile,label,mask\na.jpg,cat,m.png\nb.jpg,207,\n", b"Ta.jpg\tn02510455\nb.jpg 12\n", b'J["cat", "dog"]']
+    return Reader([*files, b'J{"name": "own", "classes": ["cat", "dog"]}'], read, mutate)
+
+
+def edit_records() -> Reader:
+    from unfazed.benchmark.photograph import Request, chain_of, read_record
+    from unfazed.sources.pictures import read_mask
+
+    requests = [
+        Request(chain_of({"size": "0.1", "background": "random"}), renderer="paste"),
+        Request(chain_of({"background": "adversarial"}), guide="lite:0", steps=5, label=3),
+    ]
+    files = []
+    for request in requests:
+        record = {"request": request.to_json(), "id": "dog", "image": {"path": "dog.jpg", "sha256": "0"}, "files": {}}
+        record |= {
+            "mask_png": base64.b64encode(small_png()).decode(),
+            "rendered_by": {},
+            "versions": {},
+            "notes": ["n"],
+        }
+        files.append(json.dumps({**record, "picture_sha256": "0"}).encode())
+
+    def read(data: bytes) -> None:
+        read_mask(read_record(placed("record.json", data))[2])
+
+    return Reader(files, read, damaged_json)
+
+
+def benchmark_card() -> Reader:
+    from unfazed.benchmark.card import decisive, differences, read_card
+    from unfazed.labels import LabelSpace
+    from unfazed.predictions.facts import _classes, _is_official, _listed
+    from unfazed.predictions.inputs import guides_of
+
+    recipe = {"name": "r", "edits": [{"name": "size-0.1", "parameters": {"chain": [{"edit": "size"}], "folder": "x"}}]}
+    card = {"kind": "build", "source": {"spec": "sample", "scenes": 3}, "recipe": recipe, "frame": "centre", "runs": 1}
+    card |= {"labels": {"name": "own", "classes": ["cat", "dog"]}, "removal": {"spec": "opencv", "name": "opencv-1"}}
+    card |= {"renderer": {"guide": {"name": "lite:0"}}, "grown": [{"runs": 1}], "seed": 0, "size": 256}
+
+    def read(data: bytes) -> None:
+        found = read_card(placed("card/benchmark.json", data).parent)
+        LabelSpace.from_json(found["labels"])
+        guides_of(found)
+        differences(decisive(found), decisive(card))
+        _listed(found), _is_official(found), _classes({}, found)
+
+    return Reader([json.dumps(card).encode()], read, damaged_json)
+
+
+def model_cards() -> Reader:
+    from unfazed.predictions.facts import _benchmarks, _classes
+    from unfazed.predictions.frames import read_cards
+    from unfazed.predictions.identity import identity_differences, identity_in
+
+    identity = {"sha256": "0", "settings": {"seed": 1}, "labels": "x", "edits": {"size-0.1": "y"}}
+    identity |= {"photographs": {"count": 1, "sha256": "z"}, "pictures": {"count": 2, "sha256": "z"}}
+    card = {"model": "m", "spec": "lite:0", "weights_sha256": "0", "labels": {"name": "own", "classes": ["cat"]}}
+    card |= {"benchmark": {"path": "bench", "identity": identity}, "white_box": False, "fingerprint": "f", "rows": 1}
+    card |= {"originals": {"n": 1, "accuracy": 0.5}, "transform": {"crop": 224}, "versions": {"torch": "2"}}
+    placed("cards/m.parquet", as_parquet({"model": ["m"]}))
+
+    def read(data: bytes) -> None:
+        found = read_cards(placed("cards/m.json", data).parent)
+        _benchmarks(found, None), _classes(found)
+        for one in found.values():
+            identity_differences(identity_in(one), identity, ("there", "now"))
+
+    return Reader([json.dumps(card).encode()], read, damaged_json)
+
+
+def recipes() -> Reader:
+    from unfazed.edits.recipes import open_recipe
+
+    text = 'name = "r"\nedits = ["size=0.02:0.5:4", "size=0.05,0.1 x direction=-20,20"]\n'
+    text += '[[item]]\nname = "a"\nchain = [{edit = "size", rate = 0.05}, {edit = "position", x = 1, y = 0}]\n'
+    return Reader([text.encode()], lambda data: open_recipe(str(placed("recipe.toml", data))))
