@@ -6,6 +6,7 @@ polars ends the whole process at some damaged files, so it gets only tables that
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["text", "integer", "number", "truth", "list"]
-_WORDS = {
+WORDS = {
     "text": "text",
     "integer": "whole numbers",
     "number": "numbers",
@@ -52,25 +53,16 @@ def read_checked(
     """
     import pyarrow.parquet as parquet
 
-    with _readable(path, run):
+    with readable(path, "Parquet", run):
         file = parquet.ParquetFile(path)
         there = file.schema_arrow.names
-        twice = next((name for name in there if not name or there.count(name) > 1), None)
-        missing = [name for name in required if name not in there]
-        if twice is None and not missing:
-            wanted = None if select is None else [name for name in select if name in there]
-            table = file.read(columns=wanted).replace_schema_metadata(None)
-            table.validate(full=True)
-    if twice is not None:
-        raise UserError(f"{path} has {f'two columns named {twice}' if twice else 'a column without a name'}", run=run)
-    if missing:
-        raise UserError(
-            f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; it has {', '.join(there)}",
-            run=run,
-        )
+        check_names(there, required, path, run)
+        wanted = None if select is None else [name for name in select if name in there]
+        table = file.read(columns=wanted).replace_schema_metadata(None)
+        table.validate(full=True)
     for name, column in columns.items():
         if name in table.column_names:
-            _check(table.column(name), column, f"{path}, column '{name}'", run)
+            check_column(table.column(name), column, f"{path}, column '{name}'", run)
     return table
 
 
@@ -78,7 +70,7 @@ def column_names(path: str | Path) -> list[str]:
     """The names of the columns of a Parquet file."""
     import pyarrow.parquet as parquet
 
-    with _readable(path):
+    with readable(path, "Parquet"):
         return list(parquet.read_schema(path).names)
 
 
@@ -86,31 +78,45 @@ def stored_text(path: str | Path, key: bytes) -> str | None:
     """The text that a Parquet file holds under a key of its metadata; None if there is none."""
     import pyarrow.parquet as parquet
 
-    with _readable(path):
+    with readable(path, "Parquet"):
         found = (parquet.read_schema(path).metadata or {}).get(key)
     return None if found is None else str(found.decode("utf-8", "replace"))
 
 
+def check_names(there: Sequence[str], required: Sequence[str], path: str | Path, run: str | None = None) -> None:
+    """Raise UserError if a column has no name, two have the same, or one that is required is not there."""
+    twice = next((name for name, count in Counter(there).items() if not name or count > 1), None)
+    if twice is not None:
+        raise UserError(f"{path} has {f'two columns named {twice}' if twice else 'a column without a name'}", run=run)
+    missing = [name for name in required if name not in there]
+    if missing:
+        raise UserError(
+            f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; it has {', '.join(there)}",
+            run=run,
+        )
+
+
 @contextlib.contextmanager
-def _readable(path: str | Path, run: str | None = None) -> Iterator[None]:
+def readable(path: str | Path, kind: str, run: str | None = None) -> Iterator[None]:
     """A block in which what pyarrow raises for a damaged file becomes a UserError that names `path`."""
     import pyarrow as pa
 
     check_regular(path)
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
         first = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"{path} is not a readable Parquet file: {first[:300]}", run=run) from None
+        raise UserError(f"{path} is not a readable {kind} file: {first[:300]}", run=run) from None
 
 
-def _check(values: pa.ChunkedArray, column: Column, where: str, run: str | None) -> None:
+def check_column(values: pa.ChunkedArray, column: Column, where: str, run: str | None, first: int = 1) -> None:
+    """Raise UserError unless the values have the declared type and range; `first`: the number of the first row."""
     import pyarrow.compute as compute
 
     if not _has_kind(values.type, column.kind):
-        raise UserError(f"{where} contains {values.type}", allowed=_WORDS[column.kind], run=run)
+        raise UserError(f"{where} contains {values.type}", allowed=WORDS[column.kind], run=run)
     if values.null_count and not column.nulls:
-        raise UserError(f"{where}, row {_first(compute.is_null(values))} has no value", run=run)
+        raise UserError(f"{where}, row {_place(compute.is_null(values)) + first} has no value", run=run)
     if column.kind in ("integer", "number") and len(values) > values.null_count:
         tests: list[tuple[Callable[..., pa.ChunkedArray], float | None]] = [
             (compute.less, column.lowest),
@@ -119,19 +125,19 @@ def _check(values: pa.ChunkedArray, column: Column, where: str, run: str | None)
         for outside, limit in tests:
             found = None if limit is None else outside(values, limit)
             if found is not None and compute.any(found).as_py():
-                row = _first(found)
+                place = _place(found)
                 raise UserError(
-                    f"{where}, row {row} is {values[row - 1].as_py()}",
+                    f"{where}, row {place + first} is {values[place].as_py()}",
                     allowed=f"{column.lowest} to {column.highest}",
                     run=run,
                 )
 
 
-def _first(found: pa.ChunkedArray) -> int:
-    """The number of the first row, counted from 1, in which a column of truth values is true."""
+def _place(found: pa.ChunkedArray) -> int:
+    """The index of the first row in which a column of truth values is true."""
     import pyarrow.compute as compute
 
-    return int(compute.index(found, True).as_py()) + 1
+    return int(compute.index(found, True).as_py())
 
 
 def _has_kind(kind: pa.DataType, wanted: Kind) -> bool:

@@ -75,19 +75,15 @@ def test_own_parquet_counts_only_unedited_pictures(tmp_path, annotations, answer
     assert ratios(tmp_path / "lite-0.parquet", annotations).equals(expected)
 
 
-def test_a_folder_may_mix_formats_and_a_file_may_hold_many_models(
-    tmp_path, annotations, answers, expected, monkeypatch
-):
+def test_a_folder_may_mix_formats_and_a_file_may_hold_many_models(tmp_path, annotations, answers, expected):
     answers.write_csv(tmp_path / "a.csv")
     named = [answers.sample(fraction=1, shuffle=True, seed=i).with_columns(model=pl.lit(f"m{i}")) for i in range(3)]
     # interleaved, so that no model is complete before the last rows
     pl.concat(named).sample(fraction=1, shuffle=True, seed=9).write_parquet(tmp_path / "b.parquet", row_group_size=100)
-    for limit in (10**9, 0):
-        monkeypatch.setattr("unfazed.analyses.factors.answers._READ_AT_ONCE", limit)
-        found = {one.model: one for one in read_answers(tmp_path, annotations)}
-        assert sorted(found) == ["a", "m0", "m1", "m2"]
-        for one in found.values():
-            assert factor_errors(annotations, one, resamples=50).drop("model").equals(expected)
+    found = {one.model: one for one in read_answers(tmp_path, annotations)}
+    assert sorted(found) == ["a", "m0", "m1", "m2"]
+    for one in found.values():
+        assert factor_errors(annotations, one, resamples=50).drop("model").equals(expected)
 
 
 def test_a_subset_says_its_coverage_and_counts_its_own_images(tmp_path, world, annotations, answers):
@@ -127,11 +123,11 @@ BAD = {
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,-1\n": "not ImageNet class numbers",
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,1.5\n": "not ImageNet class numbers",
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,\n": "not ImageNet class numbers",
-    "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,cat\n": "not ImageNet class numbers",
+    "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,cat\n": r"column 'predicted_class', row 2: invalid value 'cat'",
     "file_name,predicted_class,predicted_probability\nILSVRC2012_val_00000009.JPEG,1,55\n": "outside 0…1",
-    "file_name,predicted_class,predicted_probability\nILSVRC2012_val_00000009.JPEG,1,high\n": "not numbers",
+    "file_name,predicted_class,predicted_probability\nILSVRC2012_val_00000009.JPEG,1,high\n": r"column 'predicted_probability', row 2",
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,1\nx/ILSVRC2012_val_00000009.JPEG,1\n": "more than once",
-    "": "cannot be read",
+    "": "not a readable CSV file: it is empty",
 }
 
 
@@ -183,5 +179,5 @@ def test_changed_annotation_files_are_read_anew_and_prototypes_are_left_out(tmp_
     path.write_text("\n".join(path.read_text().splitlines()[:-5]) + "\n")
     assert len(load_annotations("top", folder=folder)) == 32
     path.write_text("{]")
-    with pytest.raises(UserError, match="not an ImageNet-X annotation file"):
+    with pytest.raises(UserError, match="factor.jsonl, row 1 is not readable JSON"):
         load_annotations("top", folder=folder)

@@ -105,8 +105,8 @@ def test_a_folder_of_tables_and_one_file_are_read_too(tmp_path):
     ("change", "reason"),
     [
         (lambda t: t.with_columns(weather=0.5), "weather, which are not factors"),
-        (lambda t: t.with_columns(pose=70.0), "outside 0…1 in pose"),
-        (lambda t: t.with_columns(pose=pl.lit("good")), "not numbers"),
+        (lambda t: t.with_columns(pose=70.0), "column 'pose', row 2 is 70"),
+        (lambda t: t.with_columns(pose=pl.lit("good")), "column 'pose', row 2: invalid value 'good'"),
         (lambda t: t.drop("average"), "no column `average`"),
         (lambda t: pl.concat([t, t]), "'a' more than once"),
         (lambda t: t.with_columns(metaclass=pl.lit("dog")), "--by metaclass"),

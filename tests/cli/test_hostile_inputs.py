@@ -17,9 +17,9 @@ from unfazed.benchmark import BuildSettings, build
 from unfazed.cli import build_app
 from unfazed.edits.recipes import open_recipe
 from unfazed.errors import BadPicture, UserError
-from unfazed.report.formats import csv_text
 from unfazed.sources.labeled import pictures_below
 from unfazed.sources.pictures import read_picture
+from unfazed.text_tables import csv_text
 
 sys.path.append(str(Path(__file__).parent.parent / "report"))
 from report_world import make_benchmark, make_predictions

@@ -19,19 +19,18 @@ from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from pathlib import Path
 
-# A file of a few rows has nothing for several threads to do, and the processes share the cores already.
-for _variable in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "ARROW_IO_THREADS"):
-    os.environ.setdefault(_variable, "1")
-sys.path.insert(0, str(Path(__file__).parent))
-
 from data_readers import arrays, checkpoints, coco, pickles, tars
 from fuzzing import Reader, fuzz, own_folder
 from record_readers import benchmark_card, edit_records, labels, model_cards, recipes, rows, sidecar
-from table_readers import manifest, predictions
+from table_readers import answers, factors, manifest, predictions, report_tables, result_tables
 
 READERS: dict[str, Callable[[], Reader]] = {
     "predictions": predictions,
     "manifest": manifest,
+    "answers": answers,
+    "factors": factors,
+    "result-tables": result_tables,
+    "report-tables": report_tables,
     "sidecar": sidecar,
     "rows": rows,
     "labels": labels,
@@ -47,8 +46,8 @@ READERS: dict[str, Callable[[], Reader]] = {
 }
 FOUND = Path(__file__).parent / "found"  # <reader>-….bin: inputs that once escaped
 LOT = 10_000  # inputs of one process
-SLOWEST = 10.0  # seconds for one input
-LONGEST = 600  # seconds for one lot, if the reader hangs where Python cannot interrupt it
+SLOWEST = 5.0  # seconds of CPU time for one input
+LONGEST = 1800  # seconds for one lot, if the reader hangs where Python cannot interrupt it
 MOST_MEMORY = 16 << 30  # bytes of address space for one lot, beyond what the imports take
 
 
@@ -78,6 +77,9 @@ def _run_lot(name: str, seed: int, inputs: int, keep: Path) -> None:
 
 def run(names: Sequence[str], inputs: int, processes: int, seed: int, keep: Path, minutes: float) -> tuple[int, int]:
     """(inputs, escapes) of these readers; prints one line for each when it is done. No lot begins after `minutes`."""
+    # A file of a few rows has nothing for several threads to do, and the processes share the cores already.
+    for variable in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "ARROW_IO_THREADS"):
+        os.environ.setdefault(variable, "1")
     with own_folder():
         for name in names:
             READERS[name]()  # imports what it needs once, for all processes

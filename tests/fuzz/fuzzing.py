@@ -78,13 +78,13 @@ def fuzz(
 ) -> list[tuple[bytes, str]]:
     """The inputs, of so many, for which the reader raised something else than UserError, each with what; at most ten.
 
-    slowest: seconds after which an input counts as one that was not read, 0 for never; record: a file that always
-    holds the current input, for readers that end the process.
+    slowest: seconds of CPU time after which an input counts as one that was not read, 0 for never; record: a file that
+    always holds the current input, for readers that end the process.
     """
     warnings.simplefilter("ignore")
     pool = [*reader.files, *reader.hostile]
     escapes: list[tuple[bytes, str]] = []
-    signal.signal(signal.SIGALRM, _too_slow)
+    signal.signal(signal.SIGPROF, _too_slow)
     now = os.open(record, os.O_RDWR | os.O_CREAT) if record is not None else None
     for data in reader.files:
         reader.read(data)
@@ -92,7 +92,7 @@ def fuzz(
         data = reader.mutate(draw.choice(pool), draw)
         if now is not None:
             os.ftruncate(now, os.pwrite(now, data, 0))
-        signal.setitimer(signal.ITIMER_REAL, slowest)
+        signal.setitimer(signal.ITIMER_PROF, slowest)
         try:
             reader.read(data)
         except UserError:
@@ -101,11 +101,11 @@ def fuzz(
             escapes.append((data, f"{type(error).__name__}: {error}"[:300]))
             if len(escapes) == 10:
                 break
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     if now is not None:
         os.close(now)
     return escapes
 
 
 def _too_slow(*_: Any) -> None:
-    raise TooSlowError("no answer in the time that an input may take")
+    raise TooSlowError("it took more CPU time than an input may take")

@@ -1,4 +1,4 @@
-"""Damaged copies of valid files: bytes that are flipped, cut, repeated or replaced; JSON and tables with hostile values."""
+"""Damaged copies of valid files: bytes that are flipped, cut or replaced; JSON and tables with hostile values."""
 
 from __future__ import annotations
 
@@ -84,6 +84,31 @@ def _changed(value: Any, draw: random.Random) -> Any:
     else:
         copy[key] = _changed(value[key], draw)
     return copy
+
+
+def damaged_csv(data: bytes, draw: random.Random) -> bytes:
+    """A CSV file in which a cell is hostile, gone or twice, or damaged bytes."""
+    if draw.random() < 0.4:
+        return damaged(data, draw)
+    rows = [line.split(b",") for line in data.split(b"\n")]
+    for _ in range(draw.randint(1, 2)):
+        row = draw.choice(rows)
+        place, kind = draw.randrange(len(row)), draw.random()
+        if kind < 0.1:
+            row.insert(place, row[place])
+        elif kind < 0.2 and len(row) > 1:
+            del row[place]
+        else:
+            row[place] = str(draw.choice(HOSTILE)).encode("utf-8", "replace")
+    return b"\n".join(b",".join(row) for row in rows)
+
+
+def damaged_lines(data: bytes, draw: random.Random) -> bytes:
+    """Lines of JSON of which one is hostile, or damaged bytes."""
+    lines = data.splitlines()
+    place = draw.randrange(len(lines))
+    lines[place] = damaged_json(lines[place], draw)
+    return b"\n".join(lines)
 
 
 def as_parquet(columns: dict[str, Any], **options: Any) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
+import random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 from fuzzing import Reader, placed
-from mutations import as_parquet, other_columns
+from mutations import as_parquet, damaged_csv, damaged_json, damaged_lines, other_columns
 
 
 def predictions() -> Reader:
@@ -67,3 +69,107 @@ def manifest() -> Reader:
         return _with_manifest(polars_table(table), {}, frozenset(), {})
 
     return Reader([file.getvalue()], read, other_columns)
+
+
+def answers() -> Reader:
+    """Predictions for ImageNet-X as CSV, and tables of groups, strengths and confidences."""
+    import numpy as np
+    import polars as pl
+
+    from unfazed.analyses.factors.answers import read_answers
+    from unfazed.analyses.model_files import read_model_groups
+    from unfazed.sources.confidences import read_confidences
+    from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations
+
+    few = np.zeros(3, np.int16)
+    keys = pl.Series([f"ILSVRC2012_val_0000000{one}" for one in range(3)])
+    annotations = Annotations("top", "val", keys, np.zeros((3, len(FACTORS)), bool), few, few, few, few[:, None])
+    files = [
+        b"Afile_name,predicted_class,predicted_probability\nILSVRC2012_val_00000001.JPEG,1,0.5\nx.JPEG,2,\n",
+        b"Amodel,file_name,edit,predicted\nm,ILSVRC2012_val_00000001.JPEG,original,1\n'=n,x.JPEG,size-0.1,2\n",
+        b'Gmodel,architecture,training\nm,cnn,plain\nn,vit,"a, b"\n',
+        b"Cpicture,confidence,agreement,edge,size\ndog/1.jpg,0.5,1.0,0.25,\n",
+    ]
+
+    def read(data: bytes) -> None:
+        path = placed("answers/m.csv", data[1:])
+        if data[:1] == b"A":
+            list(read_answers(path, annotations))
+        else:
+            (read_model_groups if data[:1] == b"G" else read_confidences)(path)
+
+    return Reader(files, read, lambda data, draw: data[:1] + damaged_csv(data[1:], draw))
+
+
+def factors() -> Reader:
+    """The annotation files of ImageNet-X."""
+    import numpy as np
+
+    from unfazed.sources.imagenet_x import annotation_files as read_files
+    from unfazed.sources.imagenet_x.annotations import FACTORS
+
+    row = {"file_name": "ILSVRC2012_val_00000001.JPEG", "class": 3, **dict.fromkeys(FACTORS, 0), "one_word": "x"}
+    lines = [json.dumps({**row, "file_name": f"{one}.JPEG"}) for one in range(3)]
+    files = [("\n".join(lines) + "\n").encode(), b"file_name\na.JPEG\nb.JPEG\n", b"[[1, 2], [], [999]]"]
+    files.append("\n".join(["wnid,name,metaclass", *[f"n{one},dog,{one % 100}" for one in range(1000)]]).encode())
+
+    def read(data: bytes) -> None:
+        kind, data = data[:1], data[1:]
+        if kind == b"0":
+            read_files.parse_factors(placed("annotations/imagenet_x_val_top_factor.jsonl", data), FACTORS)
+        elif kind == b"1":
+            read_files.read_prototypes(placed("annotations/prototypical_paths.csv", data).parent)
+        elif kind == b"2":
+            read_files.read_real_labels(placed("annotations/imagenet_real_labels.jsonl", data).parent, np.arange(3))
+        else:
+            root = placed("annotations/imagenet_1k_classes_to_100_metaclasses.csv", data).parent
+            read_files.read_metaclasses(root, ("dog", "other"))
+
+    def mutate(data: bytes, draw: random.Random) -> bytes:
+        change = {b"0": damaged_lines, b"2": damaged_json}.get(data[:1], damaged_csv)
+        return data[:1] + change(data[1:], draw)
+
+    return Reader([str(kind).encode() + data for kind, data in enumerate(files)], read, mutate)
+
+
+def result_tables() -> Reader:
+    """The published result tables of ImageNet-X."""
+    from unfazed.analyses.factors.results import read_results, result_files
+    from unfazed.sources.imagenet_x.annotations import FACTORS
+
+    header = ",".join(["model", *FACTORS, "average"])
+    numbers = ",".join(["0.5"] * (len(FACTORS) + 1))
+    files = [f"{header}\nresnet50,{numbers}\nvit,{numbers}\n".encode()]
+
+    def read(data: bytes) -> None:
+        path = placed("results/set.csv", data)
+        if found := result_files(path):
+            read_results(found)
+
+    return Reader(files, read, damaged_csv)
+
+
+def report_tables() -> Reader:
+    """The CSV files of other commands that the report shows: sensitivity and distribution checks."""
+    from unfazed.report.extras import distribution_table, sensitivity_table
+
+    files = [
+        b"rfs.model,norm,level,n,accuracy_background,accuracy_foreground,rfs,rfs_low,rfs_high\nm,linf,60,2,0.5,1,0,-1,1\n",
+        b"verdicts.model,set,sentence\nm,size-0.1,It is in distribution.\n",
+        b"histograms.model,set,score,low,high,share,original_share\nm,a,energy,-1.5,0,0.5,0.25\n",
+        b"auroc.model,set,auroc\nm,a,0.5\nn,b,\n",
+    ]
+
+    def read(data: bytes) -> None:
+        name, _, data = data.partition(b".")
+        path = placed(f"tables/{name.decode()}.csv", data)
+        if name == b"rfs":
+            sensitivity_table(path.parent)
+        else:
+            distribution_table(path)
+
+    def mutate(data: bytes, draw: random.Random) -> bytes:
+        name, _, data = data.partition(b".")
+        return name + b"." + damaged_csv(data, draw)
+
+    return Reader(files, read, mutate)

@@ -7,18 +7,13 @@ from pathlib import Path
 import polars as pl
 
 from unfazed.errors import UserError
+from unfazed.predictions.frames import polars_table
+from unfazed.text_tables import read_csv
 
 
 def read_model_csv(path: str | Path) -> pl.DataFrame:
     """Return a CSV about models as text columns, without surrounding blanks and empty rows; empty cells are null."""
-    try:
-        table = pl.read_csv(path, infer_schema=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"{path} cannot be read: it is not a readable CSV: {error}") from None
-    bare = [name.strip() for name in table.columns]
-    if len(set(bare)) < len(bare):
-        raise UserError(f"the groups have the columns {', '.join(bare)}", allowed="each column once")
-    table = table.rename(dict(zip(table.columns, bare, strict=True)))
+    table = polars_table(read_csv(path, {}, others="text"))
     table = table.with_columns(pl.all().str.strip_chars().replace("", None))
     return table.filter(~pl.all_horizontal(pl.all().is_null()))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from unfazed.measures.validity import judge
 from .encoding import written_rate
 from .folder import Benchmark
 from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
-from .rows import FAILED, LATER_COLUMNS, OK, SKIPPED, finished_sources, read_manifest, read_rows, record, schema
+from .rows import FAILED, LATER_COLUMNS, OK, SKIPPED, finished_sources, read_manifest, read_rows, record, row_of, schema
 
 RATE_TOLERANCE = 0.002
 
@@ -151,8 +150,12 @@ def _validity(row: dict[str, Any]) -> Problem | None:
     """What is wrong with the validity in a row: it must be the verdict on the measures beside it."""
     if row.get("validity") is None:
         return None
-    verdict = judge(json.loads(row["validity_measures"]))
-    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != json.loads(row["validity_reasons"]):
+    try:
+        given = row_of(row)
+    except UserError as error:
+        return Problem(row["sample_id"], error.given)
+    verdict = judge(given.validity_measures)
+    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != given.validity_reasons:
         return Problem(row["sample_id"], f"has the validity {row['validity']:g}, its measures give {verdict.score:g}")
     return None
 

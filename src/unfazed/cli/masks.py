@@ -61,6 +61,7 @@ def masks(
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
     from unfazed.measures.mask_confidence import LOOK_BELOW
+    from unfazed.sources.confidences import FILE
     from unfazed.sources.make_masks import make_masks
     from unfazed.sources.mask_sheet import confidence_csv, mask_sheet
     from unfazed.sources.segment import default_segmenter, parse_box
@@ -83,7 +84,7 @@ def masks(
             console.print(made.reason, style="red", markup=False, highlight=False)
     now = [made for made in done if made.confidence is not None]
     if now:
-        write_bytes(output / "confidence.csv", confidence_csv(output / "confidence.csv", now))
+        write_bytes(output / FILE, confidence_csv(output / FILE, now))
         if sheet:
             write_bytes(output / "worst.jpg", mask_sheet(pictures, now))
     counts = {status: sum(made.status == status for made in done) for status in ("made", "kept", "failed")}

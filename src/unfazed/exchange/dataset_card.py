@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from importlib import resources
 from typing import Any
 
+import polars as pl
 from jinja2 import StrictUndefined, Template
 
 from unfazed.benchmark.folder import Benchmark
 from unfazed.benchmark.rows import OK
+from unfazed.text_tables import csv_text
 
 CREDITS = "CREDITS.csv"
 
@@ -26,11 +26,8 @@ def credits_file(benchmark: Benchmark) -> bytes | None:
     from unfazed.sources.sample import credits
 
     used = set(benchmark.manifest.column("source_id").to_pylist())
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("photograph", "author", "license", "source"))
-    writer.writerows((one.id, one.author, one.license, one.source) for one in credits() if one.id in used)
-    return text.getvalue().encode()
+    rows = [(one.id, one.author, one.license, one.source) for one in credits() if one.id in used]
+    return csv_text(pl.DataFrame(rows, ("photograph", "author", "license", "source"), orient="row")).encode()
 
 
 def dataset_card(benchmark: Benchmark, credited: bool) -> str:

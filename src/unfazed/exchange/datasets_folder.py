@@ -8,6 +8,7 @@ FOLDER/benchmark/benchmark.json, …      what else the benchmark's folder holds
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from unfazed.benchmark.rows import OK, counts, record, row_of, schema, write_row
 from unfazed.benchmark.verifying import is_inside
 from unfazed.errors import UserError
 from unfazed.files import make_folder, whole, write_bytes
+from unfazed.records import require_fields
+from unfazed.tables import readable
 
 from .dataset_card import CREDITS, credits_file, dataset_card
 from .exported import Exported, Show
@@ -165,12 +168,15 @@ def _stored(folder: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as parquet
 
     for path in sorted(folder.glob("*.parquet")):
-        try:
-            opened = parquet.ParquetFile(path)
-            for batch in opened.iter_batches(_GROUP, columns=["sample_id", "image", "mask"]):
-                yield from batch.to_pylist()
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"{path} cannot be read: {error}") from None
+        numbers = itertools.count(1)
+        with readable(path, "Parquet"):
+            for batch in parquet.ParquetFile(path).iter_batches(_GROUP, columns=["sample_id", *_FILES]):
+                for row, number in zip(batch.to_pylist(), numbers, strict=False):
+                    require_fields(row, {"sample_id": str}, f"{path}, row {number}")
+                    for name in _FILES:
+                        where = f"{path}, row {number}, {name}"
+                        require_fields({} if row.get(name) is None else row[name], {"bytes": bytes | None}, where)
+                    yield row
 
 
 def _place(root: Path, row: dict[str, Any], found: dict[str, Any]) -> str | None:
@@ -178,9 +184,9 @@ def _place(root: Path, row: dict[str, Any], found: dict[str, Any]) -> str | None
     for name, (path, digest) in _FILES.items():
         if not row[path]:
             continue
-        if not found[name] or found[name]["bytes"] is None:
+        data = (found.get(name) or {}).get("bytes")
+        if data is None:
             return f"its {name} is missing"
-        data = found[name]["bytes"]
         if row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
             return f"its {name} does not match the manifest's hash"
         write_bytes(root / row[path], data)

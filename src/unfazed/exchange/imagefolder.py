@@ -7,16 +7,17 @@ FOLDER/classes.csv                      index, folder and name of each class
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 from pathlib import Path
+
+import polars as pl
 
 from unfazed.benchmark.folder import Benchmark
 from unfazed.benchmark.rows import OK
 from unfazed.errors import UserError
 from unfazed.files import make_folder, write_bytes
 from unfazed.labels import LabelSpace
+from unfazed.text_tables import csv_text
 
 from .exported import Exported, Show
 
@@ -33,11 +34,8 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
         shutil.copyfile(benchmark.root / row["path"], place / Path(row["path"]).name)
         show(done, len(labeled))
     write_bytes(folder / "class_map.txt", "".join(f"{name}\n" for name in names).encode())
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("index", "folder", "name"))
-    writer.writerows((index, *pair) for index, pair in enumerate(zip(names, benchmark.labels.classes, strict=True)))
-    write_bytes(folder / "classes.csv", text.getvalue().encode())
+    classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})
+    write_bytes(folder / "classes.csv", csv_text(classes).encode())
     return Exported(str(folder), len(labeled), len(rows) - len(labeled))
 
 

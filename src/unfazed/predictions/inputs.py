@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 from unfazed.choices import stored_frame
 from unfazed.errors import UserError
-from unfazed.files import canonical, sha256
+from unfazed.files import canonical, parse_json, sha256
 from unfazed.labels import LabelSpace, imagenet
 from unfazed.sources.mask_checks import doubted_masks, warning_summary
 
@@ -159,7 +158,11 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         "pictures": len(rows),
         "identity": identity_of(benchmark.card, benchmark.card["labels"], rows),
     }
-    notes = {row["source_id"]: json.loads(row.get("notes") or "[]") for row in manifest if row["status"] == "ok"}
+    notes = {
+        row["source_id"]: parse_json(row.get("notes") or "[]", f"{root}: the notes of {row['source_id']}")
+        for row in manifest
+        if row["status"] == "ok"
+    }
     return Pictures(
         str(root),
         benchmark.labels,

@@ -14,9 +14,10 @@ import numpy as np
 from unfazed.choices import Frame
 from unfazed.engine.memory import in_parts
 from unfazed.errors import BadPicture
-from unfazed.files import read_json, write_json
+from unfazed.files import write_json
 from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from unfazed.predictions.passes import SANITY
+from unfazed.records import read_object
 from unfazed.sources.mask_checks import doubted_masks
 
 from .alignment import opened_pictures
@@ -71,7 +72,7 @@ def check_plausible(
 def suspicions_in(folder: str | Path, slugs: Sequence[str] | None = None) -> list[str]:
     """Return what is suspicious about the models of a folder of results, or about those called `slugs`."""
     found = sorted((Path(folder) / "suspicions").glob("*.json"))
-    return [str(read_json(path)["suspicion"]) for path in found if slugs is None or path.stem in slugs]
+    return [read_object(path, {"suspicion": str})["suspicion"] for path in found if slugs is None or path.stem in slugs]
 
 
 def _file(folder: str | Path, slug: str) -> Path:

@@ -16,6 +16,7 @@ from unfazed.errors import UserError
 from unfazed.files import read_json, write_bytes
 from unfazed.measures.channels import best_channels
 from unfazed.models.heads import check_framing
+from unfazed.text_tables import csv_text
 
 from .alignment import measure_alignment
 from .channel_examples import ChannelExample, channel_examples
@@ -216,7 +217,7 @@ def _channels(
     folder, buffer = study.folder / "channels", io.BytesIO()
     found.table.write_parquet(buffer)
     write_bytes(folder / f"{model.slug}.parquet", buffer.getvalue())
-    write_bytes(folder / f"{model.slug}.best.csv", best.write_csv().encode())
+    write_bytes(folder / f"{model.slug}.best.csv", csv_text(best).encode())
     study.failures.update({f"{model.name}, {one}": reason for one, reason in found.failures.items()})
     study.notes.append(f"{folder / model.slug}.best.csv: {len(best)} attributes, layer {found.layer}")
     return Channels(best, channel_examples(model, source, found, best))

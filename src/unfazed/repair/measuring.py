@@ -14,6 +14,8 @@ import numpy as np
 
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.measures.calibration import expected_calibration_error
+from unfazed.predictions.storage import COLUMNS
+from unfazed.tables import read_checked
 
 ORIGINAL, AVERAGE = "original", "average"
 CONTROLS = ("inversion", "reinsertion", "source")
@@ -34,9 +36,8 @@ class Answers:
 
 def read_answers(path: str | Path) -> Answers:
     """The answers in a Parquet file of predictions; NaN where a photograph has no such edit."""
-    import pyarrow.parquet as parquet
-
-    table = parquet.read_table(path, columns=["source_id", "edit", "correct", "probability"])
+    wanted = ["source_id", "edit", "correct", "probability"]
+    table = read_checked(path, COLUMNS, select=wanted, required=wanted).select(wanted)
     columns = {name: table[name].to_pylist() for name in table.column_names}
     ids = tuple(sorted(set(columns["source_id"])))
     place = {one: number for number, one in enumerate(ids)}

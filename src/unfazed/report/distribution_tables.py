@@ -19,8 +19,8 @@ from unfazed.analyses.distribution.tables import (
 )
 from unfazed.files import write_bytes
 from unfazed.predictions.facts import ORIGINAL
+from unfazed.text_tables import csv_text
 
-from .formats import csv_text
 from .palette import COLORS, QUIET, new_figure
 
 if TYPE_CHECKING:

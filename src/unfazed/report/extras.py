@@ -8,7 +8,10 @@ import polars as pl
 from markupsafe import Markup
 
 from unfazed.errors import UserError
+from unfazed.predictions.frames import polars_table
 from unfazed.probes.plausibility import suspicions_in
+from unfazed.tables import Column
+from unfazed.text_tables import read_csv
 
 from .distribution_tables import MOST_PANELS, score_histograms
 from .figures_factors import MOST_MODELS, factor_profile
@@ -44,10 +47,7 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
 
 def sensitivity_section(folder: Path, findings: Findings) -> Section:
     """Return the section about relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
-    path = folder / "rfs.csv"
-    if not path.is_file():
-        raise UserError(f"{folder} contains no rfs.csv", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
-    table = findings.named(pl.read_csv(path))
+    table = findings.named(sensitivity_table(folder))
     models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
     figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)), series=findings.series)
     counts = sorted(set(table["n"].to_list()))
@@ -67,6 +67,17 @@ def sensitivity_section(folder: Path, findings: Findings) -> Section:
     return Section("sensitivity", "Sensitivity to noise", body, {"sensitivity": figure}, {"sensitivity": table})
 
 
+def sensitivity_table(folder: Path) -> pl.DataFrame:
+    """Return the table of relative foreground sensitivity in the folder of `unfazed sensitivity`."""
+    path = folder / "rfs.csv"
+    if not path.is_file():
+        raise UserError(f"{folder} contains no rfs.csv", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
+    table = polars_table(read_csv(path, _SENSITIVITY, required=list(_SENSITIVITY)))
+    if table.is_empty():
+        raise UserError(f"{path} contains no rows", run=f"unfazed sensitivity SOURCE -m MODEL -o {folder}")
+    return table
+
+
 def distribution_section(folder: Path, findings: Findings) -> Section:
     """Return the section about whether edited pictures still look like photographs, from the folder of
     `unfazed distribution`."""
@@ -76,12 +87,12 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
             f"{folder} contains no CSV table of distribution checks",
             run=f"unfazed distribution BENCH -m MODEL -o {folder}",
         )
-    tables = {path.stem: findings.named(pl.read_csv(path)) for path in files}
+    tables = {path.stem: findings.named(distribution_table(path)) for path in files}
     blocks: list[Markup] = []
     figures = {}
     if "verdicts" in tables:
         blocks.append(paragraphs(_DISTRIBUTION, *tables["verdicts"]["sentence"].to_list()[:MOST_SENTENCES]))
-    if "histograms" in tables:
+    if "histograms" in tables and tables["histograms"].height:
         table = tables["histograms"].filter(pl.col("model") == tables["histograms"]["model"][0])
         sets = table["set"].unique(maintain_order=True).to_list()[:MOST_PANELS]
         figures["distribution"] = figure = score_histograms(table, sets)
@@ -93,6 +104,29 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
     return Section("distribution", "Distribution checks", joined(blocks), figures, named)
 
 
+def distribution_table(path: Path) -> pl.DataFrame:
+    """Return one of the tables that `unfazed distribution` wrote."""
+    columns = _DISTRIBUTION_COLUMNS.get(path.stem, {})
+    return polars_table(read_csv(path, {"model": Column("text"), **columns}, required=list(columns)))
+
+
+_NAMES = {"model": Column("text", nulls=False)}
+_SENSITIVITY = {
+    **_NAMES,
+    "norm": Column("text"),
+    "n": Column("integer", nulls=False),
+    **dict.fromkeys(
+        ("level", "accuracy_background", "accuracy_foreground", "rfs", "rfs_low", "rfs_high"), Column("number")
+    ),
+}
+_DISTRIBUTION_COLUMNS = {
+    "verdicts": {"sentence": Column("text", nulls=False)},
+    "histograms": {
+        **_NAMES,
+        **dict.fromkeys(("set", "score"), Column("text", nulls=False)),
+        **dict.fromkeys(("low", "high", "share", "original_share"), Column("number", nulls=False)),
+    },
+}
 _DISTRIBUTION = (
     "An AUROC of 0.5 says that a score cannot tell the edited pictures from the originals, 1 that it always can. A set "
     "is called out of distribution where the whole interval lies above the limit."

@@ -15,6 +15,7 @@ import polars as pl
 
 from unfazed.choices import TableFormat
 from unfazed.errors import UserError, unknown
+from unfazed.text_tables import csv_text
 
 from .words import probability
 
@@ -112,15 +113,6 @@ def _csv(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: s
         pl.col(name).map_elements(lambda value: json.dumps(_plain(value)), return_dtype=pl.String) for name in nested
     )
     return csv_text(flat)
-
-
-def csv_text(frame: pl.DataFrame) -> str:
-    """The frame as CSV in which no text is a formula: spreadsheets calculate what begins with = @ + - or a tab.
-
-    >>> csv_text(pl.DataFrame({"model": ["=1+1", "a=b"], "drop": [-1.5, 2.0]}))
-    "model,drop\\n'=1+1,-1.5\\na=b,2.0\\n"
-    """
-    return frame.with_columns(pl.col(pl.String).str.replace(r"^([=@\t\r]|[+\-][^\d.])", "'${1}")).write_csv()
 
 
 def _json(frame: pl.DataFrame, rows: list[list[str]], title: str | None, notes: str | None) -> str:

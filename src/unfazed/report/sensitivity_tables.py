@@ -17,11 +17,11 @@ from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
 from unfazed.probes.run import read_probe
 from unfazed.probes.suspects import suspects
+from unfazed.text_tables import csv_text
 
 from .figures_alignment import alignment_bars, alignment_map, attribute_map, irfs_densities, noise_scatter
 from .figures_factors import figure_bytes
 from .figures_sensitivity import sensitivity_curve
-from .formats import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

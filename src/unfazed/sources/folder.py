@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from unfazed.scene import Scene
 from unfazed.specs import Spec, existing_folder
 
 from .automatic_masks import made_note
+from .confidences import FILE, read_confidences
 from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
 from .mask_names import left_out, object_name, stem, without_masks
 from .pictures import load_scene, read_picture, shrunk
@@ -120,15 +120,10 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
 
 def confidences(masks_folder: Path | None) -> dict[str, float]:
     """The confidence in [0, 1] of each mask that `unfazed masks` made in a folder, by its picture without suffix."""
-    path = None if masks_folder is None else masks_folder / "confidence.csv"
+    path = None if masks_folder is None else masks_folder / FILE
     if path is None or not path.is_file():
         return {}
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("picture") and row.get("confidence")]
-    try:
-        return {stem(row["picture"]): float(row["confidence"]) for row in rows}
-    except ValueError as error:
-        raise UserError(f"{path} is no table of confidences: {error}", run="unfazed masks FOLDER -o MASKS") from None
+    return {stem(row["picture"]): row["confidence"] for row in read_confidences(path).to_pylist()}
 
 
 def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
+from unfazed.text_tables import csv_text
+
+from .confidences import MEASURES, read_confidences
 from .make_masks import Made
 from .pictures import read_mask, read_picture
 
@@ -40,28 +44,17 @@ def mask_sheet(pictures: Path, made: Sequence[Made], most: int = MOST) -> bytes:
 
 def confidence_csv(path: Path, made: Sequence[Made]) -> bytes:
     """A CSV of confidences, least trusted first: those of an earlier run in the file at `path`, and those made now."""
-    import csv
+    import polars as pl
 
-    rows: dict[str, list[str]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     if path.is_file():
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = {row[0]: row for row in list(csv.reader(file))[1:] if len(row) == len(_COLUMNS)}
+        rows = {row["picture"]: row for row in read_confidences(path).to_pylist()}
     for one in made:
         values = (one.confidence, one.agreement, one.edge, one.size)
-        rows[one.picture] = [one.picture, *(f"{value:.4f}" for value in values)]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    ordered: list[list[str]] = sorted(rows.values(), key=_confidence)
-    writer.writerows(ordered)
-    return text.getvalue().encode()
-
-
-def _confidence(row: list[str]) -> float:
-    return float(row[1])
-
-
-_COLUMNS = ("picture", "confidence", "agreement", "edge", "size")
+        rows[one.picture] = {"picture": one.picture, **dict(zip(MEASURES, values, strict=True))}
+    table = pl.DataFrame(list(rows.values()), dict.fromkeys(MEASURES, pl.Float64) | {"picture": pl.String})
+    ordered = table.select("picture", *MEASURES).sort("confidence", maintain_order=True)
+    return csv_text(ordered.with_columns(pl.col(MEASURES).round(4))).encode()
 
 
 def _tile(image: np.ndarray, mask: np.ndarray) -> Image.Image:

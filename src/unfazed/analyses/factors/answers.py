@@ -17,14 +17,13 @@ import polars as pl
 from unfazed.errors import UserError
 from unfazed.predictions.frames import polars_table
 from unfazed.sources.imagenet_x.annotations import Annotations, image_keys
-from unfazed.tables import column_names, read_checked
+from unfazed.tables import Column, column_names, read_checked
+from unfazed.text_tables import csv_names, read_csv
 
 _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")
-_WANTED = frozenset((*_PREDICTED, *_PROBABILITY, "file_name", "edit", "model"))
 _UNEDITED = ("original", "")
 _ENOUGH = 20  # images from which a shift of the classes can be told
-_READ_AT_ONCE = 200_000_000  # the largest file, in bytes, that is read as a whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,51 +100,35 @@ def prediction_files(path: str | Path) -> list[Path]:
 
 def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield (model, table of file_name, predicted, probability) for each model of one file."""
-    try:
-        lazy = pl.scan_csv(file) if file.suffix.lower() == ".csv" else _of_parquet(file)
-        columns = {name.strip(): name for name in lazy.collect_schema().names()}
-        predicted = next((columns[c] for c in _PREDICTED if c in columns), None)
-        probability = next((columns[c] for c in _PROBABILITY if c in columns), None)
-        if "file_name" not in columns or predicted is None:
-            raise UserError(
-                f"{file} has no {'file_name' if 'file_name' not in columns else 'predicted_class'} column",
-                allowed="file_name, predicted_class and, if there is one, predicted_probability",
-            )
-        if "edit" in columns:
-            lazy = lazy.filter(pl.col(columns["edit"]).is_null() | pl.col(columns["edit"]).is_in(_UNEDITED))
-        wanted = lazy.select(
-            pl.col(columns["file_name"]).alias("file_name"),
-            pl.col(predicted).alias("predicted"),
-            (pl.col(probability) if probability else pl.lit(None, pl.Float64)).alias("probability"),
-            *([pl.col(columns["model"]).alias("model")] if "model" in columns else []),
+    is_csv = file.suffix.lower() == ".csv"
+    names = csv_names(file) if is_csv else column_names(file)
+    predicted = next((name for name in _PREDICTED if name in names), None)
+    probability = next((name for name in _PROBABILITY if name in names), None)
+    if "file_name" not in names or predicted is None:
+        raise UserError(
+            f"{file} has no {'file_name' if 'file_name' not in names else 'predicted_class'} column",
+            allowed="file_name, predicted_class and, if there is one, predicted_probability",
         )
-        if "model" not in columns:
-            yield file.stem, wanted.collect()
-            return
-        yield from _split_by_model(file, wanted)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"{file} cannot be read as predictions: {error}") from None
-
-
-def _of_parquet(file: Path) -> pl.LazyFrame:
-    wanted = [name for name in column_names(file) if name.strip() in _WANTED]
-    return polars_table(read_checked(file, {}, select=wanted)).lazy()
-
-
-def _split_by_model(file: Path, wanted: pl.LazyFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield one table per model; a very large file is read in slices, so that only unfinished models are in memory."""
-    if file.stat().st_size < _READ_AT_ONCE:
-        for (model,), table in wanted.collect().partition_by("model", as_dict=True, maintain_order=True).items():
-            yield str(model), table.drop("model")
+    declared = {"file_name": Column("text", nulls=False), predicted: Column("number"), "edit": Column("text")}
+    declared |= {"model": Column("text", nulls=False), **({probability: Column("number")} if probability else {})}
+    if is_csv:
+        table = read_csv(file, declared, select=list(declared), categories=("file_name", "edit", "model"))
+    else:
+        table = read_checked(file, declared, select=list(declared))
+    frame = polars_table(table)
+    if "edit" in names:
+        frame = frame.filter(pl.col("edit").is_null() | pl.col("edit").cast(pl.String).is_in(_UNEDITED))
+    wanted = frame.select(
+        "file_name",
+        pl.col(predicted).alias("predicted"),
+        (pl.col(probability) if probability else pl.lit(None, pl.Float64)).alias("probability"),
+        *(["model"] if "model" in names else []),
+    )
+    if "model" not in names:
+        yield file.stem, wanted
         return
-    left = dict(wanted.group_by("model").len().collect().iter_rows())
-    parts: dict[str, list[pl.DataFrame]] = {}
-    for piece in wanted.collect_batches(chunk_size=1_000_000, maintain_order=True):
-        for (model,), table in piece.partition_by("model", as_dict=True, maintain_order=True).items():
-            parts.setdefault(model, []).append(table.drop("model"))
-            left[model] -= table.height
-            if left[model] == 0:
-                yield str(model), pl.concat(parts.pop(model))
+    for (model,), part in wanted.partition_by("model", as_dict=True, maintain_order=True).items():
+        yield str(model), part.drop("model")
 
 
 class _Join:
@@ -158,7 +141,7 @@ class _Join:
         self.found: tuple[np.ndarray, np.ndarray] = (np.empty(0, int), np.empty(0, int))
 
     def __call__(self, model: str, table: pl.DataFrame, file: Path) -> Answers:
-        names = table["file_name"]
+        names = table["file_name"].cast(pl.String)
         if self.names is None or not names.equals(self.names):
             self.found = self._places(names, model, file)
             self.names = names
@@ -207,12 +190,8 @@ def _refuse_shifted(model: str, predicted: np.ndarray, labels: np.ndarray, file:
 
 def _classes(column: pl.Series, file: Path) -> np.ndarray:
     """Return (rows,) int16 in 0…999."""
-    try:
-        values = column.cast(pl.Float64)
-    except pl.exceptions.PolarsError:
-        values = pl.Series([None], dtype=pl.Float64)
-    array = values.to_numpy()
-    if values.null_count() or not np.all((array >= 0) & (array <= 999) & (array == np.floor(array))):
+    array = column.cast(pl.Float64).to_numpy()
+    if column.null_count() or not np.all((array >= 0) & (array <= 999) & (array == np.floor(array))):
         raise UserError(
             f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
         )
@@ -221,10 +200,7 @@ def _classes(column: pl.Series, file: Path) -> np.ndarray:
 
 def _probabilities(column: pl.Series, file: Path) -> np.ndarray:
     """Return (rows,) float64 in [0, 1], NaN if unknown."""
-    try:
-        array = column.cast(pl.Float64).to_numpy()
-    except pl.exceptions.PolarsError:
-        raise UserError(f"{file} has predicted probabilities that are not numbers") from None
+    array = column.cast(pl.Float64).to_numpy()
     known = array[~np.isnan(array)]
     if known.size and not (known.min() >= 0 and known.max() <= 1 + 1e-6):
         raise UserError(

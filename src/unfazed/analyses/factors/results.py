@@ -13,7 +13,10 @@ from pathlib import Path
 import polars as pl
 
 from unfazed.errors import UserError, unknown
+from unfazed.predictions.frames import polars_table
 from unfazed.sources.imagenet_x.annotations import FACTORS
+from unfazed.tables import Column
+from unfazed.text_tables import csv_names, read_csv
 
 SUMMARIES = ("worst_factor", "average", "worst_100_classes")
 FILE = "accuracies_per_factor"
@@ -95,13 +98,9 @@ def _is_results(file: Path) -> bool:
 
 
 def _read(name: str, file: Path, by: str | None) -> pl.DataFrame:
-    try:
-        table = pl.read_csv(file, infer_schema=False, encoding="utf8")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"{file} cannot be read as a result table: {error}") from None
-    table = table.rename({column: column.strip().lstrip("\ufeff") for column in table.columns})
-    keys = ["model", "metaclass"] if "metaclass" in table.columns else ["model"]
-    measured = [column for column in table.columns if column not in keys]
+    names = csv_names(file)
+    keys = ["model", "metaclass"] if "metaclass" in names else ["model"]
+    measured = [column for column in names if column not in keys]
     strange = [column for column in measured if column not in (*FACTORS, *SUMMARIES)]
     if strange:
         raise UserError(
@@ -113,17 +112,13 @@ def _read(name: str, file: Path, by: str | None) -> pl.DataFrame:
     if ("metaclass" in keys) != (by == "metaclass"):
         run = "unfazed factors … --by metaclass" if "metaclass" in keys else "unfazed factors … without --by"
         raise UserError(f"{file} has one row per {' and '.join(keys)}", run=run)
-    twice = table.filter(table.select(keys).is_duplicated())
+    declared = {key: Column("text", nulls=False) for key in keys}
+    declared |= {column: Column("number", lowest=0, highest=1) for column in measured}
+    numbers = polars_table(read_csv(file, declared, required=keys))
+    twice = numbers.filter(numbers.select(keys).is_duplicated())
     if not twice.is_empty():
         raise UserError(f"{file} has '{twice['model'][0]}' more than once", allowed="one row per model")
-    try:
-        numbers = table.with_columns(pl.col(measured).str.strip_chars().replace("", None).cast(pl.Float64))
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"{file} has accuracies that are not numbers: {str(error).splitlines()[0]}") from None
     numbers = numbers.with_columns(pl.col(measured).fill_nan(None))
-    outside = [c for c in measured if not numbers[c].drop_nulls().is_between(0, 1).all()]
-    if outside:
-        raise UserError(f"{file} has accuracies outside 0…1 in {', '.join(outside)}", allowed="shares, not percent")
     order = [column for column in (*FACTORS, *SUMMARIES) if column in measured]
     long = numbers.with_row_index("row").unpivot(
         order, index=["row", *keys], variable_name="factor", value_name="accuracy"

@@ -10,12 +10,19 @@ import hashlib
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from unfazed.errors import UserError, missing_extra
-from unfazed.files import whole
+from unfazed.files import read_json, whole
+from unfazed.records import fits
+from unfazed.tables import Column, read_checked
+from unfazed.text_tables import read_csv, read_json_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CLASSES = 1000
 
@@ -41,45 +48,74 @@ def read_factors(folder: Path, partition: str, which: str, factors: Sequence[str
     user's cache folder ($UNFAZED_CACHE), under a name that changes when the file does.
     """
     path = _there(folder, f"imagenet_x_{partition}_{which}_factor.jsonl")
-    kept = _place_in_cache(path)
-    with contextlib.suppress(OSError, pl.exceptions.PolarsError):
-        return pl.read_parquet(kept, columns=["file_name", "class", *factors])
-    try:
-        flags = pl.col(*factors).cast(pl.UInt8)
-        table = pl.read_ndjson(path).select("file_name", pl.col("class").cast(pl.Int16), flags)
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path} is not an ImageNet-X annotation file: {error}") from None
-    if table["file_name"].is_duplicated().any() or not table["class"].is_between(0, CLASSES - 1).all():
-        raise UserError(f"{path} names an image twice or a class outside 0…{CLASSES - 1}")
+    kept, columns = _place_in_cache(path), _columns(factors)
+    with contextlib.suppress(UserError):
+        return _frame(read_checked(kept, columns, select=list(columns), required=list(columns)))
+    table = parse_factors(path, factors)
     # a cache that cannot be written costs time, never the result
     with contextlib.suppress(OSError, UserError), whole(kept) as file:
         table.write_parquet(file)
     return table
 
 
+def parse_factors(path: Path, factors: Sequence[str]) -> pl.DataFrame:
+    """The same rows, read from the file itself."""
+    table = _frame(read_json_lines(path, _columns(factors), run="pip install 'unfazed[imagenetx]'"))
+    twice = table.filter(table["file_name"].is_duplicated())
+    if not twice.is_empty():
+        raise UserError(f"{path} names the image {twice['file_name'][0]} more than once")
+    return table
+
+
+def _columns(factors: Sequence[str]) -> dict[str, Column]:
+    columns = {"file_name": Column("text", nulls=False), "class": Column("integer", False, 0, CLASSES - 1)}
+    return columns | {name: Column("integer", False, 0, 1) for name in factors}
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    """The checked annotations, with numbers as small as they can be."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col("class").cast(pl.Int16), pl.exclude("file_name", "class").cast(pl.UInt8))
+
+
 def read_prototypes(folder: Path) -> pl.Series:
     """File names of the three typical images per class that annotators compared with."""
-    return pl.read_csv(_there(folder, "prototypical_paths.csv"))["file_name"]
+    path = _there(folder, "prototypical_paths.csv")
+    return pl.Series(_column(path, "file_name"), dtype=pl.String)
 
 
 def read_metaclasses(folder: Path, metaclasses: Sequence[str]) -> np.ndarray:
     """(1000,) int8: every class's index in `metaclasses`; other names get the index of `other`."""
     path = _there(folder, "imagenet_1k_classes_to_100_metaclasses.csv")
-    names = pl.read_csv(path)["name"].to_list()
+    names = _column(path, "name")
     if len(names) != CLASSES:
         raise UserError(f"{path} has {len(names)} classes", allowed=str(CLASSES))
     place = {name: i for i, name in enumerate(metaclasses)}
     return np.array([place.get(name, place["other"]) for name in names], dtype=np.int8)
 
 
-def read_real_labels(folder: Path) -> np.ndarray:
-    """(50000, K) int16: the ReaL labels of all validation images in the order of their numbers, padded with -1."""
-    text = _there(folder, "imagenet_real_labels.jsonl").read_text()
-    lists = pl.Series([text]).str.json_decode(pl.List(pl.List(pl.Int16))).explode()
-    lengths = lists.list.len().to_numpy().astype(np.int64)
+def read_real_labels(folder: Path, places: np.ndarray) -> np.ndarray:
+    """(N, K) int16: the ReaL labels of the validation images at these places of the list, padded with -1."""
+    path = _there(folder, "imagenet_real_labels.jsonl")
+    lists = read_json(path)
+    if not lists or not fits(lists, list[list[int]]):
+        raise UserError(f"{path} has no list of labels for each image", allowed="lists of class numbers")
+    lengths = np.array([len(one) for one in lists])
+    flat = np.array([label for one in lists for label in one], dtype=object)
+    if len(flat) and not (min(flat) >= 0 and max(flat) < CLASSES):
+        raise UserError(f"{path} has the labels {min(flat)} to {max(flat)}", allowed=f"0 to {CLASSES - 1}")
     table = np.full((len(lists), max(1, lengths.max())), -1, dtype=np.int16)
-    table[np.arange(table.shape[1]) < lengths[:, None]] = lists.filter(lists.list.len() > 0).explode().to_numpy()
-    return table
+    table[np.arange(table.shape[1]) < lengths[:, None]] = flat.astype(np.int16)
+    if len(places) and not (places.min() >= 0 and places.max() < len(table)):
+        raise UserError(f"{path} has labels of {len(table):,} images and none of image {places.max() + 1}")
+    return table[places]
+
+
+def _column(path: Path, name: str) -> list[str]:
+    """The texts in one column of a CSV file."""
+    table = read_csv(path, {name: Column("text", nulls=False)}, select=[name], required=[name])
+    return table.column(name).to_pylist()
 
 
 def _there(folder: Path, name: str) -> Path:

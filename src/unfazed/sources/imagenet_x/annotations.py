@@ -106,7 +106,7 @@ def load_annotations(
         labels=labels,
         metaclasses=metaclass_of_class[labels],
         metaclass_of_class=metaclass_of_class,
-        real=np.asfortranarray(read_real_labels(folder)[_places(keys)]) if partition == "val" else None,
+        real=np.asfortranarray(read_real_labels(folder, _places(keys))) if partition == "val" else None,
     )
 
 
