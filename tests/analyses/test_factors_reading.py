@@ -123,9 +123,9 @@ BAD = {
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,-1\n": "not ImageNet class numbers",
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,1.5\n": "not ImageNet class numbers",
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,\n": "not ImageNet class numbers",
-    "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,cat\n": r"column 'predicted_class', row 2: invalid value 'cat'",
+    "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,cat\n": "row 2: invalid value 'cat'",
     "file_name,predicted_class,predicted_probability\nILSVRC2012_val_00000009.JPEG,1,55\n": "outside 0…1",
-    "file_name,predicted_class,predicted_probability\nILSVRC2012_val_00000009.JPEG,1,high\n": r"column 'predicted_probability', row 2",
+    "file_name,predicted_class,predicted_probability\nILSVRC2012_val_00000009.JPEG,1,high\n": "row 2: invalid value",
     "file_name,predicted_class\nILSVRC2012_val_00000009.JPEG,1\nx/ILSVRC2012_val_00000009.JPEG,1\n": "more than once",
     "": "not a readable CSV file: it is empty",
 }
