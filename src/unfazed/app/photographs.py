@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from unfazed.benchmark.photograph import exact_mask
 from unfazed.errors import BadPicture, UserError
 from unfazed.scene import Scene
 from unfazed.sources import open_source
+from unfazed.sources.mask_checks import ALL, TINY, WARNING, mask_warnings
 from unfazed.sources.pictures import read_mask, read_picture, shrunk
 from unfazed.sources.segment import checked_box, segment
 from unfazed.sources.slugs import slug
@@ -24,12 +25,17 @@ SAMPLE = "sample"
 HELD = 6
 # Fewer painted pixels than this are ignored as accidental.
 FEWEST_PAINTED = 16
+# How many earlier masks can be restored.
+UNDONE = 20
+# An object that covers less or more of the picture than this was probably not found.
+LEAST, MOST = 0.03, 0.90
 
 
 @dataclass(frozen=True)
 class Photograph:
     """path: the file; name: its original name; mask: PNG of the file's size (shrunk), so that a visitor's state is
-    small; label: ImageNet class or None; notes: how the mask was made; own: the file is the visitor's."""
+    small; label: ImageNet class or None; notes: how the mask was made; own: the file is the visitor's; earlier: the
+    previous masks with their notes, the last one last."""
 
     id: str
     path: str
@@ -38,6 +44,7 @@ class Photograph:
     label: int | None = None
     notes: tuple[str, ...] = ()
     own: bool = False
+    earlier: tuple[tuple[bytes, tuple[str, ...]], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def scene(self) -> Scene:
@@ -75,7 +82,7 @@ def open_upload(path: str, segmenter: str = "grabcut") -> Photograph:
     except BadPicture as error:
         raise BadPicture(error.given.replace(path, name), allowed=error.allowed, run=error.run) from None
     whole = Photograph(slug(name), path, name, png(np.full(image.shape[:2], 255, np.uint8)), own=True)
-    return found_by(whole, segmenter)
+    return replace(found_by(whole, segmenter), earlier=())
 
 
 def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, int] | None = None) -> Photograph:
@@ -91,24 +98,77 @@ def found_by(photograph: Photograph, segmenter: str, box: tuple[int, int, int, i
 
 def with_mask(photograph: Photograph, mask: np.ndarray, note: str) -> Photograph:
     """Return the photograph with another mask, (H, W) in [0, 1], and a note about where it comes from."""
-    return replace(photograph, mask=png(mask_levels(mask)), notes=(note,))
+    if not (mask > 0.5).any():
+        raise UserError("the mask is empty", allowed="a painted mask, or a box around the object")
+    return _masked(photograph, png(mask_levels(mask)), (note,))
+
+
+def _masked(photograph: Photograph, mask: bytes, notes: tuple[str, ...]) -> Photograph:
+    earlier = (*photograph.earlier, (photograph.mask, photograph.notes))[-UNDONE:]
+    return replace(photograph, mask=mask, notes=notes, earlier=earlier)
+
+
+def undone(photograph: Photograph) -> Photograph:
+    """Return the photograph with the mask that it had before the last change of the mask."""
+    if not photograph.earlier:
+        raise UserError("there is no earlier mask", allowed="undo after a change of the mask")
+    *earlier, (mask, notes) = photograph.earlier
+    return replace(photograph, mask=mask, notes=notes, earlier=tuple(earlier))
 
 
 def own_mask(photograph: Photograph) -> Photograph:
     """Return the sample photograph with the mask that came with it."""
     if photograph.own:
         raise UserError(
-            "this photograph has no mask of its own", allowed="find the object, draw a box, or paint a mask"
+            "this photograph has no mask of its own", allowed="find the object, draw a box, or paint or upload a mask"
         )
-    return replace(open_sample(photograph.id), label=photograph.label)
+    return _masked(photograph, open_sample(photograph.id).mask, ())
+
+
+def uploaded_mask(photograph: Photograph, path: str) -> Photograph:
+    """Return the photograph with the mask in a file, white is the object; its proportions are the photograph's."""
+    import cv2
+
+    name = Path(path).name
+    try:
+        mask = read_mask(path)
+    except BadPicture as error:
+        raise BadPicture(error.given.replace(path, name), allowed=error.allowed, run=error.run) from None
+    (high, wide), (other_high, other_wide) = read_once(photograph.path)[0].shape[:2], mask.shape
+    # A mask of the original size belongs to a photograph that was reduced; rounding moves a side by a pixel.
+    if abs(other_wide * high / other_high - wide) > max(1.0, wide / 100):
+        raise UserError(
+            f"{name}: the mask has {other_wide}×{other_high} pixels and the photograph {wide}×{high}",
+            allowed="a mask with the width and height of the photograph, white on black",
+        )
+    if mask.shape != (high, wide):
+        mask = cv2.resize(mask, (wide, high), interpolation=cv2.INTER_AREA)
+    return with_mask(photograph, mask, f"mask uploaded: {name}")
+
+
+def doubts(scene: Scene) -> tuple[str, ...]:
+    """Return what looks wrong about the mask of a scene, as sentences.
+
+    >>> doubts(Scene("a", np.zeros((10, 10, 3), np.uint8), np.pad(np.ones((1, 1), np.float32), ((4, 5), (4, 5)))))
+    ('The object covers only 1.0 % of the picture: perhaps only a part of it was found.',)
+    """
+    rate, looks = scene.pixel_rate, [text.removeprefix(WARNING) for text in mask_warnings(scene.mask)]
+    found = [f"{text[0].upper()}{text[1:]}." for text in looks]
+    if TINY <= rate < LEAST:
+        found.append(f"The object covers only {100 * rate:.1f} % of the picture: perhaps only a part of it was found.")
+    elif MOST < rate <= ALL:
+        found.append(f"The object covers {100 * rate:.0f} % of the picture: perhaps the background was taken for it.")
+    return tuple(found)
 
 
 def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> Photograph:
     """Return the photograph with the mask after the visitor's mark on its picture.
 
-    mark: {"box": [x, y, width, height]} in shares of the picture, or {"paint": PNG as base64, "add": bool}: the opaque
-    pixels of the PNG are added to, or removed from, the current mask.
+    mark: {"box": [x, y, width, height]} in shares of the picture, {"undo": True}, or {"paint": PNG as base64, "add":
+    bool}: the opaque pixels of the PNG are added to, or removed from, the current mask.
     """
+    if mark.get("undo"):
+        return undone(photograph)
     image, _ = read_once(photograph.path)
     high, wide = image.shape[:2]
     if mark.get("box") is not None:
@@ -116,8 +176,6 @@ def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> P
     painted = painted_over(str(mark.get("paint", "")), wide, high)
     before = read_mask(photograph.mask)
     mask = np.maximum(before, painted) if mark.get("add", True) else np.minimum(before, 1 - painted)
-    if not (mask > 0.5).any():
-        raise UserError("the mask is empty", allowed="a painted mask, or a box around the object")
     note = "mask changed by hand"
     return with_mask(photograph, mask, "; ".join(dict.fromkeys([*photograph.notes, note])))
 

@@ -13,10 +13,12 @@ import numpy as np
 from unfazed.benchmark.photograph import Edited, Request, compose
 from unfazed.choices import RendererName
 from unfazed.edits import Edit
+from unfazed.edits.items import CONTROLS, Item
 from unfazed.errors import UserError
 
+from .jobs import Progress
 from .photographs import Photograph
-from .studio import Progress, Studio
+from .studio import Studio
 
 NOTHING = "Nothing is changed yet: switch a change on, or move one of the sliders."
 
@@ -58,6 +60,15 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     return Shown(before, np.asarray(edited.image), None if left_out else edited, waiting, exact=not left_out)
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The same chain made in two ways, and its control: pictures (S, S, 3) uint8, or why there is none."""
+
+    pasted: np.ndarray | str
+    rendered: np.ndarray
+    control: np.ndarray | str
+
+
 def render(
     studio: Studio,
     photograph: Photograph,
@@ -65,15 +76,34 @@ def render(
     seed: int = 0,
     steps: int = 20,
     progress: Progress | None = None,
-) -> Shown:
-    """Return the chain rendered with the diffusion network."""
+) -> tuple[Shown, Compared]:
+    """Return the chain rendered with the diffusion network, with its paste preview and its control beside it.
+
+    progress: called with the passes of the network done and in total, for both rendered pictures.
+    """
     if not chain:
         raise UserError(NOTHING)
-    request = request_of(chain, photograph, seed, int(steps))
-    edited = studio.edit(request, photograph, progress)
-    passes = edited.record["measures"].get("passes")
-    note = "This change needs no diffusion: pasted exactly." if not passes else f"Rendered in {passes} diffusion steps."
-    return Shown(framed(photograph), np.asarray(edited.image), edited, note)
+    control = Item("edit", chain).control
+    wanted = [chain] if control is None else [chain, CONTROLS[control].chain]
+    requests = [request_of(one, photograph, seed, int(steps)) for one in wanted]
+    counts = [studio.passes(request) for request in requests]
+
+    def counted(place: int) -> Progress | None:
+        before = sum(counts[:place])
+        return None if progress is None else lambda done, _: progress(before + done, sum(counts))
+
+    if progress is not None and sum(counts):
+        progress(0, sum(counts))
+    made = [studio.edit(request, photograph, counted(place)) for place, request in enumerate(requests)]
+    note = f"Rendered in {counts[0]} diffusion steps." if counts[0] else "This change needs no diffusion: pasted exactly."
+    pictures = [np.asarray(one.image) for one in made]
+    missing = "This change has no control: it neither removes the object nor generates a background."
+    try:
+        pasted: np.ndarray | str = np.asarray(studio.edit(request_of(chain, photograph, seed), photograph).image)
+    except UserError as error:
+        pasted = f"It cannot be pasted: {error.given}."
+    compared = Compared(pasted, pictures[0], missing if control is None else pictures[1])
+    return Shown(framed(photograph), pictures[0], made[0], note), compared
 
 
 def needs_network(edit: Edit) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,9 +17,12 @@ import numpy as np
 from unfazed.benchmark.photograph import Edited, Request, edit_photograph, request_plan
 from unfazed.errors import UserError, unknown
 from unfazed.files import canonical
+from unfazed.probes.smallest import Predictor, predictor
 from unfazed.rendering.layers import Renderer
+from unfazed.sources.segment import default_segmenter, open_segmenter
 
 from .classification import Answer, answer_all, warm_pictures
+from .jobs import Jobs, Progress
 from .photographs import Photograph
 
 if TYPE_CHECKING:
@@ -25,17 +30,19 @@ if TYPE_CHECKING:
 
 RENDERERS_HELD = 2
 T = TypeVar("T")
-Progress = Callable[[int, int], None]
-"""Called with the number of passes done and in total."""
 
 
 class Studio:
-    """models: the names that can be opened, first the initial one; segmenter: `grabcut` or `onnx:FILE`."""
+    """models: the names that can be opened, first the initial one; segmenter: as for `unfazed.sources.segment`;
+    better: the command that gets a better segmenter than the one that `auto` finds here, or None."""
 
-    def __init__(self, models: Sequence[str], segmenter: str = "grabcut", device: str | None = None) -> None:
+    def __init__(self, models: Sequence[str], segmenter: str = "auto", device: str | None = None) -> None:
         if not models:
             raise UserError("no model is given", run="unfazed app -m lite:0")
-        self.models, self.segmenter, self.device = tuple(dict.fromkeys(models)), segmenter, device
+        self.models, self.device = tuple(dict.fromkeys(models)), device
+        self.segmenter, self.better = default_segmenter() if segmenter == "auto" else (segmenter, None)
+        open_segmenter(self.segmenter)
+        self.jobs = Jobs()
         self._opened: dict[str, Classifier] = {}
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
         # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
@@ -58,9 +65,21 @@ class Studio:
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
         """Return the edited photograph with its record; progress is called after each diffusion pass."""
-        if request.renderer == "paste":
-            return edit_photograph(request, photograph.scene, Path(photograph.path))
-        return _alone(self._rendering, self._render, request, photograph, progress)
+        work = functools.partial(edit_photograph, request, photograph.scene, Path(photograph.path))
+        return work() if request.renderer == "paste" else self.rendered(request, work, progress)
+
+    def rendered(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None = None) -> T:
+        """Return what `work` makes with the renderer of this request; progress: passes of the network done, in all."""
+        return _alone(self._rendering, self._render, request, work, progress)
+
+    def passes(self, request: Request) -> int:
+        """Return how many passes of the network the request takes."""
+        return 0 if request.renderer == "paste" else self.rendered(request, lambda one: _passes(one, request))
+
+    def predictor(self, name: str) -> Predictor:
+        """Return the model of that name for a search."""
+        asked = predictor(self.model(name))
+        return replace(asked, predict=lambda image: _alone(self._looking, asked.predict, image))
 
     def _open(self, name: str) -> Classifier:
         from unfazed.models import open_model
@@ -69,10 +88,10 @@ class Studio:
             self._opened[name] = open_model(name, device=self.device)
         return self._opened[name]
 
-    def _render(self, request: Request, photograph: Photograph, progress: Progress | None) -> Edited:
+    def _render(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None) -> T:
         renderer = self._renderer(request)
-        with passes_counted(renderer, expected_passes(request), progress):
-            return edit_photograph(request, photograph.scene, Path(photograph.path), renderer)
+        with passes_counted(renderer, _passes(renderer, request), progress):
+            return work(renderer)
 
     def _renderer(self, request: Request) -> Renderer:
         """Return the renderer that a replay of this request would open, so that both make the same bytes."""
@@ -91,27 +110,26 @@ def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T
     return thread.submit(contextvars.copy_context().run, work, *given).result()
 
 
-def expected_passes(request: Request) -> int:
-    """Return the approximate number of network passes of the request, from the largest `start` of its edits."""
-    starts = [float(getattr(edit, "start", 0.0) or 0.0) for edit in request.chain]
-    return max(1, round(max(starts, default=0.0) * (request.steps or 100)))
+def _passes(renderer: Any, request: Request) -> int:
+    """Return the number of network passes of the request, which are those of the largest start of its edits."""
+    return int(renderer.passes(max((edit.blends_from for edit in request.chain), default=0.0)))
 
 
 @contextlib.contextmanager
-def passes_counted(renderer: Any, expected: int, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` after every pass of the renderer's network inside the block."""
+def passes_counted(renderer: Any, total: int, progress: Progress | None) -> Iterator[None]:
+    """Call `progress` after every pass of the renderer's network inside the block; what it raises ends the work."""
     if progress is None:
         yield
         return
     done = 0
 
-    def passed(*_: object) -> None:
+    def passed(pictures: int) -> None:
         nonlocal done
-        done += 1
-        progress(min(done, expected), expected)
+        done += pictures
+        progress(min(done, total), total)
 
-    hook = renderer.network.module.register_forward_hook(passed)
+    before, renderer.on_passes = renderer.on_passes, passed
     try:
         yield
     finally:
-        hook.remove()
+        renderer.on_passes = before

@@ -29,7 +29,7 @@ from unfazed.files import check_writable, read_json, sha256, write_json
 from unfazed.models.registry import refuse_untrusted
 from unfazed.records import require_fields
 from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.layers import Layers, Refused, Renderer
+from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
 from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.hole import lendable
 from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
@@ -192,6 +192,17 @@ def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
         raise UserError(f"the edit is not possible for {scene.id}: {impossible}") from None
 
 
+def render_chain(request: Request, scene: Scene, renderer: Renderer) -> tuple[Composition, Layers, Rendered]:
+    """Apply the request's edits and render the picture, without a record; UserError if that is not possible."""
+    composition, layers = compose(request, scene)
+    [answer] = renderer.render([layers])
+    if isinstance(answer, Refused):
+        raise UserError(
+            answer.reason, run="unfazed edit … --renderer diffusion" if request.renderer == "paste" else None
+        )
+    return composition, layers, answer
+
+
 def request_plan(request: Request) -> Plan:
     """Return the request as a plan for one picture, which checks its values and opens its renderer and source."""
     return Plan(
@@ -208,13 +219,8 @@ def edit_photograph(
     """Return the edited scene. image: the file it was read from, if any; renderer: an open renderer to use."""
     mask = exact_mask(scene.mask)
     exact = Scene(scene.id, scene.image, mask, request.label, scene.notes)
-    composition, layers = compose(request, exact)
     renderer = renderer or request_plan(request).open_renderer()
-    [answer] = renderer.render([layers])
-    if isinstance(answer, Refused):
-        raise UserError(
-            answer.reason, run="unfazed edit … --renderer diffusion" if request.renderer == "paste" else None
-        )
+    composition, layers, answer = render_chain(request, exact, renderer)
     levels = mask_levels(layers.mask)
     rate = composition.requested.get("pixel_rate")
     record = {
