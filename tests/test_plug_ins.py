@@ -96,7 +96,7 @@ unfazed("edit", sys.argv[1], "--hand-shake", "0.2", "--renderer", "paste", "--re
 listed = unfazed("edits")
 
 from unfazed.app.page import build_page
-from unfazed.app.smallest import directions
+from unfazed.probes.changes import directions
 from unfazed.app.studio import Studio
 
 page = build_page(Studio(["lite:0"]), None)

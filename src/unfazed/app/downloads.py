@@ -1,18 +1,32 @@
-"""The files that a visitor downloads: the edited picture, its mask, and the record for `unfazed edit --replay`."""
+"""The files that a visitor downloads: the edited picture, its mask, the record for a replay, and filmstrips."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
 
 from unfazed.benchmark.photograph import Edited, write_edited
+from unfazed.files import make_folder, write_bytes
+from unfazed.probes.film import gif
+from unfazed.probes.smallest import Strip
+from unfazed.sources.slugs import slug
 
 from .photographs import Photograph
 from .preview import portable
 
 FOLDER = "UNFAZED_APP_FILES"
 Files = tuple[str, str, str]
+
+
+def write_gif(strip: Strip, photograph: Photograph) -> str:
+    """Write a filmstrip as ID-CHANGE.gif to a folder named after its content; return the path."""
+    data = gif(strip)
+    folder = make_folder(Path(os.environ[FOLDER]) / "made" / hashlib.sha256(data).hexdigest()[:16])
+    path = folder / f"{photograph.id}-{slug(strip.direction.name)}.gif"
+    write_bytes(path, data)
+    return str(path)
 
 
 def write_files(edited: Edited, photograph: Photograph, picture: str | None = None) -> Files:

@@ -30,9 +30,10 @@ def edit_tab(page: Any, studio: Studio) -> None:
         with gr.Column(scale=7, min_width=320):
             with gr.Row():
                 with gr.Column(min_width=280):
-                    photographed = photograph_panel()
+                    photographed = photograph_panel(studio)
                 with gr.Column(min_width=280):
                     changes = changes_panel(shown_groups)
+            compared = gr.HTML(elem_id="compared")
             predictions = answers_panel(studio)
             search = search_panel()
 
@@ -42,7 +43,7 @@ def edit_tab(page: Any, studio: Studio) -> None:
     shared = Shared(studio, shown_groups, photograph, shown, chosen, predictions.models)
     updates = Updates(
         functools.partial(previewed, studio, shown_groups),
-        results_of(result, shown),
+        results_of(result, shown, compared),
         functools.partial(answered, studio),
         predictions.answers,
     )

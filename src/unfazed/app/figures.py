@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,19 +17,21 @@ from unfazed.report.words import percent, plural
 from unfazed.sources.pictures import shrunk
 
 from .classification import Answer
-from .photographs import Photograph
+from .jobs import Step
+from .photographs import Photograph, doubts
+from .preview import Compared
 from .results import Results
-from .smallest import Found
 
 MARKER_SIDE = 640
 
 
 def message(text: str, kind: str = "note") -> Markup:
-    """Return a message for the visitor; kind: `note`, or `problem`, which screen readers announce at once."""
+    """Return a message for the visitor; kind: `note`, `warning`, `old` (the result shown is not of these settings), or
+    `problem`; screen readers announce the last two at once."""
     if not text:
         return tag("div", class_="message")
     lines = joined([tag("span", line) for line in text.splitlines()])
-    role = "alert" if kind == "problem" else "status"
+    role = "alert" if kind in ("problem", "old") else "status"
     return tag("div", lines, class_=f"message {kind}", role=role)
 
 
@@ -39,6 +41,9 @@ def marker(photograph: Photograph) -> Markup:
     share = (0.45 + 0.55 * scene.mask)[..., None]
     dimmed = np.clip(scene.image * share, 0, 255).astype(np.uint8)
     shown = outlined(dimmed, scene.mask, (255, 214, 10))
+    warned = doubts(photograph.scene)
+    if warned:
+        warned = (*warned, "Draw a box around the object, mend the mask with the brush, or upload a mask.")
     words = f"{photograph.name}; the object, {percent(scene.pixel_rate, 0)} of the picture, is outlined"
     tools = [
         tag("button", title, type="button", data_tool=tool, aria_pressed=str(tool == "box").lower())
@@ -48,6 +53,7 @@ def marker(photograph: Photograph) -> Markup:
             ("erase", "erase from the mask"),
         )
     ]
+    undo = tag("button", "undo", type="button", data_undo=True, disabled=not photograph.earlier)
     size = tag("label", "brush ", tag("input", type="range", min=1, max=20, value=5, data_size=True))
     image = tag("img", src=data_address(shown, MARKER_SIDE), alt=words, draggable="false")
     notes = "; ".join(photograph.notes) or "the mask that came with the photograph"
@@ -56,11 +62,20 @@ def marker(photograph: Photograph) -> Markup:
     link = tag("a", f"Download {file}", href=address, download=file)
     return joined(
         [
-            tag("div", *tools, size, class_="tools", role="group", aria_label="tools that mark the object"),
+            tag("div", *tools, undo, size, class_="tools", role="group", aria_label="tools that mark the object"),
             tag("div", image, tag("canvas", aria_hidden="true"), class_="marker"),
+            message("\n".join(warned), "warning") if warned else None,
             tag("p", f"{words}. Mask: {notes}. ", link, class_="quiet"),
         ]
     )
+
+
+def better_masks(command: str) -> Markup:
+    """Return the line that says which command gets a better segmenter than GrabCut."""
+    said = joined(
+        ["Objects are found by GrabCut. For better masks, run ", tag("code", command), " and restart this page."]
+    )
+    return tag("p", said, class_="quiet")
 
 
 def picture(image: np.ndarray, alt: str, caption: object, side: int = 320) -> Markup:
@@ -115,29 +130,30 @@ def heat_pair(model: str, images: Sequence[np.ndarray], names: Sequence[str]) ->
     )
 
 
-def found_markup(found: Found, model: str) -> Markup:
-    """Return the result of a search: its sentence, the picture at the change, and every level that was tried."""
-    rows = [
-        tag(
-            "tr",
-            tag("td", f"{level:.3g}", class_="number"),
-            tag("td", name, class_=None if name == found.before else "turned"),
+def progress(step: Step, unit: str) -> Markup:
+    """Return a bar with the steps done and the time left in words."""
+    words = step.words(unit)
+    bar = tag("progress", value=step.done, max=max(step.total, 1), aria_label=f"{unit} done")
+    return tag("div", bar, tag("span", words), class_="working")
+
+
+def side_by_side(compared: Compared, said: Mapping[str, Sequence[str]]) -> Markup:
+    """Return the pasted, the rendered and the control picture; said: the predictions for each, in lines."""
+    titles = {
+        "pasted": "pasted",
+        "rendered": "rendered with diffusion",
+        "control": "control: the same removal and rendering without the change",
+    }
+    shown = []
+    for name, title in titles.items():
+        image = getattr(compared, name)
+        lines = [tag("b", title), *(tag("span", line) for line in said.get(name, ()))]
+        shown.append(
+            tag("figure", tag("figcaption", *lines, tag("span", image)))
+            if isinstance(image, str)
+            else picture(image, title, joined(lines))
         )
-        for level, name in found.tried
-    ]
-    head = tag("tr", tag("th", found.direction.range.unit, scope="col"), tag("th", "answer", scope="col"))
-    caption = tag("caption", f"{found.direction.change.name}: every level tried")
-    table = tag("table", caption, tag("thead", head), tag("tbody", *rows))
-    said = tag("p", tag("b", f"{model}: "), found.sentence)
-    turn = None
-    if found.picture is not None:
-        turn = picture(
-            found.picture,
-            "the picture at which the prediction changes",
-            f"at {found.level:.3g} {found.direction.range.unit}",
-        )
-    shown = tag("div", turn, table if rows else None, class_="pair")
-    return tag("section", said, shown, class_="found", role="status")
+    return tag("section", tag("h3", "Pasted, rendered and control"), tag("div", *shown, class_="trio"))
 
 
 def flips_list(results: Results, flips: Flips | None) -> Markup:

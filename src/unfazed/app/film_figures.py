@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from unfazed.probes.smallest import Found, Still, Strip
 from unfazed.report.gallery_pictures import data_address
-from unfazed.report.markup import joined, tag
+from unfazed.report.markup import tag
 from unfazed.report.words import percent, plural
 
 THUMBNAIL = 96
@@ -17,6 +17,7 @@ MEANING = (
     "of the attribute's range. The shorter the bar, the more fragile the prediction. Levels between those tried may "
     "change it earlier."
 )
+CURVE = ("The curve is the probability of", "from 0 to 100 %; an orange diamond is another prediction.")
 
 
 def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -> Markup:
@@ -45,9 +46,11 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
     curve = tag("div", drawn, *points, now, class_="curve", role="img", aria_label=name)
     ends = (tag("span", "unchanged"), tag("span", strip.direction.describe(strip.direction.change.extreme)))
     frames = [
-        tag("img", src=data_address(still.image), alt="", draggable="false", data_share=f"{100 * share:.2f}", data_words=text)
-        for still, share, text in zip(stills, shares, words, strict=True)
-    ]  # fmt: skip
+        tag(
+            "img", src=data_address(one.image), alt="", draggable="false", data_share=f"{100 * at:.2f}", data_words=text
+        )
+        for one, at, text in zip(stills, shares, words, strict=True)
+    ]
     slider = tag(
         "input",
         type="range",
@@ -62,8 +65,11 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
     return tag(
         "section",
         tag("p", tag("b", f"{model}, {strip.direction.name}: "), said, role="status"),
-        tag("p", f"Probability of “{before.name}”; an orange diamond is another prediction:", class_="quiet"),
-        tag("div", tag("span", "100 %"), tag("span", "0 %"), class_="scale", aria_hidden="true"),
+        tag(
+            "p",
+            f"Probability of “{before.name}”, from 0 to 100 %; an orange diamond is another prediction.",
+            class_="quiet",
+        ),
         curve,
         tag("div", *ends, class_="ends quiet"),
         tag("div", *frames, class_="thumbs", aria_hidden="true"),
@@ -107,7 +113,7 @@ def profile_bars(found: Sequence[Found], total: int) -> Markup:
         tag("li", tag("h4", name), tag("ul", *(tag("li", *_row(one)) for one in by_change[name]))) for name in names
     ]
     fragile = sum(one.turn is not None for one in found)
-    summary = f"{fragile} of {plural(len(found), 'search')[:-1]}es changed the prediction." if len(found) != 1 else ""
+    summary = f"The prediction changed in {fragile} of {len(found)} searches."
     return tag(
         "section",
         tag("p", MEANING, class_="quiet"),
@@ -125,16 +131,15 @@ def _row(found: Found) -> list[Markup]:
         if found.tried and found.strip.impossible is not None:
             said = f"no change up to {limit} changes it; more is not possible"
         bar = tag("span", class_="bar steady", aria_hidden="true")
-        inside: object = "pictures"
     else:
         said = f"{percent(share, 0)}: {turn.name} at {direction.describe(turn.level)}"
         if found.control is not None:
             said += f"; putting the object back already changes it to {found.control}"
         bar = tag("span", tag("span", style=f"width: {100 * share:.2f}%"), class_="bar", aria_hidden="true")
-        inside = tag("img", src=data_address(turn.image, THUMBNAIL), alt="")
+    last = turn or found.strip.stills[-1]
     button = tag(
         "button",
-        inside,
+        tag("img", src=data_address(last.image, THUMBNAIL), alt=""),
         type="button",
         data_change=direction.name,
         data_model=found.model,

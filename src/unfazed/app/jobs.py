@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -74,8 +74,10 @@ class Jobs:
         if visitor in self._stops:
             self._stops[visitor].set()
 
-    def followed(self, visitor: str, work: Callable[[Report], T]) -> Generator[Step, None, T]:
-        """Run `work` and yield its progress; return its result, or raise Canceled if the visitor cancels it.
+    def followed(
+        self, visitor: str, work: Callable[[Report], T], show: Callable[[Step], Any]
+    ) -> Generator[Any, None, T]:
+        """Run `work` and yield what `show` makes of each step; return its result, or raise Canceled.
 
         The work calls the report that it is given after each step, and a call after the cancellation ends the work.
         """
@@ -90,7 +92,7 @@ class Jobs:
             future.add_done_callback(lambda _: steps.put(None))
             try:
                 while (step := steps.get()) is not None:
-                    yield step
+                    yield show(step)
             finally:
                 # If the visitor left, this generator is closed here, and nobody needs the result.
                 stop.set()

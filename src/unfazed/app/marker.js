@@ -1,7 +1,9 @@
-// The visitor's mark on the photograph: a box around the object, or strokes that add to it or take from it.
+// The visitor's mark on the photograph: a box around the object, strokes that add to it or take from it, undo.
 // `element`, `trigger` and `watch` are given by gradio; one finished stroke is one event.
-let tool = "box";
+// On a touch screen no tool is chosen at first, so that a finger on the photograph scrolls the page.
+let tool = matchMedia("(pointer: coarse)").matches ? "" : "box";
 let from = null;
+let brush = null;
 
 const image = () => element.querySelector(".marker img");
 const canvas = () => element.querySelector(".marker canvas");
@@ -20,6 +22,9 @@ function prepare() {
   for (const button of element.querySelectorAll("[data-tool]")) {
     button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
   }
+  element.querySelector(".marker").classList.toggle("drawing", tool !== "");
+  // The picture is shown anew after each stroke; the size of the brush stays.
+  if (brush !== null) element.querySelector("[data-size]").value = brush;
 }
 
 function draw(to) {
@@ -42,10 +47,19 @@ function draw(to) {
 
 element.addEventListener("click", (event) => {
   const button = event.target.closest("[data-tool]");
-  if (button) { tool = button.dataset.tool; prepare(); }
+  if (button) { tool = tool === button.dataset.tool ? "" : button.dataset.tool; prepare(); }
+  if (event.target.closest("[data-undo]")) trigger("select", { undo: true });
+});
+element.addEventListener("input", (event) => { if (event.target.matches("[data-size]")) brush = event.target.value; });
+document.addEventListener("keydown", (event) => {
+  const undo = element.querySelector("[data-undo]");
+  const typing = event.target.matches("input:not([type=range]), textarea");
+  if (event.key !== "z" || !(event.ctrlKey || event.metaKey) || typing || !undo || undo.disabled || !undo.offsetParent) return;
+  event.preventDefault();
+  trigger("select", { undo: true });
 });
 element.addEventListener("pointerdown", (event) => {
-  if (event.target !== canvas()) return;
+  if (event.target !== canvas() || tool === "") return;
   event.preventDefault();
   canvas().setPointerCapture(event.pointerId);
   from = place(event);

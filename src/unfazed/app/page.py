@@ -77,7 +77,7 @@ def served(
     *,
     host: str = "127.0.0.1",
     port: int | None = None,
-    segmenter: str = "grabcut",
+    segmenter: str = "auto",
     device: str | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """Serve the page inside the block and yield its address and the page; its private folder is deleted afterwards."""

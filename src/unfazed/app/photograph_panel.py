@@ -16,7 +16,7 @@ from unfazed.sources.segment import parse_box
 
 from . import figures
 from .events import HEAVY, LIGHT, PRIVATE, Shared, Updates
-from .photographs import Photograph, found_by, marked, open_sample, open_upload, own_mask, sample_names
+from .photographs import Photograph, found_by, marked, open_sample, open_upload, own_mask, sample_names, uploaded_mask
 from .studio import Studio
 
 FIRST_SAMPLE = "koala"
@@ -33,11 +33,12 @@ class PhotographPanel:
     marker: Any
     automatic: Any
     given: Any
+    mask: Any
     box: Any
     label: Any
 
 
-def photograph_panel() -> PhotographPanel:
+def photograph_panel(studio: Studio) -> PhotographPanel:
     """Build the panel inside the open gradio context."""
     gr.HTML("<h2>1 · Photograph</h2>")
     sample = gr.Dropdown(list(sample_names()), value=FIRST_SAMPLE, label="a sample photograph", elem_id="sample")
@@ -47,7 +48,10 @@ def photograph_panel() -> PhotographPanel:
     marker = gr.HTML(elem_id="marker", js_on_load=script)
     with gr.Row():
         automatic = gr.Button("Find the object", size="sm", elem_id="find-object")
-        given = gr.Button("Use the sample's own mask", size="sm")
+        given = gr.Button("Use the sample's own mask", size="sm", elem_id="own-mask")
+        mask = gr.UploadButton("Upload a mask", size="sm", elem_id="upload-mask")
+    if studio.better is not None:
+        gr.HTML(figures.better_masks(studio.better), elem_id="better-masks")
     with gr.Accordion("More about the object", open=False):
         box = gr.Textbox(label="box around it, in pixels of the photograph: X,Y,W,H", max_lines=1)
         label = gr.Dropdown(
@@ -56,7 +60,7 @@ def photograph_panel() -> PhotographPanel:
             label="its true class in ImageNet",
             info="marked in the predictions; needed for an adversarial background",
         )
-    return PhotographPanel(sample, upload, problem, marker, automatic, given, box, label)
+    return PhotographPanel(sample, upload, problem, marker, automatic, given, mask, box, label)
 
 
 def connect_photograph(page: Any, panel: PhotographPanel, shared: Shared, updates: Updates) -> None:
@@ -68,6 +72,7 @@ def connect_photograph(page: Any, panel: PhotographPanel, shared: Shared, update
         (panel.upload.upload, functools.partial(_open_upload, studio), [panel.upload], "open_photograph"),
         (panel.automatic.click, lambda one: found_by(one, studio.segmenter), [], "find_object"),
         (panel.given.click, own_mask, [], "own_mask"),
+        (panel.mask.upload, uploaded_mask, [panel.mask], "upload_mask"),
         (
             panel.box.submit,
             lambda one, text: found_by(one, studio.segmenter, parse_box(text)),
@@ -114,7 +119,7 @@ def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Any, ...]
 
 
 def _marked(studio: Studio, photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
-    mark = {name: getattr(event, name, None) for name in ("box", "paint", "add")}
+    mark = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
     begun = _opening(lambda one: marked(one, mark, studio.segmenter))(photograph)
     # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.
     return (*begun[:2], figures.marker(begun[0]), begun[3])

@@ -95,7 +95,9 @@ def render(
     if progress is not None and sum(counts):
         progress(0, sum(counts))
     made = [studio.edit(request, photograph, counted(place)) for place, request in enumerate(requests)]
-    note = f"Rendered in {counts[0]} diffusion steps." if counts[0] else "This change needs no diffusion: pasted exactly."
+    note = (
+        f"Rendered in {counts[0]} diffusion steps." if counts[0] else "This change needs no diffusion: pasted exactly."
+    )
     pictures = [np.asarray(one.image) for one in made]
     missing = "This change has no control: it neither removes the object nor generates a background."
     try:

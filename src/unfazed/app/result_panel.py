@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from unfazed.errors import UserError
+from unfazed.report.words import percent
 
 from . import figures
 from .controls import Group, chosen_chain
 from .downloads import Files, write_files
-from .events import HEAVY, Shared, Updates
+from .events import HEAVY, PRIVATE, Shared, Updates
+from .jobs import Canceled, Report, Step
 from .photographs import Photograph
-from .preview import Shown, preview, render
+from .preview import Compared, Shown, preview, render
 from .studio import Studio
+
+RESULTS = 7  # the number of outputs of `results_of`
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,8 @@ class ResultPanel:
     note: Any
     steps: Any
     rendering: Any
+    working: Any
+    cancel: Any
     downloads: list[Any]
 
 
@@ -39,6 +44,8 @@ def result_panel() -> ResultPanel:
     with gr.Row():
         steps = gr.Slider(4, 100, 20, step=1, label="diffusion steps: more are better and slower", buttons=[])
         rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render")
+        cancel = gr.Button("Cancel", variant="stop", visible=False, elem_id="cancel-render")
+    working = gr.HTML(elem_id="working")
     with gr.Row():
         downloads = [
             gr.DownloadButton(
@@ -47,22 +54,38 @@ def result_panel() -> ResultPanel:
             for what in ("picture", "mask", "record")
         ]
     gr.HTML("<p class='quiet'>The record makes the same bytes again: unfazed edit PHOTO --replay RECORD.json</p>")
-    return ResultPanel(pictures, note, steps, rendering, downloads)
+    return ResultPanel(pictures, note, steps, rendering, working, cancel, downloads)
 
 
-def results_of(panel: ResultPanel, shown: Any) -> list[Any]:
-    """Return the outputs of `previewed` and `rendered`; shown: the state with both pictures."""
-    return [panel.pictures, panel.note, shown, *panel.downloads]
+def results_of(panel: ResultPanel, shown: Any, compared: Any) -> list[Any]:
+    """Return the outputs of `previewed`; shown: the state with both pictures; compared: the place of three pictures
+    side by side."""
+    return [panel.pictures, panel.note, shown, compared, *panel.downloads]
 
 
 def connect_result(panel: ResultPanel, shared: Shared, updates: Updates) -> None:
     """Connect the panel's events."""
+    studio = shared.studio
     photograph, *others = shared.chosen
+
+    def render_for(request: gr.Request, *given: Any) -> Iterator[tuple[Any, ...]]:
+        yield from rendered(studio, shared.groups, str(request.session_hash), *given)
+
     event = panel.rendering.click(
-        functools.partial(rendered, shared.studio, shared.groups), [photograph, panel.steps, *others],
-        updates.results, api_name="render", show_progress_on=panel.pictures, **HEAVY,
+        render_for, [photograph, panel.steps, shared.models, *others],
+        [*updates.results, panel.working, panel.cancel], api_name="render", **{**HEAVY, "show_progress": "hidden"},
     )  # fmt: skip
     updates.answered(shared, event)
+    connect_cancel(panel.cancel, studio)
+
+
+def connect_cancel(button: Any, studio: Studio) -> None:
+    """Let the button stop the visitor's job; it does not wait in the queue behind that job."""
+
+    def cancel(request: gr.Request) -> None:
+        studio.jobs.cancel(str(request.session_hash))
+
+    button.click(cancel, None, None, queue=False, show_progress="hidden", **PRIVATE)
 
 
 def previewed(
@@ -80,32 +103,63 @@ def previewed(
 def rendered(
     studio: Studio,
     shown: Sequence[Group],
+    visitor: str,
     photograph: Photograph,
     steps: float,
+    models: Sequence[str],
     picture: str | None,
     seed: float,
     *flat: Any,
-    progress: Any = gr.Progress(),
-) -> tuple[Any, ...]:
-    """Return the picture rendered with diffusion, as the outputs of `results_of`."""
-    progress(0, desc="loading the network")
-    try:
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the progress of rendering with diffusion, then its result, as the outputs of `results_of` and a bar."""
+    unchanged, last = (gr.skip(),) * RESULTS, Step(0, 0, 0.0)
+
+    def told(step: Step) -> tuple[Any, ...]:
+        nonlocal last
+        last = step
+        return *unchanged, figures.progress(step, "passes"), gr.Button(visible=True)
+
+    def work(report: Report) -> tuple[Shown, Compared]:
         chain = chosen_chain(shown, picture, flat)
-        made = render(
-            studio, photograph, chain, int(seed or 0), int(steps), lambda done, all: progress((done, all), unit="steps")
-        )
+        return render(studio, photograph, chain, int(seed or 0), int(steps), report)
+
+    yield *unchanged, figures.message("Loading the network …"), gr.Button(visible=True)
+    try:
+        made, compared = yield from studio.jobs.followed(visitor, work, told)
+        beside = figures.side_by_side(compared, _said(studio, models, compared))
+        outputs = _results(photograph, picture, made, "after: rendered with diffusion", beside)
+        note = ""
+    except Canceled:
+        outputs = unchanged
+        note = f"Canceled after {last.done} of {last.total} passes. The result above is the one from before."
     except UserError as error:
-        return _nothing(error)
-    return _results(photograph, picture, made, "after: rendered with diffusion")
+        outputs, note = _nothing(error), ""
+    yield *outputs, figures.message(note), gr.Button(visible=False)
 
 
-def _results(photograph: Photograph, picture: str | None, made: Shown, caption: str) -> tuple[Any, ...]:
+def _said(studio: Studio, models: Sequence[str], compared: Compared) -> dict[str, list[str]]:
+    """Return each model's prediction for each picture of the comparison, in a line."""
+    images = {name: image for name, image in vars(compared).items() if not isinstance(image, str)}
+    said: dict[str, list[str]] = {name: [] for name in images}
+    for model in models:
+        try:
+            answers = studio.answers(model, list(images.values()))
+        except UserError:
+            continue  # the predictions below say why
+        for name, answer in zip(images, answers, strict=True):
+            said[name].append(f"{model}: {answer.names[0]}, {percent(answer.probabilities[0], 0)}")
+    return said
+
+
+def _results(
+    photograph: Photograph, picture: str | None, made: Shown, caption: str, beside: str = ""
+) -> tuple[Any, ...]:
     files: Files | None = None if made.edited is None else write_files(made.edited, photograph, picture)
     buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in (files or (None, None, None))]
     pictures = figures.pair(made.before, made.after, photograph.name, caption)
-    return pictures, figures.message(made.note), (made.before, made.after), *buttons
+    return pictures, figures.message(made.note), (made.before, made.after), beside, *buttons
 
 
 def _nothing(error: UserError) -> tuple[Any, ...]:
     closed = [gr.DownloadButton(value=None, interactive=False) for _ in range(3)]
-    return gr.skip(), figures.message(str(error), "problem"), gr.skip(), *closed
+    return gr.skip(), figures.message(f"Not updated: {error}", "old"), gr.skip(), gr.skip(), *closed

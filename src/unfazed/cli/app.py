@@ -26,8 +26,11 @@ def app(
     ] = None,
     segmenter: Annotated[
         str,
-        typer.Option(help="The method that finds the object: `grabcut`, or `onnx:FILE` for a network such as U²-Net."),
-    ] = "grabcut",
+        typer.Option(
+            help="The method that finds the object: `auto` (`sam2` where its weights are installed, else `grabcut`), "
+            "`onnx:FILE` for a network such as U²-Net, or another one of `unfazed masks`."
+        ),
+    ] = "auto",
     device: Device = None,
 ) -> None:
     """Serve the interactive page: edit a photograph, see what classifiers predict, browse flips, compare models.
