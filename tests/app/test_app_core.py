@@ -185,10 +185,14 @@ def test_a_generated_background_waits_for_render_and_is_never_imitated(studio):
 def test_render_counts_its_steps_and_replays(studio, files):
     photograph = open_sample("koala")
     steps: list[tuple[int, int]] = []
-    shown = render(
+    shown, compared = render(
         studio, photograph, chain_from({"background": {"kind": "complex"}}), 3, 6, lambda *one: steps.append(one)
     )
-    assert steps == [(1, 3), (2, 3), (3, 3)]
+    # Three passes for the picture and three for its control.
+    assert steps == [(done, 6) for done in range(7)]
+    assert compared.pasted.startswith("It cannot be pasted: ")
+    np.testing.assert_array_equal(compared.rendered, shown.after)
+    assert np.abs(compared.control.astype(float) - compared.rendered).mean() > 1
     made = write_files(shown.edited, photograph)
     record = json.loads(Path(made[2]).read_text())
     assert record["rendered_by"]["renderer"] == "diffusion"

@@ -1,4 +1,4 @@
-"""The smallest change that changes a prediction: found between what held and what did not, in words that claim no more."""
+"""The smallest change that changes a prediction: between what held and what did not, in words that claim no more."""
 
 from __future__ import annotations
 

@@ -51,4 +51,4 @@ def edit_tab(page: Any, studio: Studio) -> None:
     connect_changes(changes, shared, updates)
     connect_result(result, shared, updates)
     connect_answers(predictions, shared, updates)
-    connect_search(search, shared, result.steps)
+    connect_search(search, shared, result.render.steps)

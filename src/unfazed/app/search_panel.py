@@ -20,7 +20,7 @@ from .events import HEAVY, PRIVATE, Shared
 from .film_figures import found_film, profile_bars, swept_film
 from .jobs import Canceled, Report, Step
 from .photographs import Photograph
-from .result_panel import connect_cancel
+from .render_panel import connect_cancel
 from .searches import subject
 from .studio import Studio
 
