@@ -34,7 +34,7 @@ def main(predictions: Path) -> None:
         page.wait_for_timeout(500)
         keep(page.screenshot(full_page=True), "app-edit.jpg", 1620)
         page.click("#search")
-        page.wait_for_selector("#found .found")
+        page.wait_for_selector("#found .film")
         keep(page.locator("#found").screenshot(), "app-smallest.jpg", 900)
         page.get_by_role("tab", name="Browse").click()
         page.wait_for_selector("#flips button")

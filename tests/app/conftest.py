@@ -31,5 +31,5 @@ def predictions(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def address(predictions) -> str:
-    with served(["lite:0"], predictions) as (place, _):
+    with served(["lite:0"], predictions, segmenter="grabcut") as (place, _):
         yield place

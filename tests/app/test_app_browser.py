@@ -150,7 +150,7 @@ def test_a_photograph_of_ones_own_and_one_that_is_none(page, tmp_path):
 
 def test_the_smallest_change_is_searched_and_worded_with_care(page):
     page.click("#search")
-    page.wait_for_selector("#found .found")
+    page.wait_for_selector("#found .film")
     said = page.inner_text("#found")
     assert "the prediction changes from “koala”" in said
     assert "smaller levels that were not tried" in said

@@ -22,13 +22,11 @@ def test_progress_is_followed_and_the_result_comes_last():
             report(done, 2)
         return "made"
 
-    job = Jobs().followed("visitor", work, lambda step: (step.done, step.total))
-    seen = []
-    with pytest.raises(StopIteration) as end:
-        while True:
-            seen.append(next(job))
-    assert seen == [(0, 2), (1, 2), (2, 2)]
-    assert end.value.value == "made"
+    def visit():
+        made = yield from Jobs().followed("visitor", work, lambda step: (step.done, step.total))
+        yield made
+
+    assert list(visit()) == [(0, 2), (1, 2), (2, 2), "made"]
 
 
 def test_an_error_of_the_work_reaches_the_visitor():
@@ -87,8 +85,7 @@ def test_cancel_stops_a_rendering_between_two_passes_of_the_network():
 
     job = studio.jobs.followed("visitor", work, lambda step: step)
     with pytest.raises(Canceled):
-        for _ in job:
-            pass
+        list(job)
     assert passes == 2
     # The renderer is as before, and no count of the canceled rendering is left in it.
     seen: list[tuple[int, int]] = []
