@@ -1,22 +1,26 @@
 """Kills commands at every rename, sync and removal and at random moments, resumes them, and compares the files.
 
 python tests/kills/killing.py --injected 50 --random 60        prints one line per command; exit code 1 for a difference
+python tests/kills/killing.py --chaos 30                       kills workers and main processes over one build
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a copy of a process has none of its threads
@@ -182,15 +186,107 @@ def kill(name: str, inputs: Path, scratch: Path, injected: int, at_random: int, 
     return killed, problems
 
 
+@dataclass(frozen=True)
+class Long:
+    """A long command: its arguments, and how many of its parts are finished, of how many."""
+
+    arguments: list[str]
+    finished: Callable[[], int]
+    parts: int
+
+    def start(self) -> subprocess.Popen[bytes]:
+        script = "from unfazed.cli import main; main()"
+        return subprocess.Popen([sys.executable, "-c", script, *self.arguments], stdout=subprocess.DEVNULL)
+
+
+def long_build(folder: Path, output: Path, photographs: int) -> Long:
+    """A build of four pictures for each of so many drawn photographs."""
+    import cv2
+    import numpy as np
+
+    for number in range(photographs):
+        draw, mask = np.random.default_rng(number), np.zeros((160, 200), np.uint8)
+        cv2.ellipse(mask, (100, 80), (40 + number % 20, 30), 0, 0, 360, 255, -1)
+        picture = draw.integers(60, 200, (160, 200, 3), np.uint8)
+        picture[mask > 0] = (20, number % 256, 250)
+        for place, pixels in (("images", picture), ("masks", mask)):
+            path = folder / place / "thing" / f"{number:03}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(str(path), pixels)
+    recipe = ["--recipe", "original,size-0.1,position", "--renderer", "paste", "--workers", "2"]
+    return Long(
+        ["build", f"folder:{folder}", "-o", str(output), *recipe],
+        lambda: len(list((output / "rows").glob("*.json"))),
+        photographs,
+    )
+
+
+def chaos(command: Long, kills: int, seed: int = 0) -> tuple[int, int]:
+    """Kill main processes and workers of a command at random, evenly over its work, and run it to its end.
+
+    Returns how many main processes and how many workers were killed.
+    """
+    draw, killed = random.Random(seed), [0, 0]
+    process = command.start()
+    for number in range(kills):
+        while command.finished() < number * command.parts / kills and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(draw.uniform(0, 0.2))
+        if process.poll() is not None:
+            process = command.start()
+        workers = workers_of(process.pid)
+        worker = bool(workers) and draw.random() < 0.5
+        os.kill(draw.choice(workers) if worker else process.pid, signal.SIGKILL)
+        killed[worker] += 1
+        if not worker:
+            process.wait()
+            process = command.start()
+    # A photograph whose workers were killed twice has failed, exit code 4; the next run makes it.
+    while (code := process.wait()) == 4:
+        process = command.start()
+    if code != 0:
+        raise RuntimeError(f"the last run ended with exit code {code}")
+    return killed[0], killed[1]
+
+
+def workers_of(process: int) -> list[int]:
+    """The worker processes that a process has started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == process and b"--multiprocessing-fork" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def build_in_chaos(scratch: Path, kills: int, photographs: int, seed: int = 0) -> tuple[str, list[str]]:
+    """A line that says what was done, and what differs from a build that nobody disturbed."""
+    from unfazed.benchmark import verify
+
+    quiet, disturbed = scratch / "quiet", scratch / "disturbed"
+    if long_build(scratch / "photographs", quiet, photographs).start().wait() != 0:
+        return "build: the undisturbed run failed", ["everything"]
+    killed = chaos(long_build(scratch / "photographs", disturbed, photographs), kills, seed)
+    verdict = verify(disturbed)
+    problems = [*map(str, verdict.problems), *differences(tree(disturbed), tree(quiet))]
+    return f"build: {verdict.rows} rows, killed {killed[0]} main processes and {killed[1]} workers", problems
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--injected", type=int, default=50, help="kills at renames, syncs and removals, in all")
     parser.add_argument("--random", type=int, default=60, help="kills at random moments, in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("commands", nargs="*", help=f"of {', '.join(COMMANDS)}")
+    parser.add_argument("--chaos", type=int, help="kills of workers and main processes over one build of 400 pictures")
     given = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
+        if given.chaos is not None:
+            line, problems = build_in_chaos(Path(folder), given.chaos, photographs=100, seed=given.seed)
+            print(f"{line}, {len(problems)} different", *problems, sep="\n  ")
+            sys.exit(bool(problems))
         inputs = make_inputs(Path(folder) / "inputs")
         for name in given.commands or COMMANDS:
             share = (given.injected // len(COMMANDS), given.random // len(COMMANDS))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from killing import COMMANDS, kill, make_inputs
+from killing import COMMANDS, build_in_chaos, kill, make_inputs
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +26,10 @@ def test_a_killed_command_resumes_to_the_same_bytes(name: str, inputs: Path, tmp
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_can_be_killed_at_any_step_and_moment(name: str, inputs: Path, tmp_path: Path) -> None:
     assert kill(name, inputs, tmp_path, injected=10, at_random=12)[1] == []
+
+
+@pytest.mark.parametrize(("kills", "photographs"), [(3, 12), pytest.param(30, 100, marks=pytest.mark.slow)])
+def test_workers_and_main_processes_can_be_killed_all_through_a_build(
+    kills: int, photographs: int, tmp_path: Path
+) -> None:
+    assert build_in_chaos(tmp_path, kills, photographs, seed=3)[1] == []

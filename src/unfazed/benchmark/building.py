@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
+import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
-from unfazed.engine import run_tasks
-from unfazed.engine.prefetch import prefetch
+from unfazed.engine import cores, run_tasks
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import alone
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
-from unfazed.rendering.removal.methods import find_removal
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
 from unfazed.sources.mask_checks import warning_summary
 
 from .card import settle_card
 from .commit_files import sweep
-from .layout import CACHE, CARD, LOCK, SOURCE_EDIT
+from .layout import CACHE, CARD, CARD_LOCK, SOURCE_EDIT
 from .mask_facts import record_masks
 from .plan import Plan
-from .prepare import Preparation, Prepared
+from .prepare import Prepared
 from .quality import count_doubtful
-from .render import SourceBuilder, Summary, render_stream
-from .rows import FAILED, OK, Row, counts, finished_sources, read_rows, write_manifest, write_rows
+from .render import SourceBuilder, Summary, give_up
+from .rows import FAILED, OK, Row, counts, finished_sources, read_rows, write_manifest
 from .settings import BuildSettings
-
-# A renderer gets this many batches per call: with fewer calls its batches are less often partly empty at the end.
-BATCHES = 8
+from .shards import only_run
+from .through_network import (
+    Counting,
+    NetworkBuilder,
+    NetworkDescriber,
+    passes_of,
+    prepared_passes,
+    through_network,
+)
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Built:
-    """The result of a build: rows by status over the whole benchmark, and for this run alone the sources that were
-    made, the seconds it took and the seconds of each stage, summed over workers; classes: how many scenes each has;
-    warnings: what looks wrong about masks and labels, one line each; invalid: pictures that are there although their
-    validity is below one half; left_out: those that `quality="strict"` left out because of it."""
+    """The result of a build: rows by status over the whole benchmark, or over the shard, and for this run alone the
+    sources that were made, the seconds it took and the seconds of each stage, summed over workers; classes: how many
+    scenes each has; warnings: what looks wrong about masks and labels, one line each; invalid: pictures that are there
+    although their validity is below one half; left_out: those that `quality="strict"` left out because of it;
+    unfinished: sources that other shards have still to build, so that there is no manifest yet."""
 
     root: Path
     counts: dict[str, int]
@@ -77,6 +83,7 @@ class Built:
     warnings: tuple[str, ...] = ()
     invalid: int = 0
     left_out: int = 0
+    unfinished: int = 0
 
 
 def build(
@@ -91,9 +98,10 @@ def build(
 
     The same call again resumes the build: finished sources are kept, failed ones are tried again. A call with more
     edits, runs or scenes adds them to the existing benchmark. If nothing is added, the bytes of the result depend on
-    neither the interruption nor `batch_size`, `workers` and `engine`. A folder that holds another benchmark is
-    refused. Without a network (`renderer="paste"`) `workers` processes build whole sources; a network runs in this
-    process, and `workers` processes prepare pictures for it.
+    neither the interruption nor `batch_size`, `workers` and the engine. A folder that holds another benchmark is
+    refused. Without a network (`renderer="paste"`) `workers` processes build whole sources. With one, `workers`
+    processes prepare pictures for each device; several devices have a process each, a single one is used here. Shards
+    of one build may run at the same time, and the one that finishes last writes the manifest.
 
     renderer: an open renderer (`unfazed.rendering.open_renderer`) that has a network, so that several builds share
     one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
@@ -117,8 +125,7 @@ def build(
     )
     with explained(plan.root):
         plan.root.mkdir(parents=True, exist_ok=True)
-    busy = UserError(f"another run is building in {plan.root}", run=f"unfazed status {plan.root}")
-    with alone(plan.root / LOCK, busy):
+    with only_run(plan.root, settings.shard):
         return _build(plan, renderer, progress or (lambda progress: None))
 
 
@@ -128,6 +135,8 @@ def _settled(renderer: Renderer, settings: BuildSettings) -> str:
     if described["renderer"] == "paste":
         raise UserError("the open renderer has no network", allowed='BuildSettings(renderer="paste") instead')
     given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
+    if settings.engine != "local":
+        given = ["engine", *given]
     if given:
         raise UserError(
             f"{', '.join(given)} cannot be set for a renderer that is already open",
@@ -142,42 +151,51 @@ def _build(
     opened: Renderer | None,
     report: Callable[[Progress], None],
 ) -> Built:
-    started = time.monotonic()
-    renderer, removal = opened or plan.open_renderer(), plan.open_removal()
-    settle_card(plan.root, plan.card(renderer, removal), plan.source.ids)
-    sweep(plan.root)
-    rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root) if one in plan.source}
-    done = {one for one, its in rows.items() if not plan.missing(one, its)}
-    waiting = [one for one in plan.source.ids if one not in done]
-    totals = Counter(counts(row for one in done for row in rows[one]))
-    passes = _Passes(plan, renderer, len(waiting))
-    now = Progress(len(done), len(plan.source), dict(totals), passes.counted)
+    started, settings = time.monotonic(), plan.settings
+    devices = settings.devices() if plan.has_network and opened is None else []
+    make: Make
+    of: Callable[[float], int]
+    if len(devices) > 1 or (devices and settings.engine != "local"):
+        card, starts = _described(plan, devices)
+        make, of = functools.partial(_on_devices, plan, devices), starts.__getitem__
+    else:
+        plan = plan.on(devices[0]) if devices else plan
+        renderer, removal = opened or plan.open_renderer(), plan.open_removal()
+        card, of = plan.card(renderer, removal), functools.partial(passes_of, renderer)
+        make = functools.partial(_here if plan.has_network else _by_source, plan, renderer, removal)
+    with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
+        settle_card(plan.root, card, plan.source.ids)
+    part = settings.part(plan.source.ids)
+    sweep(plan.root, None if settings.shard is None else set(part))
+    rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root).intersection(part)}
+    missing = {one: plan.missing(one, its) for one, its in rows.items()}
+    # Those of which nothing is there come first: they take the longest.
+    waiting = sorted((one for one in part if missing.get(one, 1)), key=lambda one: -missing.get(one, math.inf))
+    totals = Counter(counts(row for one in rows.keys() - set(waiting) for row in rows[one]))
+    passes = _Passes(plan, of, len(waiting))
+    now = Progress(len(part) - len(waiting), len(part), dict(totals), passes.counted)
     report(now)
     stages: Counter[str] = Counter()
-    if plan.has_network:
-        summaries = _through_network(plan, renderer, removal, waiting, passes)
-    else:
-        summaries = _by_source(SourceBuilder(plan, removal), waiting)
-    with contextlib.closing(summaries), passes.watched(lambda counted: report(replace(now, passes=counted))):
-        for number, summary in enumerate(summaries, start=len(done) + 1):
+    with contextlib.closing(make(waiting, passes, lambda: report(replace(now, passes=passes.counted)))) as summaries:
+        for number, summary in enumerate(summaries, start=now.done + 1):
             totals.update(summary.counts)
             stages.update(summary.seconds)  # type: ignore[arg-type]
-            now = Progress(number, len(plan.source), dict(totals), passes.counted)
+            now = Progress(number, len(part), dict(totals), passes.counted)
             report(replace(now, summary=summary))
-    if not (plan.root / CARD).is_file():
-        raise UserError(
-            f"the folder {plan.root} was moved or deleted during the build", run="the same command again, with -o"
-        )
-    everything = [row for one in plan.source.ids for row in read_rows(plan.root, one)]
-    write_manifest(plan.root, everything)
+            _check_folder(plan.root)
+    _check_folder(plan.root)
+    unfinished = len(set(plan.source.ids) - finished_sources(plan.root))
+    everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(plan.root, one)]
     notes = _notes(everything)
-    record_masks(plan.root, everything, notes)
-    shutil.rmtree(plan.root / CACHE, ignore_errors=True)
+    if not unfinished:
+        write_manifest(plan.root, everything)
+        record_masks(plan.root, everything, notes)
+        shutil.rmtree(plan.root / CACHE, ignore_errors=True)
     doubtful = count_doubtful(everything)
     return Built(
         root=plan.root,
         counts=counts(everything),
-        sources=len(plan.source),
+        sources=len(part if unfinished else plan.source),
         made=len(waiting),
         seconds=time.monotonic() - started,
         stages={name: float(value) for name, value in stages.items()},
@@ -186,110 +204,93 @@ def _build(
         warnings=(*plan.source.remarks, *warning_summary(notes)),
         invalid=doubtful["invalid"],
         left_out=doubtful["left out"],
+        unfinished=unfinished,
     )
 
 
-class _Passes:
-    """The passes of the network that a build has made and will make, as far as that is known."""
+def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[float, int]]:
+    """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
+    [outcome] = run_tasks(NetworkDescriber(plan), [None], settings=plan.settings, devices=devices[:1], apart=True)
+    if outcome.failure is not None:
+        raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
+    found: tuple[dict[str, Any], dict[float, int]] = outcome.result
+    return found
 
-    def __init__(self, plan: Plan, renderer: Renderer, waiting: int) -> None:
-        self.renderer = renderer
+
+def _check_folder(root: Path) -> None:
+    if not (root / CARD).is_file():
+        raise UserError(
+            f"the folder {root} was moved or deleted during the build", run="the same command again, with -o"
+        )
+
+
+class _Passes:
+    """The passes of the network that a build has made and will make, as far as that is known.
+
+    of: the number of passes of a picture by its start.
+    """
+
+    def __init__(self, plan: Plan, of: Callable[[float], int], waiting: int) -> None:
         self.done = 0
         runs = [plan.settings.runs if plan.has_draws(item) else 1 for item in plan.recipe.items]
-        starts = [max((edit.blends_from for edit in item.chain), default=0.0) for item in plan.recipe.items]
-        self.planned = sum(count * self._of(start) for count, start in zip(runs, starts, strict=True))
+        self.planned = sum(count * of(start) for count, start in zip(runs, plan.starts, strict=True))
         self.total = waiting * self.planned
-
-    def _of(self, start: float) -> int:
-        return self.renderer.passes(start) if isinstance(self.renderer, _Counting) else 0
 
     @property
     def counted(self) -> tuple[int, int] | None:
         return (min(self.done, self.total), self.total) if self.total else None
 
-    def prepared(self, source: Prepared | None) -> None:
+    def known(self, real: int) -> None:
         """Replace the planned passes of a source by those of the pictures that are possible for it."""
-        real = 0 if source is None else sum(self._of(layers.start) for layers in source.layers.values())
         self.total += real - self.planned
 
-    @contextlib.contextmanager
-    def watched(self, report: Callable[[tuple[int, int] | None], None]) -> Iterator[None]:
-        """Call `report` after every pass."""
-        if not isinstance(self.renderer, _Counting):
-            yield
-            return
 
-        def count(pictures: int) -> None:
-            self.done += pictures
-            report(self.counted)
-
-        before, self.renderer.on_passes = self.renderer.on_passes, count
-        try:
-            yield
-        finally:
-            self.renderer.on_passes = before
+Make = Callable[[list[str], _Passes, Callable[[], None]], Generator[Summary, None, None]]
 
 
-@runtime_checkable
-class _Counting(Protocol):
-    """A renderer that says how many passes a picture takes and when one is done."""
-
-    on_passes: Callable[[int], None] | None
-
-    def passes(self, start: float) -> int: ...
-
-
-def _by_source(builder: SourceBuilder, waiting: list[str]) -> Generator[Summary, None, None]:
-    """Build the sources, each in one worker process."""
-    settings = builder.plan.settings
-    for outcome in run_tasks(builder, waiting, settings.workers or 1, settings, apart=True):
-        yield outcome.result or _given_up(builder.plan, outcome.task, str(outcome.failure))
-
-
-def _through_network(
-    plan: Plan,
-    renderer: Renderer,
-    removal: Removal,
-    waiting: list[str],
-    passes: _Passes,
+def _by_source(
+    plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str], passes: _Passes, report: Callable[[], None]
 ) -> Generator[Summary, None, None]:
-    """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources."""
-    described, settings = renderer.describe(), plan.settings
-    workers = settings.workers or _preparers(described)
-    at_once = int(described.get("batch_size") or 1)
-    group = at_once if at_once == 1 else BATCHES * at_once
-    given_up: list[Summary] = []
-    again = Preparation(plan, removal) if settings.quality == "strict" else None
-
-    def prepared() -> Generator[Prepared, None, None]:
-        for outcome in run_tasks(Preparation(plan, removal), waiting, workers):
-            passes.prepared(outcome.result)
-            if outcome.result is not None:
-                yield outcome.result
-            else:
-                given_up.append(_given_up(plan, outcome.task, str(outcome.failure)))
-
-    # If the network uses the same cores, or also removes the objects, preparing in advance would slow it down.
-    alone = described.get("device") == "cpu" or find_removal(settings.removal)[0].takes_network
-    count = group // (len(plan.recipe.items) * settings.runs) + 2
-    with contextlib.closing(prepared() if alone else prefetch(prepared(), count)) as sources:
-        for summary in render_stream(plan.root, renderer, group, sources, again=again):
-            yield summary
-            while given_up:
-                yield given_up.pop()
-    yield from given_up
+    """Build the sources without a network, each in one worker process, which opens its own renderer."""
+    settings = plan.settings
+    # A process takes a second to start, so few photographs do not get one for each core.
+    workers = settings.workers or max(1, min(cores(settings), len(waiting) // 16))
+    for outcome in run_tasks(SourceBuilder(plan, removal), waiting, workers, settings, apart=True):
+        yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
 
 
-def _given_up(plan: Plan, source_id: str, reason: str) -> Summary:
-    """Write the rows of a source whose worker died, all failed with that reason."""
-    rows = Preparation(plan).all_rows(source_id, FAILED, reason)
-    write_rows(plan.root, source_id, rows)
-    return Summary(source_id, counts(rows), {})
+def _here(
+    plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str], passes: _Passes, report: Callable[[], None]
+) -> Generator[Summary, None, None]:
+    """Build the sources with the network in this process; `report` is called after every pass."""
+
+    def count(pictures: int) -> None:
+        passes.done += pictures
+        report()
+
+    def known(prepared: Prepared | None) -> None:
+        passes.known(0 if prepared is None else prepared_passes(renderer, prepared))
+
+    counting = renderer if isinstance(renderer, Counting) else None
+    before = None if counting is None else counting.on_passes
+    try:
+        if counting is not None:
+            counting.on_passes = count
+        yield from through_network(plan, renderer, removal, waiting, known)
+    finally:
+        if counting is not None:
+            counting.on_passes = before
 
 
-def _preparers(described: Mapping[str, Any]) -> int:
-    """Return how many processes prepare pictures for a network: a few for a GPU, only this one for the CPU."""
-    return 1 if described.get("device") == "cpu" else max(1, min(4, (os.cpu_count() or 1) - 2))
+def _on_devices(
+    plan: Plan, devices: list[str], waiting: list[str], passes: _Passes, report: Callable[[], None]
+) -> Generator[Summary, None, None]:
+    """Build the sources with one process for each device, those with the most pictures first."""
+    for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices):
+        summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
+        passes.known(summary.passes)
+        passes.done += summary.passes
+        yield summary
 
 
 def _failures(rows: list[Row]) -> dict[str, str]:

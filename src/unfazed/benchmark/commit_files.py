@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +59,19 @@ def _sync(one: Waiting) -> None:
             os.close(handle)
 
 
-def sweep(root: Path) -> None:
-    """Remove the temporary files that a killed run left."""
+def sweep(root: Path, ids: Collection[str] | None = None) -> None:
+    """Remove the temporary files that a killed run left; ids: only those of these sources."""
     for part in root.rglob(f".*{PART}"):
-        with contextlib.suppress(OSError):
-            part.unlink()
+        if ids is None or any(owner in ids for owner in _owners(part.name)):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _owners(name: str) -> Iterator[str]:
+    """The ids of the sources that a temporary file can belong to: its name begins with one, followed by a dot.
+
+    >>> list(_owners(".dog.run1.png.part"))
+    ['dog', 'dog.run1', 'dog.run1.png']
+    """
+    dots = [place for place, letter in enumerate(name) if letter == "."][1:]
+    return (name[1:dot] for dot in dots)

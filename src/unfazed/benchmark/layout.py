@@ -9,6 +9,7 @@ IMAGES = "images"
 MASKS = "masks"
 CACHE = ".cache"
 LOCK = ".lock"
+CARD_LOCK = ".card-lock"
 WORST_MASKS = "masks-worst.jpg"
 
 # The unchanged source file, which no drop is computed from; `original` is its framed picture.

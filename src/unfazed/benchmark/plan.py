@@ -77,11 +77,20 @@ class Plan:
             for run in range(self.settings.runs if self.has_draws(item) else 1):
                 yield Planned(item, run, picture_seed(self.settings.seed, source_id, *item.seeded_by, run))
 
-    def missing(self, source_id: str, rows: Sequence[Row]) -> bool:
-        """Whether pictures of a source are still to be made: some failed, or were not planned when it was finished."""
+    def missing(self, source_id: str, rows: Sequence[Row]) -> int:
+        """How many pictures of a source are still to be made: they failed, or were not planned when it was finished."""
         there = {(row.edit, row.run, row.seed) for row in rows if row.status != FAILED}
         planned = {(one.item.name, one.run, one.seed) for one in self.pictures(source_id)}
-        return any(row.status == FAILED for row in rows) or not planned <= there
+        return len(planned - there) or sum(row.status == FAILED for row in rows)
+
+    @property
+    def starts(self) -> list[float]:
+        """The share of the noise schedule at which each item of the recipe starts."""
+        return [max((edit.blends_from for edit in item.chain), default=0.0) for item in self.recipe.items]
+
+    def on(self, device: str) -> Plan:
+        """The same plan for one device."""
+        return replace(self, settings=replace(self.settings, device=device))
 
     def open_renderer(self) -> Renderer:
         """Load the renderer."""

@@ -18,16 +18,18 @@ from .encoding import Written, finish, write_file, write_picture
 from .plan import Plan
 from .prepare import Preparation, Prepared, reason_of
 from .quality import is_invalid, judged, left_out
-from .rows import FAILED, counts
+from .rows import FAILED, counts, write_rows
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of one source: the number of rows of each status, and the seconds of each stage."""
+    """The result of one source: the number of rows of each status, the seconds of each stage, and the passes of a
+    network where another process made them."""
 
     source_id: str
     counts: dict[str, int]
     seconds: dict[str, float]
+    passes: int = 0
 
 
 class SourceBuilder:
@@ -201,3 +203,10 @@ def finished(root: Path, prepared: Prepared, written: dict[int, Written], render
 def _seal(root: Path, source: _Open) -> Summary:
     written = {number: future.result() for number, future in source.written.items()}
     return finished(root, source.prepared, written, source.rendered)
+
+
+def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
+    """Write the rows of a source whose worker died or failed, all failed with that reason."""
+    rows = Preparation(plan).all_rows(source_id, FAILED, reason)
+    write_rows(plan.root, source_id, rows)
+    return Summary(source_id, counts(rows), {})

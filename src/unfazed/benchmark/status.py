@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from unfazed.locks import is_held
-
 from .card import read_card
-from .layout import LOCK, MANIFEST, ROWS, row_path
+from .layout import MANIFEST, ROWS, row_path
 from .rows import counts, finished_sources, read_rows
+from .shards import running
 
 # The pace is measured over this many recent sources, because the first ones of a run include loading and compiling.
 _RECENT = 50
@@ -49,12 +48,12 @@ def standing(path: str | Path) -> Standing:
         return Standing(root, "import", "imported", total, total, by_status, False, finished, None, None)
     ids = finished_sources(root)
     rows = [row for one in sorted(ids) for row in read_rows(root, one)]
-    running = is_held(root / LOCK)
-    pace = _pace(root, ids) if running else None
+    active = running(root)
+    pace = _pace(root, ids) if active else None
     left = (total - len(ids)) / pace if pace else None
     name = str(card["recipe"]["name"])
     complete = finished and len(ids) == total
-    return Standing(root, "build", name, len(ids), total, counts(rows), running, complete, pace, left)
+    return Standing(root, "build", name, len(ids), total, counts(rows), active, complete, pace, left)
 
 
 def _pace(root: Path, ids: set[str]) -> float | None:

@@ -30,6 +30,7 @@ def build(
     - `unfazed build sample -o quick --renderer paste --workers 2`
     - `unfazed build imagenet-s:/data/ImageNetS919 -o bench --classes imagenet-e --limit 500 --guide lite:2`
     - `unfazed build folder:photos -o sizes --recipe size=0.02:0.5:12 --runs 5 --seed 7`
+    - `unfazed build imagenet-s:/data/ImageNetS919 -o /shared/bench --shard 3/16`
 
     Running the same command again resumes the build; the pictures are the same bytes as without the interruption. A
     folder that holds another benchmark is refused. Bad pictures do not end the run: their rows record the reason.
@@ -56,6 +57,8 @@ def build(
     else:
         rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
         print(f"{built.root}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
+        if built.unfinished:
+            print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
         print(_classes(built.classes))
         for line in built.warnings:
             typer.echo(f"warning: {line}", err=True)
@@ -68,7 +71,7 @@ def build(
             typer.echo(f"failed: {source_id}: {reason.removeprefix(f'{source_id}: ')}", err=True)
         if len(built.failures) > 20:
             typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {built.root}", err=True)
-        if built.counts.get("ok"):
+        if built.counts.get("ok") and not built.unfinished:
             known = set(built.classes) <= set(imagenet().classes)
             models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
             next_command(f"unfazed evaluate {built.root} {models} -o {built.root}-predictions")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from unfazed.errors import UserError
 
-from .actors import Actors
+from .actors import Actors, cluster_cores
 from .prefetch import prefetch
 from .processes import Processes, defined_in_script
 from .scheduling import Crew, Outcome, Watch, WorkerState, schedule
 from .serving import attempt
 from .settings import EngineSettings
 
-__all__ = ["ENGINES", "EngineSettings", "Outcome", "Watch", "WorkerState", "prefetch", "run_tasks"]
+__all__ = ["ENGINES", "EngineSettings", "Outcome", "Watch", "WorkerState", "cores", "prefetch", "run_tasks"]
 
 Task = TypeVar("Task")
 
@@ -63,6 +64,13 @@ def run_tasks(
     if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
         return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch)
     return _run_here(worker, tasks, {} if places[0] is None else {"device": places[0]})
+
+
+def cores(settings: EngineSettings) -> int:
+    """How many CPU cores the engine has: those of this machine or of the Ray cluster."""
+    if settings.engine == "ray":
+        return cluster_cores(settings.address)
+    return os.cpu_count() or 1
 
 
 def _can_be_sent(worker: Any) -> bool:

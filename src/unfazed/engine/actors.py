@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 from unfazed.errors import UserError, missing_extra
 
+from .processes import ONE_THREAD
 from .scheduling import Message
 from .serving import serve
 from .settings import EngineSettings
@@ -39,14 +41,15 @@ class Actors:
 
     def __init__(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> None:
         self.ray = _connected(settings.address)
-        gpus = int(self.ray.cluster_resources().get("GPU", 0)) if places[0] is not None else 0
+        wanted = places[0] is not None and (settings.device or "cuda").startswith(("cuda", "auto"))
+        gpus = int(self.ray.cluster_resources().get("GPU", 0)) if wanted else 0
         self.places = ["cuda"] * (gpus * settings.per_gpu) if gpus else places
         self.packed, self.share = self.ray.put(packed), 1 / settings.per_gpu if gpus else 0
         self.started = time.monotonic()
 
     def start(self, place: str | None) -> _Handle:
         options = {"num_cpus": 1, "num_gpus": self.share, "max_concurrency": 2, "scheduling_strategy": "SPREAD"}
-        actor = self.ray.remote(_Actor).options(**options).remote(self.packed, place, sys.path)
+        actor = self.ray.remote(_Actor).options(**options).remote(self.packed, place, os.getcwd(), sys.path)
         self.started = time.monotonic()
         return _Handle(actor, actor.next_message.remote())
 
@@ -84,8 +87,11 @@ class Actors:
 class _Actor:
     """What runs on a machine of the cluster: the worker in a thread, and its messages in both directions."""
 
-    def __init__(self, packed: bytes, device: str | None, path: Sequence[str]) -> None:
-        sys.path.extend(folder for folder in path if folder not in sys.path)  # for a worker of the user's own module
+    def __init__(self, packed: bytes, device: str | None, folder: str, path: Sequence[str]) -> None:
+        with contextlib.suppress(OSError):
+            os.chdir(folder)  # for paths that the user gave relative to it
+        os.environ.update(ONE_THREAD)
+        sys.path.extend(one for one in path if one not in sys.path)  # for a worker of the user's own module
         self.inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
         self.outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.outbox.put(Message())  # it has a machine
@@ -115,6 +121,11 @@ def _connected(address: str | None) -> Any:
                 run="ray status" if address is None else f"ray status --address {address}",
             ) from None
     return ray
+
+
+def cluster_cores(address: str | None) -> int:
+    """How many CPU cores the cluster has."""
+    return max(1, int(_connected(address).cluster_resources().get("CPU", 1)))
 
 
 def _cause(error: Exception) -> str:

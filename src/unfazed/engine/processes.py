@@ -16,7 +16,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -29,6 +29,8 @@ from .settings import EngineSettings
 # Two torch threads on one core are many times slower than one, so each worker has one thread.
 LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
+# What a new process inherits is set for a moment, which two threads must not do at the same time.
+_STARTING = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -49,7 +51,7 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_main, args=(theirs, place), daemon=True)
-        with _one_thread(), _no_interrupt(), _own_main(self.packed):
+        with _STARTING, _one_thread(), _no_interrupt(), _own_main(self.packed):
             process.start()
         theirs.close()
         with contextlib.suppress(OSError):  # it has died already, which its closed pipe shows
@@ -109,22 +111,14 @@ def _main(pipe: Connection, device: str | None) -> None:
             os._exit(1)
 
     def send(message: Message) -> None:
-        data = pickle.dumps(_sendable(message), protocol=pickle.HIGHEST_PROTOCOL)
+        data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         with lock, contextlib.suppress(OSError):
             pipe.send_bytes(data)
 
     packed = pipe.recv_bytes()
     threading.Thread(target=listen, daemon=True, name="listen").start()
     serve(packed, device, inbox.get, send)
-
-
-def _sendable(message: Message) -> Message:
-    """The message itself if it has no error, or one that can be pickled; else with a RuntimeError of the same text."""
-    try:
-        pickle.loads(pickle.dumps(message.error))
-        return message
-    except Exception:
-        return replace(message, error=RuntimeError(f"{type(message.error).__name__}: {message.error}"))
+    os._exit(0)  # without waiting for threads and libraries
 
 
 @contextlib.contextmanager

@@ -1,0 +1,40 @@
+"""Which runs may write into one benchmark at the same time: either one run of the whole build, or shards of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from unfazed.errors import UserError
+from unfazed.locks import alone, is_held
+
+from .layout import LOCK
+
+
+@contextlib.contextmanager
+def only_run(root: Path, shard: str | None) -> Iterator[None]:
+    """A block for one run: a shard refuses a second run of itself and one of the whole build, which refuses all."""
+    busy = UserError(f"another run is building in {root}", run=f"unfazed status {root}")
+    own = root / _lock(shard)
+    with alone(own, busy):
+        if any(other != own.name and None in (shard, _shard(other)) for other in _held(root)):
+            raise busy
+        yield
+
+
+def running(root: Path) -> bool:
+    """Whether a run is building in this folder."""
+    return bool(_held(root))
+
+
+def _held(root: Path) -> list[str]:
+    return [path.name for path in root.glob(f"{LOCK}*") if is_held(path)]
+
+
+def _lock(shard: str | None) -> str:
+    return LOCK if shard is None else f"{LOCK}.{shard.replace('/', '-of-')}"
+
+
+def _shard(lock: str) -> str | None:
+    return lock.removeprefix(LOCK) or None

@@ -1,0 +1,73 @@
+"""The engine `ray` on a real cluster of two nodes: the same outcomes as local processes, also when a node is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unfazed.benchmark import BuildSettings, build, verify
+from unfazed.engine import EngineSettings, run_tasks
+from unfazed.errors import UserError
+from unfazed.sources import open_source
+
+sys.path.insert(0, str(Path(__file__).parent))
+import crew
+from meeting_source import Meeting
+from ray_cluster import two_nodes
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with two_nodes() as made:
+        yield made
+
+
+def test_tasks_are_done_on_both_nodes_and_a_deadly_one_is_recorded(cluster: Any, tmp_path: Path) -> None:
+    settings = EngineSettings(engine="ray", address=cluster.address)
+    outcomes = {one.task: one for one in run_tasks(crew.Fragile((3,)), range(6), 2, settings)}
+    assert {task: one.result for task, one in outcomes.items()} == {0: 0, 1: 1, 2: 2, 3: None, 4: 4, 5: 5}
+    assert outcomes[3].failure.startswith("the process that worked on it died twice (")
+    assert "ray." not in outcomes[3].failure
+    assert "\n" not in outcomes[3].failure
+    placed = list(run_tasks(crew.Placed(str(tmp_path)), range(4), 2, settings, devices=["cpu", "cpu:1"]))
+    assert {outcome.result[0] for outcome in placed} == {"cpu", "cpu:1"}
+    with pytest.raises(UserError, match="number 0 will not do\nallowed: none"):
+        list(run_tasks(crew.complain, [0], 1, settings))
+
+
+def test_a_build_that_loses_a_node_ends_in_the_bytes_of_the_local_engine(cluster: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"recipe": "original,size-0.1", "steps": 2, "limit": 4, "seed": 7}
+    build("sample", tmp_path / "local", BuildSettings(device="cpu", **options))
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    source = replace(open_source("sample"), load=Meeting(str(marks)))
+    done: list[str] = []
+
+    def kill_a_node(now: Any) -> None:
+        if now.summary is None:
+            return
+        if not done:
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        done.append(now.summary.source_id)
+
+    settings = BuildSettings(engine="ray", address=cluster.address, device="cpu,cpu", **options)
+    built = build(source, tmp_path / "ray", settings, progress=kill_a_node)
+    assert sorted(done) == sorted(open_source("sample").ids[:4])  # nothing lost, nothing twice
+    assert (built.made, built.failures) == (4, {})
+    assert tree(tmp_path / "ray") == tree(tmp_path / "local")
+    assert verify(tmp_path / "ray").passed
+    assert len(list(marks.iterdir())) >= 2  # both nodes had begun
+
+
+def tree(root: Path) -> dict[str, str]:
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
