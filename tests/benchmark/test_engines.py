@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from unfazed.benchmark import BuildSettings, build, verify
 from unfazed.benchmark.layout import LOCK
@@ -19,15 +20,18 @@ from unfazed.sources import open_source
 sys.path.insert(0, str(Path(__file__).parent))
 from deadly_source import load_or_die
 
-NETWORK = {"recipe": "original,size-0.1", "steps": 2, "limit": 2, "seed": 7, "device": "cpu"}
+NETWORK = {"recipe": "original,size-0.1", "steps": 2, "limit": 2, "seed": 7}
 PASTE = {"recipe": "original,size-0.1,background-random", "renderer": "paste", "size": 64, "seed": 3}
 
 
-def test_two_device_processes_make_the_bytes_of_one(tmp_path, tree):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def test_two_device_processes_make_the_bytes_of_one(tmp_path, tree, device):
+    if device != "cpu" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device, which two processes share")
     one, two = tmp_path / "one", tmp_path / "two"
-    build("sample", one, BuildSettings(**NETWORK))
+    build("sample", one, BuildSettings(device=device, **NETWORK))
     seen = []
-    built = build("sample", two, BuildSettings(**{**NETWORK, "device": "cpu,cpu"}), progress=seen.append)
+    built = build("sample", two, BuildSettings(device=f"{device},{device}", **NETWORK), progress=seen.append)
     assert tree(two) == tree(one)
     assert (built.made, built.failures) == (2, {})
     assert seen[-1].passes == (4, 4)  # one pass for size-0.1 and one for its control

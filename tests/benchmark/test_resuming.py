@@ -109,7 +109,7 @@ def test_a_path_that_cannot_be_a_folder(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount the small file system that this fills")
-def test_a_full_disk_ends_the_run_with_words_and_loses_nothing(tmp_path, sample_benchmark, tree):
+def test_a_full_disk_and_a_read_only_one_end_the_run_with_words_and_lose_nothing(tmp_path, sample_benchmark, tree):
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True).returncode != 0:
@@ -119,7 +119,10 @@ def test_a_full_disk_ends_the_run_with_words_and_loses_nothing(tmp_path, sample_
             build("sample", disk / "bench", BuildSettings(renderer="paste", seed=7))
         finished = list((disk / "bench/rows").glob("*.json"))
         assert finished
-        subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,size=200m", disk], check=True)
+        with pytest.raises(UserError, match="cannot write .*the file system is read-only"):
+            build("sample", disk / "bench", BuildSettings(renderer="paste", seed=7))
+        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
         build("sample", disk / "bench", BuildSettings(renderer="paste", seed=7))
         assert tree(disk / "bench") == tree(sample_benchmark)
     finally:
@@ -133,3 +136,42 @@ def test_a_benchmark_that_spells_center_as_centre_is_resumed(tmp_path):
     card.write_text(card.read_text().replace('"center"', '"centre"'))
     assert '"centre"' in card.read_text()
     assert build("sample", tmp_path / "b", settings).made == 0
+
+
+SMALL = BuildSettings(recipe="original,size-0.1", renderer="paste", size=64, limit=4, workers=1)
+
+
+def test_a_folder_that_is_moved_away_ends_the_run_and_resumes_in_its_new_place(tmp_path, tree):
+    build("sample", tmp_path / "whole", SMALL)
+    out, moved = tmp_path / "b", tmp_path / "moved"
+
+    def move(now):
+        if now.summary is not None:
+            out.rename(moved)
+
+    with pytest.raises(UserError, match="was moved or deleted during the build"):
+        build("sample", out, SMALL, progress=move)
+    shutil.rmtree(out, ignore_errors=True)
+    assert build("sample", moved, SMALL).made < 4
+    assert tree(moved) == tree(tmp_path / "whole")
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path, tree, monkeypatch):
+    build("sample", tmp_path / "whole", SMALL)
+    out, now, jumps = tmp_path / "b", time.time, iter((-86400.0, 3 * 86400.0, -7 * 86400.0, 0.0))
+
+    def jump(progress):
+        if progress.summary is not None:
+            hours = next(jumps)
+            monkeypatch.setattr(time, "time", lambda: now() + hours)
+            row = out / f"rows/{progress.summary.source_id}.json"
+            os.utime(row, (now() + hours, now() + hours))
+            if progress.done == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build("sample", out, SMALL, progress=jump)
+    standing(out)
+    assert build("sample", out, SMALL, progress=jump).made == 2
+    assert tree(out) == tree(tmp_path / "whole")
+    assert standing(out).finished
