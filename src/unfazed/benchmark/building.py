@@ -166,7 +166,8 @@ def _build(
     with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
         settle_card(plan.root, card, plan.source.ids)
     part = settings.part(plan.source.ids)
-    sweep(plan.root, None if settings.shard is None else set(part))
+    ours = None if settings.shard is None else set(part)
+    sweep(plan.root, ours)
     rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root).intersection(part)}
     missing = {one: plan.missing(one, its) for one, its in rows.items()}
     # Those of which nothing is there come first: they take the longest.
@@ -184,6 +185,7 @@ def _build(
             report(replace(now, summary=summary))
             _check_folder(plan.root)
     _check_folder(plan.root)
+    sweep(plan.root, ours)  # what workers left that died in this run
     unfinished = len(set(plan.source.ids) - finished_sources(plan.root))
     everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(plan.root, one)]
     notes = _notes(everything)
