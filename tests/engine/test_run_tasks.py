@@ -123,6 +123,12 @@ def test_bad_requests():
         EngineSettings(address="head:6379")
 
 
+def test_ray_that_is_not_installed_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"needs the package 'ray'.*\nrun: pip install 'unfazed\[ray\]'"):
+        run_tasks(crew.double, [1], settings=EngineSettings(engine="ray"))
+
+
 def test_shards_are_disjoint_equal_and_independent_of_the_order():
     ids = [f"photograph{number}" for number in range(50)]
     parts = [EngineSettings(shard=f"{number}/4").part(ids) for number in (1, 2, 3, 4)]

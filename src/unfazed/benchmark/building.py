@@ -213,7 +213,7 @@ def _build(
 def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[float, int]]:
     """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
     [outcome] = run_tasks(NetworkDescriber(plan), [None], settings=plan.settings, devices=devices[:1], apart=True)
-    if outcome.failure is not None:
+    if outcome.result is None:
         raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
     found: tuple[dict[str, Any], dict[float, int]] = outcome.result
     return found

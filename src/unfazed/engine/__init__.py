@@ -12,7 +12,7 @@ from unfazed.errors import UserError
 from .actors import Actors, cluster_cores
 from .prefetch import prefetch
 from .processes import Processes, defined_in_script
-from .scheduling import Crew, Outcome, Watch, WorkerState, schedule
+from .scheduling import Crew, Outcome, Streaming, Watch, WorkerState, schedule
 from .serving import attempt
 from .settings import EngineSettings
 
@@ -28,7 +28,7 @@ ENGINES: dict[str, Callable[[bytes, Sequence[str | None], EngineSettings], Crew]
 
 
 def run_tasks(
-    worker: Callable[..., Any],
+    worker: Callable[..., Any] | Streaming,
     tasks: Iterable[Task],
     workers: int = 1,
     settings: EngineSettings | None = None,

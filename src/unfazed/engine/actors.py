@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import re
@@ -21,7 +22,7 @@ from .serving import serve
 from .settings import EngineSettings
 
 # Seconds after which a run ends if none of its actors could be placed on a machine.
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 @dataclass(eq=False)
@@ -114,7 +115,7 @@ def _connected(address: str | None) -> Any:
         raise missing_extra("ray", "ray") from None
     if not ray.is_initialized():
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"there is no connection to the Ray cluster {address or 'on this machine'}: {_first_line(error)}",

@@ -25,7 +25,7 @@ class EngineSettings:
     engine: Annotated[EngineName, Option("Where the work runs: on this machine or on a Ray cluster.")] = "local"
     address: Annotated[
         str | None,
-        Option("The Ray cluster [default: $RAY_ADDRESS, otherwise a new one on this machine].", metavar="HOST:PORT"),
+        Option("The Ray cluster [default: $RAY_ADDRESS, otherwise one on this machine].", metavar="HOST:PORT"),
     ] = None
     shard: Annotated[
         str | None, Option("Only part I of N disjoint parts of the photographs; for job arrays.", metavar="I/N")
