@@ -24,14 +24,18 @@ def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, col
     by: `measured` keeps pictures whose validity is one half or more, or was never measured (the photographs
     themselves); `human` keeps those that more than half of their raters called valid, and all photographs.
     """
-    rows = in_memory(predictions, columns).with_columns(pl.col("source_id", "edit", "model").cast(pl.String))
-    rows = rows.with_columns(pl.col("run").fill_null(0).cast(pl.Int64))
-    if by == "measured":
-        return rows.join(_invalid(facts), on=PICTURE, how="anti")
-    valid = _ratings(facts).filter(pl.col("valid_share") > 0.5)
+    measured = by == "measured"
+    pictures = _invalid(facts) if measured else _ratings(facts).filter(pl.col("valid_share") > 0.5)
     photographs = pl.col("edit").is_in(["original", "source"])
-    kept = rows.filter(~photographs).join(valid, on=PICTURE, how="semi")
-    return pl.concat([rows.filter(photographs), kept])
+
+    def keep(rows: pl.DataFrame) -> pl.DataFrame:
+        rows = rows.with_columns(pl.col("run").fill_null(0).cast(pl.Int64))
+        if measured:
+            return rows.join(pictures, on=PICTURE, how="anti")
+        kept = rows.filter(~photographs).join(pictures, on=PICTURE, how="semi")
+        return pl.concat([rows.filter(photographs), kept])
+
+    return in_memory(predictions, columns, keep)
 
 
 def has_invalid(facts: Facts) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -121,27 +121,32 @@ def each_model(
     """
     seen: dict[str, str] = {}
     for where, frame in _frames(predictions, columns):
-        for name, rows in _by_model(frame):
+        for name in _names(frame):
             if name in seen:
                 raise UserError(
                     f"the model {name} is in {seen[name]} and in {where}", allowed="one file per model; delete one"
                 )
             seen[name] = where
             if models is None or name in models:
-                yield name, rows
+                yield name, _text(frame.filter(pl.col("model") == name))
     for name in models or ():
         if name not in seen:
             raise unknown("model", name, seen, run=_list_command(predictions))
 
 
-def in_memory(predictions: Predictions, columns: Sequence[str] = ()) -> pl.DataFrame:
+def in_memory(
+    predictions: Predictions,
+    columns: Sequence[str] = (),
+    keep: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+) -> pl.DataFrame:
     """Return all rows with `COLUMNS` and the existing ones of `columns`; each file is read once for several analyses.
 
-    Text is stored as categories: about 40 bytes per row.
+    keep: what is kept of each model's rows, all if None. Text is stored as categories: about 40 bytes per row.
     """
     there = columns_of(predictions)
     wanted = dict.fromkeys([*COLUMNS, *(name for name in columns if name in there)])
-    return pl.concat([rows.cast({pl.String: pl.Categorical()}) for _, rows in each_model(predictions, list(wanted))])
+    frames = (rows if keep is None else keep(rows) for _, rows in each_model(predictions, list(wanted)))
+    return pl.concat([rows.cast({pl.String: pl.Categorical()}) for rows in frames])
 
 
 def common_predictions(predictions: Predictions, models: Sequence[str] | None = None) -> pl.DataFrame:
@@ -160,8 +165,7 @@ def columns_of(predictions: Predictions) -> list[str]:
 
 def model_names(predictions: Predictions) -> list[str]:
     """Return the models' names, sorted."""
-    frames = _frames(predictions, ["model"])
-    return sorted({name for _, frame in frames for name in frame["model"].cast(pl.String).unique().to_list()})
+    return sorted({name for _, frame in _frames(predictions, ["model"]) for name in _names(frame)})
 
 
 def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -193,12 +197,12 @@ def _text(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
 
-def _by_model(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    names = frame["model"].cast(pl.String).unique().to_list()
+def _names(frame: pl.DataFrame) -> list[str]:
+    """Return the names of the frame's models, sorted."""
+    names = frame["model"].unique().cast(pl.String).to_list()
     if None in names:
         raise UserError(f"{frame['model'].null_count()} rows have no model", allowed="a model in every row")
-    for name in sorted(names):
-        yield name, _text(frame if len(names) == 1 else frame.filter(pl.col("model") == name))
+    return sorted(names)
 
 
 def _require(there: Any, columns: Sequence[str], where: str) -> None:

@@ -56,16 +56,18 @@ def page_data(findings: Findings) -> dict[str, Any]:
 def _points(findings: Findings) -> dict[str, Any]:
     """Return the predictions: for each model and edit the true class's probability in thousandths and the answer."""
     edits = [ORIGINAL, *findings.edits]
-    rows = findings.answers.filter(pl.col("run") == 0).with_columns(
-        pl.col("model", "edit", "source_id").cast(pl.String)
-    )
-    rows = rows.filter(pl.col("edit").is_in(edits)).drop_nulls(["true_probability", "label"])
-    ids = np.array(rows.filter(edit=ORIGINAL)["source_id"].unique().sort().to_list())
+    names = pl.col("model", "edit", "source_id")
+    shown = pl.col("edit").cast(pl.String).is_in(edits) & (pl.col("run") == 0)
+    known = shown & pl.all_horizontal(pl.col("true_probability", "label").is_not_null())
+    rows = findings.answers.select(names, "run", "label", "predicted", "true_probability").filter(known)
+    # Names become text once few photographs are left: as text, the names of all predictions take a gigabyte.
+    originals = rows.filter(pl.col("edit") == ORIGINAL)["source_id"].unique().cast(pl.String)
+    ids = np.array(originals.sort().to_list())
     most = max(50, _PREDICTIONS // (len(findings.models) * len(edits)))
     if len(ids) > most:
         ids = np.sort(np.random.default_rng(0).choice(ids, most, replace=False))
     place = pl.Series(ids).cast(pl.String)
-    rows = rows.filter(pl.col("source_id").is_in(place.implode()))
+    rows = rows.filter(pl.col("source_id").cast(pl.String).is_in(place.implode())).with_columns(names.cast(pl.String))
     number = {one: index for index, one in enumerate(ids.tolist())}
     points: dict[str, list[list[int | None]]] = {}
     for (model, edit), part in rows.group_by("model", "edit", maintain_order=True):

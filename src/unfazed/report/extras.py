@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from unfazed.errors import UserError
 from unfazed.predictions.frames import polars_table
-from unfazed.probes.plausibility import suspicions_in
 from unfazed.tables import Column
 from unfazed.text_tables import read_csv
 
@@ -47,6 +46,8 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
 
 def sensitivity_section(folder: Path, findings: Findings) -> Section:
     """Return the section about relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
+    from unfazed.probes.plausibility import suspicions_in
+
     table = findings.named(sensitivity_table(folder))
     models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
     figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)), series=findings.series)

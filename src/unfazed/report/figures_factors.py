@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.factors import FACTORS
 from unfazed.errors import UserError, unknown
 from unfazed.files import write_bytes
+from unfazed.sources.imagenet_x.annotations import FACTORS
 
 from .heat_map import cells_of, heat_map
 from .palette import COLORS, MARKERS, MOST, new_figure, places

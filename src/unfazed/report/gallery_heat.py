@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from unfazed.probes.flip_heat import Maps, Pair
 
 from .figures_sensitivity import overlay
 from .findings import Findings
 from .flips import Flip
 from .gallery_pictures import Album
 
+if TYPE_CHECKING:
+    from unfazed.probes.flip_heat import Maps, Pair
+
 # Such as `probes.flip_heat.explain_pairs`: (pairs, cards by model, progress) -> maps in order, notes.
 Explain = Callable[
-    [Sequence[Pair], Mapping[str, Mapping[str, Any]], Callable[[], None]], tuple[list[Maps | None], list[str]]
+    ["Sequence[Pair]", Mapping[str, Mapping[str, Any]], Callable[[], None]], "tuple[list[Maps | None], list[str]]"
 ]
 
 
@@ -24,6 +25,8 @@ def heat_maps_of_flips(
     findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain, progress: Callable[[], None]
 ) -> tuple[dict[Flip, tuple[np.ndarray, np.ndarray]], list[str]]:
     """Return the photograph and the edited picture of each flip with the heat maps of the predictions, and notes."""
+    from unfazed.probes.flip_heat import Pair
+
     pairs: dict[Flip, Pair] = {}
     for flip in flips:
         before, after = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)

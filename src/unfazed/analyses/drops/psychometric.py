@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 from scipy.special import chdtri, expit, logit
 
 # A weak prior for each end of the curve: as if this many further predictions had been made at either end, half of them
@@ -122,21 +121,37 @@ def isotonic_crossing(
     order = np.argsort(x if rising else -x)
     axis = np.asarray(x, dtype=float)[order]
     easy, hard = (np.inf, -np.inf) if rising else (-np.inf, np.inf)
-    found = np.empty(len(share))
+    share, n = share[:, order], n[:, order]
+    found = np.full(len(share), easy)
     targets = np.broadcast_to(accuracy, found.shape)
-    for place, (one, weight, target) in enumerate(zip(share[:, order], n[:, order], targets, strict=True)):
-        there = weight > 0
-        fitted, at = isotonic_regression(one[there], weights=weight[there]).x, axis[there]
-        above = np.flatnonzero(fitted >= target - 1e-12)
-        if not len(above):
-            found[place] = easy
-        elif above[0] == 0:
-            found[place] = hard
-        else:
-            after, before = above[0], above[0] - 1
-            part = (target - fitted[before]) / (fitted[after] - fitted[before])
-            found[place] = at[before] + part * (at[after] - at[before])
+    # Levels without answers are left out of a fit, so fits that have the same levels are made together.
+    for there in np.unique(n > 0, axis=0):
+        if not there.any():
+            continue
+        rows = np.flatnonzero(((n > 0) == there).all(axis=1))
+        fitted, at = _isotonic(share[np.ix_(rows, there)], n[np.ix_(rows, there)]), axis[there]
+        met = fitted >= targets[rows, None] - 1e-12
+        after = met.argmax(axis=1)
+        before = np.maximum(after - 1, 0)
+        each = np.arange(len(rows))
+        low, high = fitted[each, before], fitted[each, after]
+        part = (targets[rows] - low) / np.where(high > low, high - low, 1.0)
+        between = at[before] + part * (at[after] - at[before])
+        found[rows] = np.where(~met.any(axis=1), easy, np.where(after == 0, hard, between))
     return found
+
+
+def _isotonic(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return (fits, levels) the rising regression of each row, by its formula: at every level the largest, over where
+    a block may begin, of the smallest mean over where it may end."""
+    sums, totals = (np.pad(one.cumsum(axis=1), ((0, 0), (1, 0))) for one in (values * weights, weights))
+    levels = values.shape[1]
+    fitted = np.full(values.shape, -np.inf)
+    for begin in range(levels):
+        means = (sums[:, begin + 1 :] - sums[:, [begin]]) / (totals[:, begin + 1 :] - totals[:, [begin]])
+        least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+        np.maximum(fitted[:, begin:], least, out=fitted[:, begin:])
+    return fitted
 
 
 @dataclass(frozen=True, eq=False)

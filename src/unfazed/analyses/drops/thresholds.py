@@ -55,14 +55,17 @@ def thresholds(
     rows: list[dict[str, Any]] = []
     for found in each_outcomes(predictions):
         for sweep in sweeps(list(found.edits), facts):
+            counts = resampled_counts(found, sweep, settings)
             for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
-                rows.append({"model": found.model, **threshold_row(found, sweep, kind, value, settings)})
+                rows.append({"model": found.model, **_threshold_row(counts, sweep, kind, value, settings)})
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 
 
-def threshold_row(found: Outcomes, sweep: Sweep, kind: str, value: float, settings: Settings) -> dict[str, Any]:
+def _threshold_row(
+    counts: tuple[np.ndarray, np.ndarray, np.ndarray], sweep: Sweep, kind: str, value: float, settings: Settings
+) -> dict[str, Any]:
     """Return one model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
-    right, n, original = resampled_counts(found, sweep, settings)
+    right, n, original = counts
     axis = sweep.axis()
     target: float | np.ndarray = value / 100 if kind == "accuracy" else original - value / 100
     share = right / np.maximum(n, 1e-9)
