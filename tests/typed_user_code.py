@@ -23,6 +23,8 @@ def edit_one(photograph: Image.Image, mask: Path) -> tuple[float | str, Image.Im
     empty: Image.Image = unfazed.remove_object(photograph, mask)
     empty.save(paths[0])
     small.mask.save("mask.png")
+    shares: list[float | None] = [one.share for one in unfazed.fragility(photograph, mask, models=["lite:0"])]
+    assert shares
     drawn: dict[str, float | str] = small.values
     return small.parameters["size"]["rate"] or drawn["from"], small.image, small.seed
 

@@ -20,6 +20,7 @@ from .models.transforms import Transform as Transform
 from .predictions.reading import evaluate as evaluate
 from .predictions.reading import read_predictions as read_predictions
 from .predictions.settings import EvaluateSettings as EvaluateSettings
+from .probes.fragility import fragility as fragility
 from .scene import Scene as Scene
 from .scene import frame as frame
 from .sources import open_source as open_source

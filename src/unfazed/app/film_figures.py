@@ -124,25 +124,19 @@ def profile_bars(found: Sequence[Found], total: int) -> Markup:
 
 
 def _row(found: Found) -> list[Markup]:
-    direction, turn, share = found.direction, found.turn, found.share
-    if turn is None or share is None:
-        limit = direction.describe(found.held)
-        said = f"no change up to the limit ({limit}) changes it" if found.tried else "not possible"
-        if found.tried and found.strip.impossible is not None:
-            said = f"no change up to {limit} changes it; more is not possible"
-        bar = tag("span", class_="bar steady", aria_hidden="true")
+    turn, share = found.turn, found.share
+    if share is None:
+        said, bar = found.short, tag("span", class_="bar steady", aria_hidden="true")
     else:
-        said = f"{percent(share, 0)}: {turn.name} at {direction.describe(turn.level)}"
-        if found.control is not None:
-            said += f"; putting the object back already changes it to {found.control}"
+        said = f"{percent(share, 0)}: {found.short}"
         bar = tag("span", tag("span", style=f"width: {100 * share:.2f}%"), class_="bar", aria_hidden="true")
     last = turn or found.strip.stills[-1]
     button = tag(
         "button",
         tag("img", src=data_address(last.image, THUMBNAIL), alt=""),
         type="button",
-        data_change=direction.name,
+        data_change=found.direction.name,
         data_model=found.model,
-        aria_label=f"pictures of {direction.name}, {found.model}",
+        aria_label=f"pictures of {found.direction.name}, {found.model}",
     )
     return [button, tag("span", found.model, class_="model"), bar, tag("span", said, class_="said")]

@@ -10,7 +10,7 @@ from typing import Any
 # Panels and commands are listed in the order in which people use them.
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {"demo": "demo", "app": "app"},
-    "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit"},
+    "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit", "fragility": "fragility"},
     "Benchmarks": {
         "build": "build",
         "import": "import_",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -124,6 +124,38 @@ class Found:
     def share(self) -> float | None:
         """Return how far the turn lies between no change (0) and the end of the range (1); None without a turn."""
         return None if self.turn is None else self.direction.share(self.turn.level, self.strip.before.level)
+
+    @property
+    def short(self) -> str:
+        """Return the result in a few words."""
+        if not self.tried:
+            return f"not possible: {self.strip.impossible}"
+        if self.turn is None:
+            limit = self.direction.describe(self.held)
+            if self.strip.impossible is not None:
+                return f"no change up to {limit} changes it; more is not possible"
+            return f"no change up to the limit ({limit}) changes it"
+        said = f"{self.turn.name} at {self.direction.describe(self.turn.level)}"
+        return said if self.control is None else f"{said}; removing the object and putting it back changes it already"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON, without the pictures."""
+        return {
+            "model": self.model,
+            "change": self.direction.name,
+            "before": self.strip.before.name,
+            "level": None if self.turn is None else self.turn.level,
+            "unit": self.direction.range.unit,
+            "share": self.share,
+            "after": None if self.turn is None else self.turn.name,
+            "held": self.held,
+            "control": self.control,
+            "impossible": self.strip.impossible,
+            "tried": [
+                {"level": one.level, "answer": one.name, "probability": one.probability, "kept": one.kept}
+                for one in self.strip.stills
+            ],
+        }
 
     @property
     def sentence(self) -> str:
