@@ -48,7 +48,7 @@ def hash_of(path, model="m"):
         ({"frame_name": "squash"}, 'frame: "squash" for the first'),
         ({"size": 128}, "size: 128 for the first, 256"),
         ({"edits": ("size-0.05", "position")}, "edits: position only for the first"),
-        ({"photographs": 200}, "photographs: 200 for the first, 300 for the second"),
+        ({"photographs": 200}, "photographs: 200 for the first, 300 for the second, 200 of them in both"),
         ({"file": "b"}, "the same settings and names, but other files"),
     ],
 )

@@ -177,6 +177,13 @@ def answers(original: list[int], edited: list[int]) -> Answers:
     return Answers(ids, right, {name: np.full(len(ids), 0.5) for name in right})
 
 
+def test_the_interval_of_a_drop_that_does_not_change_is_wide_for_few_photographs():
+    same = answers([1, 1], [1, 0])
+    rows = before_and_after({"control": same, "repaired": same})
+    drops = [row for row in rows if row["measure"] == "drop"]
+    assert len(drops) == 2 and all(row["low"] < -50 and row["high"] > 50 for row in drops)
+
+
 def test_the_verdict_follows_from_the_interval_and_the_originals():
     many = [1] * 200
     control = answers(many, [0] * 150 + [1] * 50)

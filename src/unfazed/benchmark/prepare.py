@@ -76,7 +76,7 @@ class Preparation:
         try:
             with self._timed("decode"):
                 scene = self.plan.source[source_id]
-                scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask)))
+                scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
                 framed = self._keep(frame(scene, self.plan.settings.frame))
         except Exception as error:
             return self._all(source_id, FAILED, reason_of(error))

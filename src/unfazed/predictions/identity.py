@@ -65,9 +65,12 @@ def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def identity_differences(
-    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, words: tuple[str, str]
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, words: tuple[str, str], shared: int | None = None
 ) -> list[str]:
-    """Return a line for each difference between two identities. words: the names of the two."""
+    """Return a line for each difference between two identities.
+
+    words: the names of the two; shared: how many photographs both have, if that is known.
+    """
     from unfazed.benchmark.card import differences
 
     if (one or {}).get("sha256") == (two or {}).get("sha256"):
@@ -89,11 +92,9 @@ def identity_differences(
     photographs = [identity.get("photographs", {}) for identity in (one, two)]
     if photographs[0] != photographs[1]:
         counts = [photographs[index].get("count") for index in (0, 1)]
-        lines.append(
-            f"photographs: {counts[0]} {words[0]}, {counts[1]} {words[1]}"
-            if counts[0] != counts[1]
-            else f"photographs: {counts[0]} other ones"
-        )
+        alike = "" if counts[0] != counts[1] else ", not the same ones"
+        alike = alike if shared is None else f", {shared} of them in both"
+        lines.append(f"photographs: {counts[0]} {words[0]}, {counts[1]} {words[1]}{alike}")
     return lines or ["pictures: the same settings and names, but other files"]
 
 
@@ -112,14 +113,14 @@ def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterab
 
 
 def require_same_benchmark(
-    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str]
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str], shared: int
 ) -> None:
     """Refuse to compare predictions whose cards name different benchmarks, with what differs.
 
-    names: the names of the two in the message.
+    names: the names of the two in the message; shared: how many photographs both have.
     """
     words = ("for the first", "for the second")
-    lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words)
+    lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words, shared)
     if lines:
         raise UserError(
             f"{names[0]} and {names[1]} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
@@ -138,15 +139,15 @@ def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Pictu
         if stated is None or stated.get("sha256") in looked_at:
             continue
         looked_at.add(stated.get("sha256"))
+        table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
+        there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
+        now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
+        shared = there.keys() & now.keys()
         same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
-        if same_settings:
-            table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
-            there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
-            now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
-            shared = there.keys() & now.keys()
-            if shared and all(there[key] == now[key] for key in shared):
-                continue
-        lines = identity_differences(stated, identity, ("there", "now"))
+        if same_settings and shared and all(there[key] == now[key] for key in shared):
+            continue
+        photographs = {key[0] for key in there} & {key[0] for key in now}
+        lines = identity_differences(stated, identity, ("there", "now"), len(photographs))
         raise UserError(
             f"{folder} contains predictions for another benchmark; what differs:\n  " + "\n  ".join(lines),
             allowed="the same benchmark, or another folder",

@@ -118,7 +118,7 @@ def scene_pictures(
     def load(scene_id: str) -> Looked:
         scene = source[scene_id]
         image, masks = at_input(scene, model.transform.crop, frame)
-        warnings = mask_warnings(scene.mask)
+        warnings = mask_warnings(scene.mask, scene.image)
         return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene), warnings)
 
     return load, source_mapping(model, source)
@@ -149,7 +149,9 @@ def opened_pictures(
     def load_row(sample_id: str) -> Looked:
         row = rows[sample_id]
         image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
-        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, warnings=mask_warnings(mask))
+        # Edits may move the object away from the edges of the photograph, so only the original shows a wrong mask.
+        warnings = mask_warnings(mask, image if row["edit"] == "original" else None)
+        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, warnings=warnings)
 
     mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
     return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

@@ -68,7 +68,7 @@ def before_and_after(answers: Mapping[str, Answers], level: float = 0.95) -> lis
     if counted:
         with np.errstate(invalid="ignore"):
             means = {n: np.nanmean(np.stack([drops[n][e] for e in counted]), axis=0) for n in names}
-        rows.append(_row("drop", AVERAGE, means, ids, level))
+        rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
     for edit in (ORIGINAL, *edits):
         values = {n: 100 * _calibration(answers[n], edit) for n in names}
         n = int((~np.isnan(reference.right[edit])).sum())
@@ -110,9 +110,14 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
 
 
 def _row(
-    measure: str, pictures: str, values: Mapping[str, np.ndarray], ids: tuple[str, ...], level: float
+    measure: str,
+    pictures: str,
+    values: Mapping[str, np.ndarray],
+    ids: tuple[str, ...],
+    level: float,
+    answers: int = 1,
 ) -> dict[str, Any]:
-    """values: by model (photographs,) in [-1, 1], NaN where there is none."""
+    """values: by model (photographs,) in [-1, 1], NaN where there is none; answers: how many each value averages."""
     together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
     kept = {name: one[together] for name, one in values.items()}
     count = int(together.sum())
@@ -121,10 +126,11 @@ def _row(
         return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
     row |= {name: 100 * float(one.mean()) for name, one in kept.items()}
     apart = (kept["repaired"] - kept["control"])[:, None]
-    # Differences of drops lie in [-2, 2], which the score interval is not made for.
-    settings = Settings(level=level, interval="auto" if measure == "accuracy" else "bootstrap")
     images = tuple(one for one, there in zip(ids, together, strict=True) if there)
-    return row | estimates(apart, np.array([1]), images, settings, unit=100.0).entries(0, "difference", "low", "high")
+    # A difference of drops compares two answers of each model, and lies in [-2, 2].
+    sides = 1 if measure == "accuracy" else 2
+    found = estimates(apart, np.array([sides * answers]), images, Settings(level=level), reach=sides, unit=100.0)
+    return row | found.entries(0, "difference", "low", "high")
 
 
 def _calibration(answers: Answers, edit: str) -> float:

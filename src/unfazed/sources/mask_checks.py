@@ -1,12 +1,14 @@
-"""What looks wrong about a mask: found from its pixels alone, told as a warning, since the picture may be unusual."""
+"""What looks wrong about a mask: told as a warning, since the picture may be unusual."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
 
 import numpy as np
+
+from unfazed.measures.mask_fit import misfit
 
 from .automatic_masks import automatic, makers
 
@@ -17,11 +19,14 @@ MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
 GRAY = 0.25  # share of pixels that are neither object nor background, which only soft rims should be
 SHADES = 32  # how many different ones of them there must be
 HALF = 0.25  # share of the object's pixels that may be half transparent
+STRANGE = "the mask may not fit the photograph"
 MANY = 1 / 3  # share of the scenes with one warning from which on the masks as a whole are doubted, and at least two
 
 
-def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
+def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[str, ...]:
     """Warnings about a mask (H, W) in [0, 1], 1 = object; each begins with what is suspected, then a colon.
+
+    image: (H, W, 3) uint8, its photograph, if the mask is also to be compared with it.
 
     >>> mask_warnings(np.ones((8, 8), np.float32))
     ('warning: the mask is all white: the object covers 100.0 % of the picture',)
@@ -50,7 +55,8 @@ def mask_warnings(mask: np.ndarray) -> tuple[str, ...]:
                 f"the mask looks inverted: the object covers {rim.mean():.0%} of the picture's border and "
                 f"{middle.mean() if middle.size else 0:.0%} of its middle; white = object"
             )
-    return tuple(WARNING + text for text in found)
+    other = None if image is None or found else misfit(image, mask)
+    return tuple(WARNING + text for text in [*found, *([f"{STRANGE}: {other}"] if other else [])])
 
 
 def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
@@ -63,8 +69,8 @@ def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
     range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {median(sure):.2f}" if sure else ""
     counted = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(makers(notes))}{range_of})"
     return [counted + ", and sizes depend on them: look at them first"] * bool(made) + [
-        f"{kind} in {len(ids)} of {len(notes)} scenes: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}"
-        for kind, ids in _by_kind(notes).items()
+        f"{_counted(kind, found, len(notes))}: {', '.join(list(found)[:5])}{' …' if len(found) > 5 else ''}"
+        for kind, found in _by_kind(notes).items()
     ]
 
 
@@ -75,18 +81,26 @@ def doubted_masks(notes: Mapping[str, Iterable[str]]) -> str | None:
     'the masks may be wrong: the mask is all white in 2 of 2 scenes'
     """
     found = [
-        f"{kind} in {len(ids)} of {len(notes)} scenes"
-        for kind, ids in _by_kind(notes).items()
-        if len(ids) >= max(MANY * len(notes), 2)
+        _counted(kind, found, len(notes))
+        for kind, found in _by_kind(notes).items()
+        if len(found) >= max(MANY * len(notes), 2)
     ]
     return f"the masks may be wrong: {', '.join(found)}" if found else None
 
 
-def _by_kind(notes: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """The ids of the scenes that have each kind of warning."""
-    kinds: dict[str, list[str]] = defaultdict(list)
+def _counted(kind: str, found: Mapping[str, str], scenes: int) -> str:
+    """How many scenes have a kind of warning; where masks do not fit, also the reason that most of them have."""
+    reason, times = Counter(found.values()).most_common(1)[0]
+    most = f" (in {times}: {reason})" if kind == STRANGE and times > max(len(found) / 2, 1) else ""
+    return f"{kind} in {len(found)} of {scenes} scenes{most}"
+
+
+def _by_kind(notes: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
+    """Each kind of warning with the scenes that have it, by id, and the rest of each warning."""
+    kinds: dict[str, dict[str, str]] = defaultdict(dict)
     for scene_id, texts in notes.items():
         for text in texts:
             if text.startswith(WARNING):
-                kinds[text.removeprefix(WARNING).partition(":")[0]].append(scene_id)
+                kind, _, reason = text.removeprefix(WARNING).partition(": ")
+                kinds[kind][scene_id] = reason
     return kinds

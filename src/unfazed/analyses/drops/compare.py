@@ -201,7 +201,8 @@ def read_pair(
     else:
         names = (_called(predictions, first), _called(other, second))
         if not any(is_frame(place) for place in (predictions, other)):
-            require_same_benchmark(read_cards(predictions).get(first), read_cards(other).get(second), names)
+            cards = read_cards(predictions).get(first), read_cards(other).get(second)
+            require_same_benchmark(*cards, names, len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
         _refuse_other_pictures(pair[0], pair[1], names)
     return _outcomes(first, pair[0]), _outcomes(second, pair[1])
 
