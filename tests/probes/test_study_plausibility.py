@@ -1,6 +1,5 @@
 """A study says what `evaluate` says about a model whose labels are in another order."""
 
-
 import numpy as np
 import polars as pl
 import pytest

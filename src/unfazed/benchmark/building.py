@@ -23,7 +23,7 @@ from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
-from unfazed.sources.mask_checks import warning_summary
+from unfazed.sources.mask_checks import exchanged_masks, warning_summary
 
 from .card import settle_card
 from .commit_files import sweep
@@ -203,7 +203,7 @@ def _build(
         stages={name: float(value) for name, value in stages.items()},
         failures=_failures(everything),
         classes=plan.source.class_counts,
-        warnings=(*plan.source.remarks, *warning_summary(notes)),
+        warnings=(*plan.source.remarks, *warning_summary(notes), *exchanged_masks(plan.source, notes)),
         invalid=doubtful["invalid"],
         left_out=doubtful["left out"],
         unfinished=unfinished,

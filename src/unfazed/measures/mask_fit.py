@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cv2
 import numpy as np
 
@@ -12,8 +14,7 @@ CONVEX = 0.975  # share of its convex hull from which on a mask is a box, an ell
 ASIDE = 20, 36  # distances in pixels by which the outline is moved aside
 PLACES = 8  # the fewest outlines that must lie in the photograph for a comparison
 PLAIN = 0.05  # contrast below which the whole photograph is too plain to say anything
-FITS = 0.8  # standard deviations above the mean of the moved outlines; 1 % of right masks are below, 80 % of others
-BELONGS = 2.0  # the same for a turned or mirrored mask that is said to fit
+BELONGS = 2.0  # standard deviations above the mean of the moved outlines from which on a turned mask fits
 LEVELS = 8  # of each color channel
 # How masks are often turned by mistake: whether the axes are exchanged, and the signs of rows and columns.
 TURNS = {
@@ -26,12 +27,23 @@ TURNS = {
 }
 
 
-def misfit(image: np.ndarray, mask: np.ndarray) -> str | None:
-    """What suggests that the mask belongs to another photograph; None if it fits or cannot be judged.
+class Fit(NamedTuple):
+    """How a mask fits a photograph.
 
-    image: (H, W, 3) uint8; mask: (H, W) in [0, 1]. A band inside the outline and one outside are compared by their
-    colors, here and where the outline is moved aside, turned or mirrored. The bands begin a little beside the outline,
-    so that a mask may be a few pixels too large or too small. Boxes and other convex masks are not judged.
+    deviations: how much more the colors beside its outline differ than at other places, in standard deviations of
+    those; turn: one of TURNS that would make it fit much better, if there is one.
+    """
+
+    deviations: float
+    turn: str | None
+
+
+def mask_fit(image: np.ndarray, mask: np.ndarray) -> Fit | None:
+    """The fit of a mask (H, W) in [0, 1] to a photograph (H, W, 3) uint8; None if it cannot be judged.
+
+    A band inside the outline and one outside are compared by their colors, here and where the outline is moved aside,
+    turned or mirrored. The bands begin a little beside the outline, so that a mask may be a few pixels too large or
+    too small. Boxes and other convex masks are not judged.
     """
     scale = SIDE / max(mask.shape)
     size = max(round(mask.shape[1] * scale), 1), max(round(mask.shape[0] * scale), 1)
@@ -40,21 +52,18 @@ def misfit(image: np.ndarray, mask: np.ndarray) -> str | None:
     if bands is None:
         return None
     colors = _colors(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
-    own = _contrast(colors, bands)
     angles = np.arange(8) * np.pi / 4
     steps = [np.rint([far * np.sin(angle), far * np.cos(angle)]).astype(int) for far in ASIDE for angle in angles]
-    moved = [_contrast(colors, [band + step for band in bands]) for step in steps]
+    own, *moved = (_contrast(colors, [band + step for band in bands]) for step in ((0, 0), *steps))
     turned = {
         name: _contrast(colors, [_turned(band, inside.shape, *how) for band in bands]) for name, how in TURNS.items()
     }
-    others = np.array([one for one in (*moved, *turned.values()) if one is not None])
-    if own is None or len(others) < PLACES or own >= others.mean() + FITS * others.std() or others.max() < PLAIN:
+    others, aside = (np.array([one for one in some if one is not None]) for some in ((*moved, *turned.values()), moved))
+    if own is None or len(aside) < PLACES or others.max() < PLAIN:
         return None
-    aside = np.array([one for one in moved if one is not None])
     name, best = max(((name, one or 0.0) for name, one in turned.items()), key=lambda pair: pair[1])
-    if len(aside) >= PLACES and best > max(own, aside.mean() + BELONGS * aside.std()):
-        return f"it would fit {name}"
-    return "it looks like that of another photograph, or is shifted"
+    better = best > max(own, aside.mean() + BELONGS * aside.std())
+    return Fit(float((own - others.mean()) / max(others.std(), 1e-9)), name if better else None)
 
 
 def _bands(inside: np.ndarray) -> list[np.ndarray] | None:
