@@ -1,5 +1,7 @@
 """What enters is checked: masks are not photographs, photographs are not masks, labels are what was meant."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,7 +11,7 @@ from unfazed.labels import own
 from unfazed.scene import Scene
 from unfazed.sources import open_source
 from unfazed.sources.labeled import name_remarks
-from unfazed.sources.mask_checks import mask_warnings, warning_summary
+from unfazed.sources.mask_checks import doubted_masks, exchanged_masks, mask_warnings, warning_summary
 from unfazed.sources.mask_names import without_masks
 from unfazed.sources.pictures import mask_of, read_mask, read_picture
 
@@ -246,3 +248,16 @@ def test_a_mask_of_half_values_is_pointed_out():
     assert "half transparent" in mask_warnings(mask)[0]
     mask[11:29, 11:29] = 1
     assert mask_warnings(mask) == ()
+
+
+def test_masks_of_other_photographs_are_doubted_and_their_photographs_named():
+    scenes = [scene for scene in open_source("sample") if scene.image.shape == (480, 640, 3)]
+    moved = {one.id: replace(one, mask=scenes[place - 1].mask) for place, one in enumerate(scenes)}
+    notes = {name: mask_warnings(one.mask, one.image) for name, one in moved.items()}
+    assert "may not fit the photograph" in str(doubted_masks(notes)) and "another photograph" in str(
+        doubted_masks(notes)
+    )
+    (words,) = exchanged_masks(moved, notes)
+    assert "that of pig fits the photograph kangaroo" in words
+    right = {one.id: mask_warnings(one.mask, one.image) for one in scenes}
+    assert doubted_masks(right) is None and exchanged_masks({one.id: one for one in scenes}, right) == []

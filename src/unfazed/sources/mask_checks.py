@@ -11,6 +11,7 @@ import numpy as np
 
 from unfazed.errors import BadPicture
 from unfazed.measures.mask_fit import mask_fit
+from unfazed.scene import Scene
 
 from .automatic_masks import automatic, makers
 from .source import Source
@@ -97,7 +98,7 @@ def doubted_masks(notes: Mapping[str, Iterable[str]]) -> str | None:
     return f"the masks may be wrong: {', '.join(found)}" if found else None
 
 
-def exchanged_masks(source: Source, notes: Mapping[str, Iterable[str]]) -> list[str]:
+def exchanged_masks(source: Source | Mapping[str, Scene], notes: Mapping[str, Iterable[str]]) -> list[str]:
     """To which photographs the masks that do not fit their own belong, as one sentence in a list; empty if unclear.
 
     Only scenes with such a warning among their notes are compared, and only masks of the photograph's size.
@@ -108,10 +109,10 @@ def exchanged_masks(source: Source, notes: Mapping[str, Iterable[str]]) -> list[
             scenes.append(source[scene_id])
     found = []
     for scene in scenes:
-        others = {one.id: mask_fit(scene.image, one.mask) for one in scenes if one.mask.shape == scene.mask.shape}
-        best = max(others, key=lambda one: fit.deviations if (fit := others[one]) else 0.0)
-        fit = others[best]
-        if best != scene.id and fit and fit.deviations > OWN:
+        alike = [one for one in scenes if one.mask.shape == scene.mask.shape]
+        fits = {one.id: fit.deviations for one in alike if (fit := mask_fit(scene.image, one.mask))}
+        best = max(fits, key=fits.__getitem__, default=scene.id)
+        if best != scene.id and fits[best] > OWN:
             found.append(f"that of {best} fits the photograph {scene.id}")
     if len(found) < max(len(scenes) / 2, 2):
         return []
