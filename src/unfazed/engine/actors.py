@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import re
+import socket
 import sys
 import threading
 import time
@@ -114,12 +115,17 @@ def _connected(address: str | None) -> Any:
     except ImportError:
         raise missing_extra("ray", "ray") from None
     if not ray.is_initialized():
+        given = address or os.environ.get("RAY_ADDRESS")
         try:
+            host, _, port = (given or "").rpartition(":")
+            if host and port.isdecimal() and "/" not in host:
+                # Ray itself tries for minutes.
+                socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise UserError(
-                f"there is no connection to the Ray cluster {address or 'on this machine'}: {_first_line(error)}",
-                run="ray status" if address is None else f"ray status --address {address}",
+                f"there is no connection to the Ray cluster {given or 'on this machine'}: {_first_line(error)}",
+                run="ray status" if given is None else f"ray status --address {given}",
             ) from None
     return ray
 
