@@ -125,6 +125,10 @@ def main() -> None:
         early, late = max(sizes[quarter : 2 * quarter] or sizes), max(sizes[-quarter:])
         print(f"{given.minutes:g} minutes: {dict(counts)}; the app was {'alive' if alive else 'dead'} at the end")
         print(f"log: {log.stat().st_size:,} bytes; memory: {early >> 20} MB early, {late >> 20} MB late")
+        tenth = max(1, len(sizes) // 10)
+        print(
+            "largest memory by tenths, in MB:", *(max(sizes[n : n + tenth]) >> 20 for n in range(0, len(sizes), tenth))
+        )
         sys.exit(not alive or counts["not served"] > 0 or log.stat().st_size > MOST_LOG or late > 1.25 * early)
 
 

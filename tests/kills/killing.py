@@ -177,7 +177,7 @@ def kill(name: str, inputs: Path, scratch: Path, injected: int, at_random: int, 
     for place in [*places, *[None] * at_random]:
         shutil.rmtree(out, ignore_errors=True)
         if place is None:
-            code = in_child(lambda: command(inputs, out), draw.uniform(0, took))
+            code = in_child(lambda: command(inputs, out), draw.uniform(0, 0.9 * took))
         else:
             code = in_child(lambda at=place: counting(lambda: command(inputs, out), at, log))  # type: ignore[misc]
         killed += code == -signal.SIGKILL

@@ -4,12 +4,17 @@ import collections
 import os
 import pickle
 import resource
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from unfazed.errors import BadPicture
 from unfazed.sources.pickles import parse_pickle, read_pickle
+
+sys.path.append(str(Path(__file__).parent.parent / "hostile"))
+from hostile_files import BOMBS
 
 PLAIN = {"wings": b"iVBOR\x00\xff", "text": "äx", "numbers": [1, 2.5, -(2**70), True, None, ("a",)], "empty": b""}
 
@@ -55,20 +60,6 @@ def test_text_cannot_be_decoded_by_a_codec_of_the_pickles_choice(tmp_path):
     path.write_bytes(pickle.dumps(Runs(codecs.encode, "abc", "rot13"), 2))
     with pytest.raises(BadPicture, match="bytes with an unknown encoding"):
         read_pickle(path)
-
-
-# What Python's own unpickler makes of each: gigabytes for the memo, a hash that takes 2**60 steps, a stack overflow.
-BOMBS = {
-    "a large memo": b"\x80\x02Nr\xff\xff\xff\x7f.",
-    "a key that is nested twice over": b"(" + b"".join(b"2\x86" for _ in range(100)) + b"}N\x85s.",
-    "tuples in tuples as a key": b"\x80\x02})" + b"".join(b"q%cq\x00h\x00\x86" % n for n in range(60)) + b"Ns.",
-    "a deep key": b"\x80\x02}" + b")" + b"\x85" * 50_000 + b"Ns.",
-    "deep lists": b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".",
-    "a container in itself": b"\x80\x02]q\x00h\x00a.",
-    "a number of a million digits": b"I" + b"9" * 1_000_000 + b"\n.",
-    "a string of four gigabytes": b"\x80\x02X\xff\xff\xff\xffabc.",
-    "a million operations": b"\x80\x02]" + b"Na" * 500_000 + b".",
-}
 
 
 @pytest.mark.parametrize("name", BOMBS)

@@ -40,6 +40,10 @@ def build(
     import json
     from dataclasses import asdict
 
+    from unfazed.sources import open_source
+
+    scenes = open_source(source)
+    scenes.check_usable()  # before more is loaded
     from unfazed.benchmark import BuildSettings
     from unfazed.benchmark import build as build_benchmark
     from unfazed.benchmark.plan import parse_facts
@@ -51,7 +55,7 @@ def build(
     settings = chosen(context, BuildSettings, network_facts=parse_facts(network_fact or []))
     unit = "scenes" if settings.renderer == "paste" else "passes"
     with progress_line("build", unit) as show, stoppable(f"unfazed status {output}"):
-        built = build_benchmark(source, output, settings, progress=lambda now: show(*_shown(now)))
+        built = build_benchmark(scenes, output, settings, progress=lambda now: show(*_shown(now)))
     if as_json:
         print(json.dumps({**asdict(built), "root": str(built.root)}, ensure_ascii=False))
     else:

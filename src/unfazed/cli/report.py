@@ -38,7 +38,10 @@ def report(
     ] = "worst",
     heat_maps: Annotated[int, typer.Option(help="Number of flips with heat maps; 0 loads no model.")] = 36,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Open models named in PREDICTIONS that run code or use the network.")
+        bool,
+        typer.Option(
+            "--trust", help="For heat maps: open models named in PREDICTIONS that run code or use the network."
+        ),
     ] = False,
     resamples: Annotated[int, typer.Option(min=20, help="Number of bootstrap resamples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed of the resamples and of the choice of flips.")] = 0,
@@ -62,6 +65,10 @@ def report(
     """
     import json
 
+    if heat_maps and not trust:
+        from unfazed.predictions.named_models import refuse_programs
+
+        refuse_programs(predictions)
     from unfazed.api import report as write_report
 
     from .progress import progress_line

@@ -39,6 +39,7 @@ SOURCES: dict[str, tuple[str, str, str]] = {
 ENTRY_POINTS = "unfazed.models"
 # These open only data on this machine. A name of any other source can run code or use the network.
 DATA_ONLY = ("lite", "mobilenet", "onnx", "openvino", "tflite", "head", "repaired")
+PROGRAMS = ("python", "torchscript", "pt2")  # opening one runs what its file says
 HUB_SOURCES = ("timm", "open_clip", "transformers")
 # The kind of a model contains no `=`, so one before the first colon ends an alias.
 _ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")

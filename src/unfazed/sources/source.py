@@ -17,6 +17,9 @@ from unfazed.scene import Scene
 NO_LABELS = LabelSpace("none", ())
 
 
+FEW = 5  # scenes that are tried before a network is loaded
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The location of one scene, known without decoding anything.
@@ -72,6 +75,19 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def check_usable(self) -> None:
+        """Raise UserError, before any network is loaded, if there are only a few scenes and none can be read."""
+        reasons = []
+        for scene_id in self.ids if len(self) <= FEW else ():
+            try:
+                self[scene_id]
+                return
+            except BadPicture as error:
+                reasons.append(error.given)
+        if reasons:
+            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            raise UserError(f"no scene of {self.spec} can be used: {reasons[0]}{more}")
 
     def __contains__(self, scene_id: object) -> bool:
         return scene_id in self._positions

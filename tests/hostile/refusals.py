@@ -1,0 +1,63 @@
+"""Gives hostile files to the commands that open them, and prints how fast and in how much memory each is refused.
+
+python tests/hostile/refusals.py        one line per case; exit code 1 if one is not refused, or takes too much
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostile_files import Case, cases
+
+MOST_SECONDS, MOST_MEMORY = 1.0, 300  # of CPU time, which other processes do not change; in MB
+REFUSED = 2  # the exit code
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """seconds: until the command ended; cpu: CPU time in seconds; memory: the most resident memory, in MB; said: the
+    first line that the command printed; refused: with the right reason, and without running any code."""
+
+    seconds: float
+    cpu: float
+    memory: float
+    said: str
+    refused: bool
+
+
+def outcome(case: Case) -> Outcome:
+    """Run the command of a case in a process of its own."""
+    command = [sys.executable, "-c", "from unfazed.cli import main; main()", *case.arguments]
+    with tempfile.TemporaryFile() as log:
+        begun = time.monotonic()
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "COLUMNS": "300"})
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - begun
+        log.seek(0)
+        text = log.read().decode(errors="replace")
+    refused = os.waitstatus_to_exitcode(status) == REFUSED and case.reason in text and not case.mark.exists()
+    first = next((line for line in text.splitlines() if case.reason in line), text[:200])
+    return Outcome(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, first.strip(), refused)
+
+
+def main() -> None:
+    failed = False
+    print(f"{'case':<52} {'seconds':>7} {'CPU':>5} {'MB':>4}  answer")
+    for name, make in cases().items():
+        with tempfile.TemporaryDirectory() as folder:
+            found = outcome(make(Path(folder)))
+        good = found.refused and found.cpu < MOST_SECONDS and found.memory < MOST_MEMORY
+        failed |= not good
+        said = found.said.replace(folder, "…")
+        print(f"{name:<52} {found.seconds:7.2f} {found.cpu:5.2f} {found.memory:4.0f}  {'' if good else 'BAD: '}{said}")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
