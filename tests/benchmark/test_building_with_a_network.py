@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import pytest
+import torch
 
 from unfazed.benchmark import Benchmark, BuildSettings, build, verify
 from unfazed.errors import UserError
@@ -71,3 +74,25 @@ def test_an_open_renderer_builds_what_its_name_would(rendered, tmp_path, tree):
     with pytest.raises(UserError, match="has no network"):
         build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE), renderer=Paste())
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_adversarial_pictures_are_the_same_bytes_for_any_number_of_threads_and_beside_busy_cores(tmp_path, tree):
+    settings = BuildSettings(recipe="background-adversarial", **{**OPTIONS, "limit": 1})
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            build("sample", tmp_path / str(threads), settings)
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        try:
+            build("sample", tmp_path / "busy", settings)
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+    finally:
+        torch.set_num_threads(before)
+    found = [tree(tmp_path / name) for name in ("1", "2", "4", "busy")]
+    assert found[1:] == found[:1] * 3
+    assert any("adversarial" in name for name in found[0])

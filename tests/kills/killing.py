@@ -70,12 +70,21 @@ def import_(inputs: Path, output: Path) -> object:
     return import_benchmark(inputs / "release", output, labels=inputs / "release" / "labels.txt")
 
 
+def edit(inputs: Path, output: Path) -> object:
+    from unfazed.benchmark.photograph import Request, chain_of, edit_photograph, read_scene, write_edited
+
+    photograph = inputs / "pictures" / "dog.png"
+    request = Request(chain_of({"size": "0.1"}), renderer="paste")
+    return write_edited(edit_photograph(request, read_scene(photograph, None), photograph), output / "out.png")
+
+
 COMMANDS: dict[str, Command] = {
     "build": build,
     "evaluate": evaluate,
     "sensitivity": sensitivity,
     "masks": masks,
     "import": import_,
+    "edit": edit,
 }
 
 
@@ -291,7 +300,7 @@ def main() -> None:
             sys.exit(bool(problems))
         inputs = make_inputs(Path(folder) / "inputs")
         for name in given.commands or COMMANDS:
-            share = (given.injected // len(COMMANDS), given.random // len(COMMANDS))
+            share = (-(-given.injected // len(COMMANDS)), -(-given.random // len(COMMANDS)))
             killed, problems = kill(name, inputs, Path(folder), *share, seed=given.seed)
             print(
                 f"{name}: {sum(share)} runs, {killed} killed, {len(problems)} different",

@@ -25,7 +25,7 @@ from unfazed.edits.expressions import expression
 from unfazed.edits.items import ORIGINAL, Item, Recipe
 from unfazed.edits.parameters import as_json, file_parameters
 from unfazed.errors import UserError
-from unfazed.files import check_writable, read_json, sha256, write_json
+from unfazed.files import check_writable, read_json, sha256, write_bytes, write_json
 from unfazed.models.registry import refuse_untrusted
 from unfazed.records import require_fields
 from unfazed.rendering.backgrounds import Backgrounds
@@ -43,7 +43,6 @@ from unfazed.specs import Spec
 from unfazed.versions import versions
 
 from .card import differences
-from .commit_files import settle, write_beside
 from .encoding import mask_levels, png, written_rate
 from .plan import Plan
 from .settings import BuildSettings
@@ -349,7 +348,8 @@ def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
     photograph = out.with_suffix(".photograph.png")
     if edited.photograph is not None:
         pictures[photograph] = edited.photograph
-    settle([write_beside(place, png(np.asarray(picture))) for place, picture in pictures.items()])
+    for place, picture in pictures.items():
+        write_bytes(place, png(np.asarray(picture)))
     named = {} if edited.photograph is None else {"image": _named(photograph)}
     write_json(path, {**edited.record, **named})
     return out, mask, path
