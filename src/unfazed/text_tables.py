@@ -28,9 +28,10 @@ _FORMULA = r"('*(?:[=@\t\r＝＋－＠]|[+\-][^\d.]))"
 
 def csv_names(path: str | Path, run: str | None = None) -> list[str]:
     """The names of a CSV file's columns, without surrounding blanks."""
-    with readable(path, "CSV", run), open(path, encoding="utf-8-sig", newline="") as file:
+    with readable(path, "CSV", run), open(path, "rb") as file:
+        header = file.readline(_LONGEST_HEADER).decode("utf-8-sig")
         try:
-            names = [name.strip() for name in next(csv.reader([file.readline(_LONGEST_HEADER)]), [])]
+            names = [name.strip() for name in next(csv.reader([header]), [])]
         except csv.Error as error:
             raise ValueError(f"row 1: {error}") from None
         if not names:
