@@ -38,7 +38,7 @@ def test_declared_columns_have_their_type_and_empty_cells_no_value(tmp_path: Pat
         ("model,drop\na,0.5\nb,2\n", r"table\.csv, column 'drop', row 3 is 2\.0"),
         ("model,n\na,1.5\n", r"column 'n', row 2: invalid value '1\.5'"),
         ("model,drop\na,0.5\n,0.5\n", r"column 'model', row 3 has no value"),
-        ("model,drop\na,0.5,7\n", r"table\.csv is not a readable CSV file: CSV parse error: Row #2: Expected 2 columns"),
+        ("model,drop\na,0.5,7\n", r"not a readable CSV file: CSV parse error: Row #2: Expected 2 columns"),
         ("model,model\na,b\n", "two columns named model"),
         ("drop\n1\n", "lacks the column model"),
         ("", "it is empty"),
@@ -52,7 +52,7 @@ def test_a_wrong_cell_is_named_with_its_row_and_column(tmp_path: Path, text: str
 
 
 def test_no_cell_and_no_heading_is_a_formula_and_reading_gives_the_same_texts(tmp_path: Path) -> None:
-    texts = ["=cmd|' /C calc'!A0", "@x", "+x", "-x", "\tx", "＝1", "'=x", "a=b", "-20", "+0.5", "-"]  # noqa: RUF001
+    texts = ["=cmd|' /C calc'!A0", "@x", "+x", "-x", "\tx", "＝1", "'=x", "a=b", "-20", "+0.5", "-"]
     table = pl.DataFrame({"=HYPERLINK(1)": texts, "number": range(len(texts))})
     written = csv_text(table)
     cells = [line.lstrip('"') for line in written.splitlines()]
