@@ -261,13 +261,16 @@ def chaos(command: Long, kills: int, seed: int = 0) -> tuple[int, int]:
 
 
 def workers_of(process: int) -> list[int]:
-    """The worker processes that a process has started."""
-    found = []
+    """The worker processes of a process: its descendants that have no children themselves."""
+    children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == process and b"--multiprocessing-fork" in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
+            if b"resource_tracker" not in (folder / "cmdline").read_bytes():
+                children.setdefault(parent, []).append(int(folder.name))
+    found = children.get(process, [])
+    while any(one in children for one in found):
+        found = [below for one in found for below in children.get(one, [one])]
     return found
 
 
