@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from unfazed import files
 from unfazed import known_weights as weights
 from unfazed.errors import UserError
 from unfazed.known_weights import KNOWN, Known, fetch, listing, verify
+from unfazed.storage.addresses import cache_folder
 
 BODY = bytes(range(256)) * 20_000
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -204,10 +204,10 @@ def test_the_list_has_address_size_and_hash():
 
 def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
     monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path / "a"))
-    assert files.cache_folder() == tmp_path / "a"
+    assert cache_folder() == tmp_path / "a"
     monkeypatch.delenv("UNFAZED_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
-    assert files.cache_folder() == tmp_path / "b" / "unfazed"
+    assert cache_folder() == tmp_path / "b" / "unfazed"
 
 
 def test_the_command_lists_and_checks(server, tmp_path):

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .errors import UserError
+from .storage.file_systems import needs_leases
+from .storage.working_copy import PART, upload
+from .storage.working_copy import remove_file as remove_file
+from .storage.working_copy import remove_folder as remove_folder
 
 if TYPE_CHECKING:
     import pyarrow
 
-PART = ".part"
 MOST_TEXT = 64 * 2**20  # bytes of a JSON or text file
 DEEPEST = 100  # lists and objects inside each other
 _REMEDY = "df -h, or choose another -o"
@@ -36,6 +39,7 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                upload(part, path)
                 os.replace(part, path)
                 part = None
     finally:
@@ -53,7 +57,8 @@ def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
-    """The file `.NAME.part` beside `path`, empty and locked; None if another process is writing it.
+    """The file `.NAME.part` beside `path`, empty and locked; None if another process is writing it, or could be
+    without being seen: a lock on a network file system may hold for one machine only.
 
     Its name is always the same, so that what a killed process left there is used and renamed by the next one.
     """
@@ -63,6 +68,8 @@ def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
         return None
     part = path.with_name(f".{path.name[:100]}{PART}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    if needs_leases(path.parent):
+        return None
     file = os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -218,13 +225,6 @@ def read_lines(path: str | Path, what: str) -> list[str]:
 def read_names(path: str | Path, what: str) -> list[str]:
     """The names in a text file, one on each line; empty lines are left out."""
     return [line.strip() for line in read_lines(path, what) if line.strip()]
-
-
-def cache_folder() -> Path:
-    """$UNFAZED_CACHE, else `unfazed` in the user's cache folder."""
-    if "UNFAZED_CACHE" in os.environ:
-        return Path(os.environ["UNFAZED_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "unfazed"
 
 
 def sha256(path: str | Path) -> str:

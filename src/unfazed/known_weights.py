@@ -22,7 +22,8 @@ from typing import Any
 
 from unfazed.archives import open_archive
 from unfazed.errors import UserError, unknown
-from unfazed.files import cache_folder, check_writable, explained, sha256
+from unfazed.files import check_writable, explained, sha256
+from unfazed.storage.addresses import cache_folder
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
-"""A lock file that one process at a time can hold, so that two runs never write into one place."""
+"""A lock that one process at a time can hold, so that two runs never write into one place.
+
+On a local file system it is a file lock, which ends with its process at once. Where file locks are unreliable, which
+is on network file systems and in object storage, it is a lease (`storage.leases`).
+"""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,36 +15,36 @@ from filelock import FileLock, Timeout
 
 from .errors import UserError
 from .files import explained, make_folder
-
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+from .storage.addresses import address_of
+from .storage.file_systems import needs_leases
+from .storage.leases import Lease, are_renewed, slot_of, slots_in
 
 
 class Lock:
-    """A lock that ends with its process, and whose file is removed when it is released.
-
-    On a file system that offers no locks, every process gets the lock.
-    """
+    """A lock that ends with its process, and whose file is removed when it is released."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         # A soft lock would outlive a killed process, so there is no falling back to one.
         self._lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+        self._lease = Lease(slot_of(path))
 
     def take(self) -> bool:
         """Whether this process has the lock now: False where another process has it."""
-        make_folder(self.path.parent)
-        try:
-            with explained(self.path):
+        if address_of(self.path) is None:
+            make_folder(self.path.parent)
+        with explained(self.path):
+            if _is_lease(self.path):
+                return self._lease.take()
+            try:
                 self._lock.acquire()
-        except Timeout:
-            return False
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        return True
+            except Timeout:
+                return False
+            return True
 
     def release(self) -> None:
         """Let other processes take the lock; does nothing if this process does not have it."""
+        self._lease.release()
         if self._lock.is_locked:
             # The file goes first: a process that has opened it meanwhile sees that it is gone and tries again.
             self.path.unlink(missing_ok=True)
@@ -64,6 +67,8 @@ def alone(path: Path, refusal: UserError, wait: float = 0.0) -> Iterator[None]:
 
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock at that path; a file that nobody holds stays as it is."""
+    if _is_lease(path):
+        return are_renewed({path.name: slot_of(path)})[path.name]
     lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
     try:
         if path.exists():
@@ -74,3 +79,14 @@ def is_held(path: Path) -> bool:
     except OSError:
         pass
     return False
+
+
+def held_locks(folder: Path, prefix: str) -> set[str]:
+    """The names of the locks in a folder that begin with `prefix` and that a process holds, of leases all at once."""
+    if not _is_lease(folder / prefix):
+        return {path.name for path in folder.glob(f"{prefix}*") if is_held(path)}
+    return {name for name, renewed in are_renewed(slots_in(folder, prefix)).items() if renewed}
+
+
+def _is_lease(path: Path) -> bool:
+    return address_of(path) is not None or needs_leases(path.parent)

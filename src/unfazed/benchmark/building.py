@@ -24,6 +24,7 @@ from unfazed.rendering.layers import Renderer
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
 from unfazed.sources.mask_checks import exchanged_masks, warning_summary
+from unfazed.storage import place_of, refresh
 
 from .card import settle_card
 from .commit_files import sweep
@@ -112,7 +113,7 @@ def build(
         settings = replace(settings, guide=_settled(renderer, settings))
     scenes = source if isinstance(source, Source) else open_source(source)
     plan = Plan(
-        root=Path(output).expanduser(),
+        root=place_of(output).expanduser(),
         source=scenes.select(
             settings.limit,
             settings.classes,
@@ -164,6 +165,7 @@ def _build(
         card, of = plan.card(renderer, removal), functools.partial(passes_of, renderer)
         make = functools.partial(_here if plan.has_network else _by_source, plan, renderer, removal)
     with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
+        refresh(plan.root)
         settle_card(plan.root, card, plan.source.ids)
     part = settings.part(plan.source.ids)
     ours = None if settings.shard is None else set(part)
@@ -186,6 +188,7 @@ def _build(
             _check_folder(plan.root)
     _check_folder(plan.root)
     sweep(plan.root, ours)  # what workers left that died in this run
+    refresh(plan.root)  # for rows that other machines have added
     unfinished = len(set(plan.source.ids) - finished_sources(plan.root))
     everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(plan.root, one)]
     notes = _notes(everything)

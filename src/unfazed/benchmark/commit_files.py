@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unfazed.files import PART, explained, open_beside
+from unfazed.storage.working_copy import upload
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def write_beside(path: Path, data: bytes) -> Waiting:
 
 
 def settle(files: Iterable[Waiting]) -> None:
-    """Sync every file to the disk, then rename every file to its path.
+    """Sync every file to the disk, upload it if its path lies in a working copy, then rename every file to its path.
 
     The files are synced in parallel because the file system then writes them together, in a tenth of the time. Files
     that refer to these are written (and synced) after this returns.
@@ -57,6 +58,7 @@ def _sync(one: Waiting) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+        upload(one.part, one.path)
 
 
 def sweep(root: Path, ids: Collection[str] | None = None) -> None:

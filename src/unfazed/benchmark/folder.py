@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from unfazed.errors import UserError, unknown
 from unfazed.labels import LabelSpace
+from unfazed.storage import address, local_copy
 
 from .card import read_card
 from .rows import OK, Row, read_manifest, row_of
@@ -41,12 +42,12 @@ class Benchmark(Generic[Picture]):
     @overload
     def __init__(self, path: str | Path, transform: Callable[[Image.Image], Picture]) -> None: ...
     def __init__(self, path: str | Path, transform: Callable[[Image.Image], Any] | None = None) -> None:
-        self.root = Path(path).expanduser()
+        self.root = local_copy(path).expanduser()
         self.card: dict[str, Any] = read_card(self.root)
         self.transform = transform
 
     def __repr__(self) -> str:
-        return f"Benchmark('{self.root}')"
+        return f"Benchmark('{address(self.root)}')"
 
     @cached_property
     def labels(self) -> LabelSpace:

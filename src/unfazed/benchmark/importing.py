@@ -16,6 +16,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import explained, read_names, write_bytes
 from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.sources.slugs import unique_slugs
+from unfazed.storage.addresses import address_of
 from unfazed.versions import versions
 
 from .card import edit_entry, ids_hash, settle_card
@@ -94,7 +95,7 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
     except BadPicture as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
-    if copy or piece.archive is not None:
+    if copy or piece.archive is not None or address_of(root) is not None:  # storage has no links
         write_bytes(root / where, data)
     else:
         _link(piece.path.resolve(), root / where)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from unfazed.errors import UserError
-from unfazed.locks import alone, is_held
+from unfazed.locks import alone, held_locks
 
 from .layout import LOCK
 
@@ -18,18 +18,14 @@ def only_run(root: Path, shard: str | None) -> Iterator[None]:
     busy = UserError(f"another run is building in {root}", run=f"unfazed status {root}")
     own = root / _lock(shard)
     with alone(own, busy):
-        if any(other != own.name and None in (shard, _shard(other)) for other in _held(root)):
+        if any(None in (shard, _shard(other)) for other in held_locks(root, LOCK) - {own.name}):
             raise busy
         yield
 
 
 def running(root: Path) -> bool:
     """Whether a run is building in this folder."""
-    return bool(_held(root))
-
-
-def _held(root: Path) -> list[str]:
-    return [path.name for path in root.glob(f"{LOCK}*") if is_held(path)]
+    return bool(held_locks(root, LOCK))
 
 
 def _lock(shard: str | None) -> str:

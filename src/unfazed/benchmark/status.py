@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from unfazed.storage import address, local_copy
+
 from .card import read_card
 from .layout import MANIFEST, ROWS, row_path
 from .rows import counts, finished_sources, read_rows
@@ -31,12 +33,12 @@ class Standing:
     left: float | None
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "root": str(self.root)}
+        return {**asdict(self), "root": address(self.root)}
 
 
 def standing(path: str | Path) -> Standing:
     """Return the status of the benchmark in `path`; changes nothing."""
-    root = Path(path).expanduser()
+    root = local_copy(path).expanduser()
     card = read_card(root)
     total = int(card["source"]["scenes"])
     finished = (root / MANIFEST).is_file()

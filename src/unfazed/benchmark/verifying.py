@@ -12,6 +12,7 @@ from typing import Any
 
 from unfazed.errors import UserError
 from unfazed.measures.validity import judge
+from unfazed.storage import address, fetch_pictures
 
 from .encoding import written_rate
 from .folder import Benchmark
@@ -48,7 +49,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "benchmark": str(self.root),
+            "benchmark": address(self.root),
             "passed": self.passed,
             "rows": self.rows,
             "files": self.files,
@@ -69,6 +70,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     if missing:
         raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")
     rows = table.to_pylist()
+    fetch_pictures(benchmark.root)
     problems = _whole_plan(benchmark, rows)
     files = 0
     with ThreadPoolExecutor(workers) as pool:

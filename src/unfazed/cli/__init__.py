@@ -72,11 +72,12 @@ def build_app() -> Any:
 def main() -> None:
     """Run the command line; a user's mistake is printed in full and exits with 2."""
     from unfazed.errors import UserError
+    from unfazed.storage import shown
 
     try:
         build_app()()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {shown(str(error))}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except BrokenPipeError:
         sys.exit(0)

@@ -100,6 +100,7 @@ def analyze(
     from unfazed.report.formats import format_of, format_table
     from unfazed.report.remarks import failure_lines, moved_lines, remark_lines, swept
     from unfazed.report.wide import along, wide_text
+    from unfazed.storage import address
 
     from .progress import next_command
 
@@ -151,6 +152,6 @@ def analyze(
     if output is None:
         typer.echo(text, nl=False)
         if chosen == "table":
-            next_command(f"unfazed report {predictions} -o report.html")
+            next_command(f"unfazed report {address(predictions)} -o report.html")
     else:
         write_bytes(output, text.encode())

@@ -49,18 +49,20 @@ def build(
     from unfazed.benchmark.plan import parse_facts
     from unfazed.cli import EXIT_WITH_FAILURES
     from unfazed.labels import imagenet
+    from unfazed.storage import address
 
     from .progress import next_command, progress_line, stoppable
 
     settings = chosen(context, BuildSettings, network_facts=parse_facts(network_fact or []))
     unit = "scenes" if settings.renderer == "paste" else "passes"
-    with progress_line("build", unit) as show, stoppable(f"unfazed status {output}"):
+    with progress_line("build", unit) as show, stoppable(f"unfazed status {address(output)}"):
         built = build_benchmark(scenes, output, settings, progress=lambda now: show(*_shown(now)))
+    where = address(built.root)
     if as_json:
-        print(json.dumps({**asdict(built), "root": str(built.root)}, ensure_ascii=False))
+        print(json.dumps({**asdict(built), "root": where}, ensure_ascii=False))
     else:
         rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
-        print(f"{built.root}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
+        print(f"{where}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
         if built.unfinished:
             print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
         print(_classes(built.classes))
@@ -74,11 +76,11 @@ def build(
         for source_id, reason in list(built.failures.items())[:20]:
             typer.echo(f"failed: {source_id}: {reason.removeprefix(f'{source_id}: ')}", err=True)
         if len(built.failures) > 20:
-            typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {built.root}", err=True)
+            typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {where}", err=True)
         if built.counts.get("ok") and not built.unfinished:
             known = set(built.classes) <= set(imagenet().classes)
             models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
-            next_command(f"unfazed evaluate {built.root} {models} -o {built.root}-predictions")
+            next_command(f"unfazed evaluate {where} {models} -o {where}-predictions")
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
 

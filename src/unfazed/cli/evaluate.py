@@ -54,6 +54,7 @@ def evaluate(
     for one in model:
         check_head(one)
     from unfazed.predictions import EvaluateSettings, cards, run_evaluation
+    from unfazed.storage import address, shown
 
     from .progress import next_command, progress_line
 
@@ -73,14 +74,14 @@ def evaluate(
         for line in lines:
             typer.echo(f"warning: {line}", err=True)
     for name, reason in done.failed.items():
-        typer.echo(f"failed: {name}: {reason}", err=True)
+        typer.echo(f"failed: {name}: {shown(reason)}", err=True)
     there = [*done.scored, *done.skipped]
     if as_json:
         record = asdict(done)
-        print(json.dumps({"predictions": str(record.pop("folder")), **record}, ensure_ascii=False))
+        print(json.dumps({"predictions": address(record.pop("folder")), **record}, ensure_ascii=False))
     elif there:
         known = cards(output)
-        print(f"{done.folder}: {done.pictures} pictures")
+        print(f"{address(done.folder)}: {done.pictures} pictures")
         for name in there:
             originals = known[name]["originals"]
             right = (
@@ -92,7 +93,7 @@ def evaluate(
                     f"{among['accuracy']:.1%} over the {among['classes']} classes of the folder, all classes: {right}"
                 )
             print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
-        next_command(f"unfazed analyze {done.folder}")
+        next_command(f"unfazed analyze {address(done.folder)}")
     if there:
         record_results(output, trackers, there)
     if done.failed:

@@ -70,6 +70,7 @@ def report(
 
         refuse_programs(predictions)
     from unfazed.api import report as write_report
+    from unfazed.storage import address
 
     from .progress import progress_line
 
@@ -99,7 +100,7 @@ def report(
     record_results(predictions, trackers, report=written.path)
     if as_json:
         record = {
-            "report": str(written.path),
+            "report": address(written.path),
             "bytes": written.size,
             "verdict": written.verdict,
             "flips": written.flips,
@@ -108,7 +109,7 @@ def report(
         return
     for sentence in written.verdict:
         typer.echo(sentence, err=True)
-    print(written.path)
+    print(address(written.path))
 
 
 def _names(given: list[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ def status(
     import json
 
     from unfazed.benchmark.status import standing
+    from unfazed.storage import address
 
     now = standing(folder)
     if as_json:
@@ -32,7 +33,7 @@ def status(
         "running" if now.running else "finished" if now.finished else "stopped: run the same build command to resume"
     )
     rows = ", ".join(f"{number} {name}" for name, number in now.counts.items())
-    print(f"{now.root}: {now.kind} of {now.recipe}, {state}")
+    print(f"{address(now.root)}: {now.kind} of {now.recipe}, {state}")
     print(f"{now.done} of {now.total} scenes, {rows}")
     if now.pace is not None and now.left is not None:
         print(f"{now.pace:.3g} scenes/s, about {now.left / 60:.0f} min left")

@@ -27,6 +27,7 @@ def verify(
 
     from unfazed.benchmark import verify as verify_benchmark
     from unfazed.cli import EXIT_FAILED
+    from unfazed.storage import address
 
     from .progress import progress_line
 
@@ -38,6 +39,6 @@ def verify(
         for problem in verdict.problems:
             print(problem)
         found = f"{len(verdict.problems)} problems" if verdict.problems else "no problems"
-        print(f"{benchmark}: {verdict.rows} rows, {verdict.files} files: {found}")
+        print(f"{address(benchmark)}: {verdict.rows} rows, {verdict.files} files: {found}")
     if not verdict.passed:
         raise typer.Exit(EXIT_FAILED)

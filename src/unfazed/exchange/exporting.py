@@ -8,6 +8,7 @@ from typing import Literal
 from unfazed.benchmark.folder import Benchmark
 from unfazed.choices import check_choice
 from unfazed.errors import UserError
+from unfazed.storage import fetch_pictures, local_copy
 
 from .exported import Exported, Show
 
@@ -31,6 +32,7 @@ def export_benchmark(
     """
     check_choice("format", to, Format)
     opened = benchmark if isinstance(benchmark, Benchmark) else Benchmark(benchmark)
+    fetch_pictures(opened.root)
     show = progress or (lambda done, total: None)
     if to == "fiftyone":
         from .fiftyone_dataset import write_fiftyone
@@ -38,7 +40,7 @@ def export_benchmark(
         return write_fiftyone(opened, str(output), predictions, overwrite, show)
     if predictions is not None or overwrite:
         raise UserError("--predictions and --overwrite belong to --to fiftyone")
-    folder = Path(output).expanduser()
+    folder = local_copy(output).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} already exists and is not empty", allowed="a new or empty folder")
     if to == "datasets":

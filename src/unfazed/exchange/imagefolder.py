@@ -7,7 +7,6 @@ FOLDER/classes.csv                      index, folder and name of each class
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import polars as pl
@@ -31,7 +30,7 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
     names = class_folders(benchmark.labels)
     for done, row in enumerate(labeled, start=1):
         place = make_folder(folder / row["edit"] / names[row["label"]])
-        shutil.copyfile(benchmark.root / row["path"], place / Path(row["path"]).name)
+        write_bytes(place / Path(row["path"]).name, (benchmark.root / row["path"]).read_bytes())
         show(done, len(labeled))
     write_bytes(folder / "class_map.txt", "".join(f"{name}\n" for name in names).encode())
     classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})

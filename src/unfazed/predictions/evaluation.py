@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 
 from unfazed.engine.trial import try_alone
 from unfazed.errors import UserError
-from unfazed.files import make_folder, read_json, write_json
+from unfazed.files import make_folder, read_json, remove_file, remove_folder, write_json
 from unfazed.labels import LabelSpace
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
@@ -26,6 +25,7 @@ from unfazed.models.heads import check_framing
 from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
 from unfazed.models.registry import model_key, model_spec, open_model, opener, split_alias
 from unfazed.specs import slug_of
+from unfazed.storage import local_copy, refresh
 
 from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, make_card
@@ -97,7 +97,7 @@ def run_evaluation(
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )
     grouping = read_groups(settings.groups) if settings.groups is not None else None
-    folder = make_folder(output)
+    folder = make_folder(local_copy(output))
     require_room(folder, target.described["identity"], target.rows)
     scored: list[str] = []
     skipped: list[str] = []
@@ -132,6 +132,7 @@ def run_evaluation(
         if not finished:
             locks.callback(lock.release)
             ours = lock.take()
+            refresh(folder)
             # Checked again with the lock, because another process may just have finished it.
             finished = is_finished(folder, model.slug, fingerprint)
         if finished:
@@ -140,7 +141,7 @@ def run_evaluation(
                 _remove(left)
             lock.release()
             with contextlib.suppress(OSError):
-                (folder / f"{model.slug}{FAILED}").unlink(missing_ok=True)
+                remove_file(folder / f"{model.slug}{FAILED}")
             skipped.append(model.name)
             warnings[model.name] = list(read_json(folder / f"{model.slug}.json").get("warnings", []))
             return None
@@ -216,7 +217,7 @@ def _forget_failures(folder: Path, before: float) -> None:
         with contextlib.suppress(OSError):
             predictions = path.with_name(path.name.removesuffix(FAILED) + ".parquet")
             if path.stat().st_mtime < before and not predictions.is_file():
-                path.unlink()
+                remove_file(path)
 
 
 def _check_names(models: Sequence[str | Classifier]) -> None:
@@ -343,14 +344,14 @@ def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettin
     slug = job.model.slug
     write_predictions(table, folder / f"{slug}.parquet", job.fingerprint)
     write_json(folder / f"{slug}.json", make_card(job.model, job.mapping, pictures, job.fingerprint, results))
-    (folder / f"{slug}{FAILED}").unlink(missing_ok=True)
+    remove_file(folder / f"{slug}{FAILED}")
     _remove(parts_of(folder, slug))
     return warnings
 
 
 def _remove(folders: Sequence[Path]) -> None:
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 def _over_subset(table: pa.Table, pictures: Pictures) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
 from unfazed.errors import UserError, unknown
 from unfazed.files import parse_json
+from unfazed.storage.working_copy import local_copy, reachable_copy
 
 from .frames import Predictions, is_frame, polars_frame, polars_table, read_cards
 from .identity import require_one_benchmark
@@ -201,10 +202,11 @@ def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], f
 
 def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None) -> list[Path]:
     if given is not None:
-        read_card(Path(given))  # refuses what is not a benchmark
-        return [Path(given)]
+        root = local_copy(given)
+        read_card(root)  # refuses what is not a benchmark
+        return [root]
     paths = [card["benchmark"].get("path") for card in cards.values() if isinstance(card.get("benchmark"), dict)]
-    return [Path(path) for path in dict.fromkeys(path for path in paths if path)]
+    return [reachable_copy(path) for path in dict.fromkeys(path for path in paths if path)]
 
 
 def _read_benchmark(root: Path) -> tuple[pl.DataFrame | None, Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError, unknown
 from unfazed.files import read_json
 from unfazed.records import read_object, require_fields
+from unfazed.storage import local_copy
 from unfazed.tables import column_names, read_checked
 
 from .identity import shared_pictures
@@ -64,7 +65,7 @@ def polars_table(table: pa.Table) -> pl.DataFrame:
 
 def prediction_files(folder: str | Path) -> list[Path]:
     """Return the folder's Parquet files, one per model, in the order of their names."""
-    folder = Path(folder)
+    folder = local_copy(folder)
     if folder.is_file() and folder.suffix == ".parquet":
         return [folder]
     if not folder.is_dir():
@@ -105,7 +106,7 @@ def _check_belongs(card: Path, content: dict[str, Any], path: Path) -> None:
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
     """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
     found = []
-    for path in sorted(Path(folder).glob(f"*{FAILED}")):
+    for path in sorted(local_copy(folder).glob(f"*{FAILED}")):
         record = read_object(path, {"model": str, "error": str})
         earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
         found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))

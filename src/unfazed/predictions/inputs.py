@@ -14,6 +14,7 @@ from unfazed.errors import UserError
 from unfazed.files import canonical, parse_json, sha256
 from unfazed.labels import LabelSpace, imagenet
 from unfazed.sources.mask_checks import doubted_masks, warning_summary
+from unfazed.storage import address, fetch_pictures, local_copy
 
 from .identity import identity_of, picture_hash
 from .picture import Picture
@@ -75,7 +76,7 @@ def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> 
         raise UserError(f"the limit is {limit}", allowed="1 or more scenes")
     if spec.startswith("images:"):
         return _of_folder(spec, limit)
-    return _of_benchmark(Path(spec).expanduser(), limit, verify)
+    return _of_benchmark(local_copy(spec).expanduser(), limit, verify)
 
 
 def _of_folder(spec: str, limit: int | None) -> Pictures:
@@ -140,6 +141,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
     )
     if not rows:
         raise UserError(f"the benchmark {root} contains no finished picture", run=f"unfazed status {root}")
+    fetch_pictures(root, [row[name] for row in manifest for name in ("path", "mask_path") if row.get(name)])
     _check_files(root, rows)
     if verify:
         _verify(root)
@@ -147,8 +149,8 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         _check_hashes(root, [row for row in manifest if row["status"] == "ok"])
     guides = guides_of(benchmark.card) | {row["guide"] for row in manifest if row.get("guide")}
     described = {
-        "spec": str(root),
-        "path": str(root.resolve()),
+        "spec": address(root),
+        "path": address(root.resolve()),
         "sha256": sha256(root / "manifest.parquet")
         if limit is None
         else f"{sha256(root / 'manifest.parquet')}:{limit}",

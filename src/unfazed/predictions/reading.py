@@ -53,12 +53,14 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     """Return the predictions as a lazy frame."""
     import polars
 
+    from unfazed.storage import local_copy
     from unfazed.tables import read_checked
 
     from .facts import Facts, read_facts
     from .frames import polars_table
     from .storage import COLUMNS
 
+    folder = local_copy(folder)
     found = cards(folder)
     wanted = list(found) if models is None else list(models)
     for name in wanted:
@@ -66,7 +68,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
             from unfazed.errors import unknown
 
             raise unknown(f"model in {folder}", name, found)
-    root = Path(folder) if Path(folder).is_dir() else Path(folder).parent
+    root = folder if folder.is_dir() else folder.parent
     files = [root / f"{found[name]['file']}.parquet" for name in wanted]
     facts = read_facts(folder, common=True) if any(card.get("white_box") for card in found.values()) else Facts()
     texts = polars.col(polars.Categorical).cast(polars.String)

@@ -9,7 +9,6 @@ PREDICTIONS/.parts/<model>.lock     held by the process that evaluates the model
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from unfazed.errors import UserError
-from unfazed.files import read_json, write_json, write_parquet
+from unfazed.files import read_json, remove_folder, write_json, write_parquet
 from unfazed.tables import Column, read_checked, stored_text
 
 from .picture import Picture
@@ -154,7 +153,7 @@ class Parts:
         return table.cast(SCHEMA)
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
 
 def parts_of(folder: Path, slug: str) -> list[Path]:

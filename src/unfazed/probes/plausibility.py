@@ -14,7 +14,7 @@ import numpy as np
 from unfazed.choices import Frame
 from unfazed.engine.memory import in_parts
 from unfazed.errors import BadPicture
-from unfazed.files import write_json
+from unfazed.files import remove_file, write_json
 from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from unfazed.predictions.passes import SANITY
 from unfazed.records import read_object
@@ -48,7 +48,7 @@ def check_plausible(
         except BadPicture:
             continue  # the probe reports it
     path = _file(folder, model.slug)
-    path.unlink(missing_ok=True)
+    remove_file(path)
     if not looked:
         return
     geometry = model.transform.geometry

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from unfazed.engine.threads import FLOATS
 from unfazed.errors import BadPicture, UserError
-from unfazed.files import canonical, write_json, write_parquet
+from unfazed.files import canonical, remove_folder, write_json, write_parquet
 from unfazed.records import read_object
 from unfazed.tables import read_checked, stored_text
 from unfazed.versions import versions
@@ -105,7 +104,7 @@ def run_probe(
     pictures = len(set(table[id_column].to_pylist()))
     card = {"settings": settings, "key": key, "pictures": pictures, "failures": failures, "floats": FLOATS}
     write_json(path.with_suffix(".json"), {**card, "versions": versions()})
-    shutil.rmtree(parts, ignore_errors=True)
+    remove_folder(parts)
     with contextlib.suppress(OSError):
         parts.parent.rmdir()
     return Outcome(path, len(todo) - len(failures), resumed, failures)

@@ -13,6 +13,7 @@ from typing import Any
 
 from unfazed.benchmark.reviews import ANSWERS
 from unfazed.errors import UserError
+from unfazed.storage.working_copy import fetch_missing
 
 from .session import Session
 
@@ -101,6 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         item = self.server.session.items[self._number(parts[1])]
         path = item.original if parts[2] == "original" else item.edited
         kind = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}.get(path.suffix.lower())
+        fetch_missing(path)
         try:
             self._send(HTTPStatus.OK, kind or "application/octet-stream", path.read_bytes())
         except OSError:

@@ -19,6 +19,7 @@ from PIL import Image, UnidentifiedImageError
 
 from unfazed.errors import BadPicture
 from unfazed.scene import Scene, mask_array
+from unfazed.storage.working_copy import fetch_missing
 
 from .source import Entry
 
@@ -135,6 +136,8 @@ def _bytes(file: File) -> tuple[bytes, str]:
             raise BadPicture(f"{file}: this is no file, but a pipe or a device")
         return Path(file).read_bytes(), str(file)
     except FileNotFoundError:
+        if fetch_missing(file):
+            return _bytes(file)
         raise BadPicture(f"{file}: the file does not exist") from None
     except IsADirectoryError:
         raise BadPicture(f"{file}: this is a folder, not a picture") from None

@@ -126,7 +126,7 @@ def _there(folder: Path, name: str) -> Path:
 
 
 def _place_in_cache(path: Path) -> Path:
-    from unfazed.files import cache_folder
+    from unfazed.storage.addresses import cache_folder
 
     state = path.stat()
     version = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()
