@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from importlib import metadata
 
@@ -24,7 +25,13 @@ LIBRARIES = (
 
 def versions() -> dict[str, str]:
     """The version of each installed library by its name, this package and Python first."""
-    found = {"unfazed": package_version(), "python": platform.python_version()}
+    return {"unfazed": package_version(), "python": platform.python_version(), **_libraries()}
+
+
+@functools.cache
+def _libraries() -> dict[str, str]:
+    """The versions of the installed libraries, which take a tenth of a second to read."""
+    found = {}
     for library in LIBRARIES:
         try:
             found[library] = metadata.version(library)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL, run
+from watched_page import LONG, watched
 
 from unfazed.files import sha256
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 SAMPLE = Path(str(resources.files("unfazed.data").joinpath("sample")))
-LONG = 60_000
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt install chromium")
 
@@ -26,28 +25,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt insta
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     """The page, opened; at the end it has complained of nothing, asked nobody else and run no foreign script."""
-    with watched(browser, address, "light") as opened:
+    with watched(browser, address) as opened:
         yield opened
-
-
-@contextmanager
-def watched(browser: Any, address: str, scheme: str) -> Iterator[Any]:
-    opened = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-    opened.set_default_timeout(LONG)
-    messages: list[str] = []
-    foreign: list[str] = []
-    opened.on("console", lambda message: messages.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: messages.append(str(error)))
-    opened.on(
-        "request", lambda one: None if one.url.startswith((address, "data:", "blob:")) else foreign.append(one.url)
-    )
-    opened.goto(address)
-    opened.wait_for_selector("#answers .bars")
-    yield opened
-    assert messages == []
-    assert foreign == []
-    assert opened.evaluate("window.hacked") is None
-    opened.close()
 
 
 def downloaded(page: Any, what: str, folder: Path) -> Path:
@@ -184,7 +163,7 @@ def test_models_are_compared(page):
 
 
 def test_in_the_dark_everything_can_be_read_too(browser, address):
-    with watched(browser, address, "dark") as page:
+    with watched(browser, address, color_scheme="dark") as page:
         assert page.evaluate("document.body.classList.contains('dark')")
         page.fill("#size-rate input[type=number]", "0.03")
         page.wait_for_selector("#answers .turned")

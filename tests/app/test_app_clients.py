@@ -23,7 +23,7 @@ def visitor(address: str) -> Any:
 
 
 def settings(**switched: dict[str, Any]) -> list[Any]:
-    """What the page sends: background file, seed, and every control, with these edits switched on."""
+    """What the page sends: models, background file, seed, and every control, with these edits switched on."""
     flat: list[Any] = []
     for group in groups():
         given = switched.get(group.edit)
@@ -32,7 +32,7 @@ def settings(**switched: dict[str, Any]) -> list[Any]:
             flat.append((given or {}).get(control.parameter, control.first))
             if control.word is not None:
                 flat.append(False)
-    return [None, 0, *flat]
+    return [["lite:0"], None, 0, *flat]
 
 
 def memory() -> float:

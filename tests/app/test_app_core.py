@@ -18,6 +18,7 @@ from unfazed.app.controls import chain_from, groups, values_from
 from unfazed.app.downloads import FOLDER, write_files
 from unfazed.app.figures import marker
 from unfazed.app.photographs import box_of, found_by, marked, open_sample, open_upload, own_mask, read_once
+from unfazed.app.presets import PRESETS, preset_flat
 from unfazed.app.preview import NOTHING, framed, preview, render
 from unfazed.app.studio import Studio
 from unfazed.benchmark.photograph import replay, write_edited
@@ -210,3 +211,14 @@ def test_impossible_and_missing_things_are_said(studio):
         render(studio, replace(photograph, label=None), chain_from({"background": {"kind": "adversarial"}}), steps=4)
     with pytest.raises(UserError, match="no model of this page 'python:evil.py:f'"):
         studio.model("python:evil.py:f")
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.title)
+def test_every_preset_changes_the_prediction_of_lite_0(studio, preset):
+    photograph = open_sample(preset.sample)
+    chain = chain_from(values_from(groups(), preset_flat(groups(), preset)))
+    assert {edit.name for edit in chain} == set(preset.values)
+    shown = preview(studio, photograph, chain)
+    before, after = studio.answers("lite:0", [shown.before, shown.after])
+    assert before.best == photograph.label
+    assert after.best != before.best

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from unfazed.app import figures
 from unfazed.app.classification import Answer
+from unfazed.app.photographs import open_sample
+from unfazed.app.preview import Shown
 from unfazed.app.results import SHOWN, Filter, Results
+from unfazed.app.stage import Said, stage
 from unfazed.app.studio import Studio
 from unfazed.errors import UserError
 
@@ -62,11 +67,12 @@ def test_every_text_is_escaped(results):
     picture = np.zeros((8, 8, 3), np.uint8)
     flips = results.flips(Filter(model=HOSTILE))
     flip = flips.shown[0]
+    said = Said(HOSTILE, answer, answer)
     written = [
         figures.message(HOSTILE, "problem"),
         figures.answer_bars(HOSTILE, answer, answer, 0),
         figures.heat_pair(HOSTILE, [picture, picture], [HOSTILE, HOSTILE]),
-        figures.pair(picture, picture, HOSTILE, HOSTILE),
+        stage(replace(open_sample("koala"), name=HOSTILE), Shown(picture, picture), HOSTILE, [said], (), [HOSTILE]),
         figures.flips_list(results, flips),
         figures.flip_markup(results, flip, [picture, picture], HOSTILE),
     ]

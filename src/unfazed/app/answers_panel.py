@@ -37,7 +37,9 @@ def answers_panel(studio: Studio) -> AnswersPanel:
 def connect_answers(panel: AnswersPanel, shared: Shared, updates: Updates) -> None:
     """Connect the panel's events."""
     given = [shared.photograph, shared.shown, panel.models]
-    panel.models.input(updates.answer, given, panel.answers, **PRIVATE, **LIGHT)
+    panel.models.input(updates.answer, given, panel.answers, api_name="answers", **LIGHT)
+    # The answer on the picture is that of the chosen models too.
+    panel.models.input(updates.preview, [shared.models, *shared.chosen], updates.results, **PRIVATE, **LIGHT)
 
 
 def answered(studio: Studio, photograph: Photograph, shown: Any, models: Sequence[str]) -> str:

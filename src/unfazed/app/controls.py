@@ -14,8 +14,9 @@ from unfazed.edits.parameters import Choice, Range, Text, file_parameters, param
 class Control:
     """One parameter of one edit, as shown on the page.
 
-    explains: what it means, with its range and unit; choices: of a list, empty for a slider from `low` to `high`;
-    word: the value of the checkbox next to the slider (`full`, `random`), or None.
+    explains: what it means, with its range and unit; first: the value that changes nothing, where the edit declares
+    one; choices: of a list, empty for a slider from `low` to `high`; log: the slider has a logarithmic scale; word: the
+    value of the checkbox next to the slider (`full`, `random`), or None.
     """
 
     edit: str
@@ -26,6 +27,7 @@ class Control:
     high: float = 1.0
     step: float = 1.0
     choices: tuple[str, ...] = ()
+    log: bool = False
     word: str | None = None
 
     @property
@@ -41,6 +43,11 @@ class Group:
     explains: str
     controls: tuple[Control, ...]
     file: str | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of values that the page has for this edit: switch, controls, and words of controls."""
+        return 1 + sum(1 if one.word is None else 2 for one in self.controls)
 
 
 def groups() -> tuple[Group, ...]:
@@ -62,17 +69,18 @@ def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
     if isinstance(declared, Choice):
         return Control(edit.name, name, explains, field.default, choices=declared.names)
     shown: Range = field.metadata["shown"] or declared
-    first = field.default if field.metadata["first"] is None else field.metadata["first"]
-    if not isinstance(first, int | float):
-        first = (shown.low + shown.high) / 2
+    neutral = next((change.neutral for change in edit.changes if change.parameter == name), None)
+    candidates = (neutral, field.metadata["first"], field.default, (shown.low + shown.high) / 2)
+    first = next(value for value in candidates if isinstance(value, int | float))
     return Control(
         edit.name,
         name,
         f"{explains} ({shown.describe().replace(' (sweeps are log-spaced)', '')})",
-        first,
+        min(max(first, shown.low), shown.high),
         shown.low,
         shown.high,
         shown.step or (shown.high - shown.low) / 100,
+        log=shown.spacing == "log",
         word=next(iter(shown.words), None),
     )
 
@@ -107,6 +115,35 @@ def values_from(shown: Sequence[Group], flat: Sequence[Any]) -> dict[str, dict[s
         if switched:
             chosen[group.edit] = given
     return chosen
+
+
+def flat_from(
+    shown: Sequence[Group],
+    flat: Sequence[Any],
+    values: Mapping[str, Mapping[str, Any] | None],
+    starts: Mapping[tuple[str, str], float],
+) -> list[Any]:
+    """Return the page's values with some edits changed; the reverse of `values_from`.
+
+    values: {edit: {parameter: value}} switches an edit on, {edit: None} switches it off and resets its controls to
+    `starts`, or to their first values; the other edits stay as they are in `flat`.
+    """
+    given = iter(flat)
+    changed: list[Any] = []
+    for group in shown:
+        kept = [next(given) for _ in range(group.count)]
+        if group.edit not in values:
+            changed += kept
+            continue
+        wanted = values[group.edit]
+        changed.append(wanted is not None)
+        for control in group.controls:
+            start = starts.get(control.key, control.first)
+            value = start if wanted is None else wanted.get(control.parameter, start)
+            changed.append(start if control.word is not None and value == control.word else value)
+            if control.word is not None:
+                changed.append(value == control.word)
+    return changed
 
 
 def chosen_chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Any]) -> tuple[Edit, ...]:

@@ -40,18 +40,20 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class Updates:
-    """The steps that follow a change: the new result, then the predictions for it."""
+    """The steps that follow a change.
+
+    preview: the new result, from the models and `chosen`; results: its outputs; begin: the same after another
+    photograph, for which the controls start elsewhere; controls: its further outputs; answer: the predictions in
+    detail, which follow by themselves when the picture is settled; answers: its output.
+    """
 
     preview: Callable[..., Any]
     results: Sequence[Any]
+    begin: Callable[..., Any]
+    controls: Sequence[Any]
     answer: Callable[..., Any]
     answers: Any
 
     def follow(self, shared: Shared, event: Any) -> None:
-        """Update the result and the predictions after `event`."""
-        self.answered(shared, event.then(self.preview, shared.chosen, self.results, **PRIVATE, **LIGHT))
-
-    def answered(self, shared: Shared, event: Any, **visibility: Any) -> None:
-        """Update the predictions after `event`."""
-        given = [shared.photograph, shared.shown, shared.models]
-        event.then(self.answer, given, self.answers, **(visibility or PRIVATE), **LIGHT)
+        """Update the controls and the result after `event`, which changed the photograph."""
+        event.then(self.begin, [shared.models, *shared.chosen], [*self.controls, *self.results], **PRIVATE, **LIGHT)

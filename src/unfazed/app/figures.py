@@ -82,16 +82,6 @@ def picture(image: np.ndarray, alt: str, caption: object, side: int = 320) -> Ma
     return tag("figure", tag("img", src=data_address(image, side), alt=alt), tag("figcaption", caption))
 
 
-def pair(before: np.ndarray, after: np.ndarray, name: str, caption: str) -> Markup:
-    """Return the photograph and the edited picture, side by side."""
-    return tag(
-        "div",
-        picture(before, f"{name}, the photograph", "before: the photograph, framed as a square"),
-        picture(after, f"{name}, edited", caption),
-        class_="pair",
-    )
-
-
 def answer_bars(model: str, before: Answer, after: Answer, true_class: int | None) -> Markup:
     """Return a model's five most likely classes before and after, as bars with their probabilities."""
     turned = before.best != after.best

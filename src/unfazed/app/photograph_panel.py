@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from unfazed.errors import UserError
 from unfazed.labels import imagenet
 from unfazed.sources.segment import parse_box
 
 from . import figures
+from .controls import Group
 from .events import HEAVY, LIGHT, PRIVATE, Shared, Updates
-from .photographs import Photograph, found_by, marked, open_sample, open_upload, own_mask, sample_names, uploaded_mask
+from .photographs import (
+    Photograph,
+    found_by,
+    marked,
+    open_sample,
+    open_upload,
+    own_mask,
+    read_once,
+    sample_names,
+    uploaded_mask,
+)
+from .presets import PRESETS, Preset, preset_flat
 from .studio import Studio
 
-FIRST_SAMPLE = "koala"
 UNKNOWN = -1
+# A press on a thumbnail chooses its photograph; the component's value is the name.
+CHOOSE = """
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-sample]");
+  if (button) { props.value = button.dataset.sample; trigger("input"); }
+});
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +60,7 @@ class PhotographPanel:
 def photograph_panel(studio: Studio) -> PhotographPanel:
     """Build the panel inside the open gradio context."""
     gr.HTML("<h2>1 · Photograph</h2>")
-    sample = gr.Dropdown(list(sample_names()), value=FIRST_SAMPLE, label="a sample photograph", elem_id="sample")
+    sample = gr.HTML(PRESETS[0].sample, html_template=_thumbnails(), js_on_load=CHOOSE, elem_id="sample")
     upload = gr.File(label="or drop your own photograph (up to 50 MB)", elem_id="upload", height=150)
     problem = gr.HTML(figures.message(""), elem_id="problem")
     script = resources.files(__package__).joinpath("marker.js").read_text(encoding="utf-8")
@@ -63,7 +82,13 @@ def photograph_panel(studio: Studio) -> PhotographPanel:
     return PhotographPanel(sample, upload, problem, marker, automatic, given, mask, box, label)
 
 
-def connect_photograph(page: Any, panel: PhotographPanel, shared: Shared, updates: Updates) -> None:
+def preset_buttons() -> list[Any]:
+    """Build one button for each preset inside the open gradio context."""
+    with gr.Row(elem_id="presets"):
+        return [gr.Button(preset.title, size="sm", min_width=80) for preset in PRESETS]
+
+
+def connect_photograph(page: Any, panel: PhotographPanel, presets: list[Any], shared: Shared, updates: Updates) -> None:
     """Connect the panel's events: each opens a photograph or changes its mask, and updates the result."""
     studio = shared.studio
     opened = [shared.photograph, panel.problem, panel.marker, panel.label]
@@ -83,6 +108,15 @@ def connect_photograph(page: Any, panel: PhotographPanel, shared: Shared, update
     ]
     for event, action, inputs, name in openings:
         updates.follow(shared, event(_opening(action), [shared.photograph, *inputs], opened, api_name=name, **HEAVY))
+    for button, preset in zip(presets, PRESETS, strict=True):
+        event = button.click(
+            functools.partial(_open_preset, shared.groups, preset),
+            None,
+            [*opened, panel.sample, *updates.controls],
+            **PRIVATE,
+            **HEAVY,
+        )
+        updates.follow(shared, event)
     # Clear the upload field for the next photograph.
     panel.upload.upload(None, None, panel.upload, js="() => null", **PRIVATE)
 
@@ -93,8 +127,23 @@ def connect_photograph(page: Any, panel: PhotographPanel, shared: Shared, update
     updates.follow(shared, page.load(_begun, [shared.photograph], opened, **PRIVATE, **LIGHT))
 
 
+def _thumbnails() -> str:
+    """Return the sample photographs as buttons; the template marks the one whose name is the value."""
+    shown = []
+    for name in sample_names():
+        image, _ = read_once(open_sample(name).path)
+        picture = figures.tag("img", src=figures.data_address(image, 96), alt=name.replace("_", " "))
+        pressed = f"${{value === '{name}'}}"
+        shown.append(figures.tag("button", picture, type="button", data_sample=name, aria_pressed=Markup(pressed)))
+    return figures.tag("div", *shown, class_="samples", role="group", aria_label="sample photographs")
+
+
 def _open_upload(studio: Studio, photograph: Photograph, path: str | None) -> Photograph:
     return photograph if path is None else open_upload(path, studio.segmenter)
+
+
+def _open_preset(shown: Sequence[Group], preset: Preset) -> tuple[Any, ...]:
+    return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(shown, preset))
 
 
 def _labelled(photograph: Photograph, label: int | None) -> Photograph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from unfazed.benchmark.photograph import Edited, Request, compose
 from unfazed.choices import RendererName
 from unfazed.edits import Edit
+from unfazed.edits.composition import IDENTITY
 from unfazed.edits.items import CONTROLS, Item
 from unfazed.errors import UserError
 
@@ -26,13 +27,14 @@ NOTHING = "Nothing is changed yet: switch a change on, or move one of the slider
 @dataclass(frozen=True, eq=False)
 class Shown:
     """before, after: (S, S, 3) uint8; edited: what can be downloaded, None if nothing is edited; note: a message for
-    the visitor; exact: `after` shows all edits of the chain."""
+    the visitor; exact: `after` shows all edits of the chain; placement: of the object, None in a cropped photograph."""
 
     before: np.ndarray
     after: np.ndarray
     edited: Edited | None = None
     note: str = ""
     exact: bool = True
+    placement: np.ndarray | None = field(default_factory=IDENTITY.copy)
 
 
 def request_of(chain: tuple[Edit, ...], photograph: Photograph, seed: int = 0, steps: int | None = None) -> Request:
@@ -57,7 +59,8 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     if not pasted:
         return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
-    return Shown(before, np.asarray(edited.image), None if left_out else edited, waiting, exact=not left_out)
+    kept = None if left_out else edited
+    return Shown(before, np.asarray(edited.image), kept, waiting, not left_out, edited.placement)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +108,7 @@ def render(
     except UserError as error:
         pasted = f"It cannot be pasted: {error.given}."
     compared = Compared(pasted, pictures[0], missing if control is None else pictures[1])
-    return Shown(framed(photograph), pictures[0], made[0], note), compared
+    return Shown(framed(photograph), pictures[0], made[0], note, placement=made[0].placement), compared
 
 
 def needs_network(edit: Edit) -> bool:

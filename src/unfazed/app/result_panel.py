@@ -1,9 +1,11 @@
-"""The panel of the result, always in sight: both pictures, rendering with diffusion, downloads."""
+"""The panel of the result, always in sight: the stage with both pictures, rendering with diffusion, downloads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import gradio as gr
@@ -13,10 +15,11 @@ from unfazed.errors import UserError
 from . import figures
 from .controls import Group, chosen_chain
 from .downloads import Files, write_files
-from .events import Shared, Updates
+from .events import LIGHT, PRIVATE, Shared, Updates
 from .photographs import Photograph
 from .preview import Shown, preview
 from .render_panel import Asked, RenderPanel, connect_render, render_panel
+from .stage import Said, stage
 from .studio import Studio
 
 
@@ -32,8 +35,8 @@ class ResultPanel:
 
 def result_panel() -> ResultPanel:
     """Build the panel inside the open gradio context."""
-    gr.HTML("<h2>Result</h2>")
-    pictures = gr.HTML(elem_id="pictures")
+    script = resources.files(__package__).joinpath("handles.js").read_text(encoding="utf-8")
+    pictures = gr.HTML(elem_id="pictures", js_on_load=script)
     note = gr.HTML(figures.message(""), elem_id="note")
     render = render_panel()
     with gr.Row():
@@ -57,32 +60,62 @@ def connect_result(panel: ResultPanel, shared: Shared, updates: Updates) -> None
     """Connect the panel's events."""
 
     def finished(asked: Asked, made: Shown, beside: str) -> tuple[Any, ...]:
-        return _results(asked.photograph, asked.picture, made, "after: rendered with diffusion", beside)
+        return _results(shared.studio, shared.groups, asked, made, "after: rendered with diffusion", beside)
 
-    updates.answered(shared, connect_render(panel.render, shared, updates.results, finished, _nothing))
+    connect_render(panel.render, shared, updates.results, finished, nothing)
+    # The picture is settled once nothing new has come for a moment, so that no heat map slows a drag.
+    given = [shared.photograph, shared.shown, shared.models]
+    panel.pictures.settled(updates.answer, given, updates.answers, **PRIVATE, **LIGHT)
 
 
 def previewed(
-    studio: Studio, shown: Sequence[Group], photograph: Photograph, picture: str | None, seed: float, *flat: Any
+    studio: Studio,
+    shown: Sequence[Group],
+    models: Sequence[str],
+    photograph: Photograph,
+    picture: str | None,
+    seed: float,
+    *flat: Any,
+    serial: int | None = None,
 ) -> tuple[Any, ...]:
     """Return the paste preview for the values of the controls, as the outputs of `results_of`."""
     try:
-        made = preview(studio, photograph, chosen_chain(shown, picture, flat), int(seed or 0))
+        asked = Asked(models, photograph, picture, int(seed or 0), chosen_chain(shown, picture, flat))
+        made = preview(studio, photograph, asked.chain, asked.seed)
     except UserError as error:
-        return _nothing(error)
-    caption = "after: paste preview" if made.edited else "after"
-    return _results(photograph, picture, made, caption)
+        return nothing(error)
+    return _results(studio, shown, asked, made, "after: paste preview" if made.edited else "after", serial=serial)
 
 
 def _results(
-    photograph: Photograph, picture: str | None, made: Shown, caption: str, beside: str = ""
+    studio: Studio,
+    shown: Sequence[Group],
+    asked: Asked,
+    made: Shown,
+    caption: str,
+    beside: str = "",
+    serial: int | None = None,
 ) -> tuple[Any, ...]:
-    files: Files | None = None if made.edited is None else write_files(made.edited, photograph, picture)
+    photograph = asked.photograph
+    files: Files | None = None if made.edited is None else write_files(made.edited, photograph, asked.picture)
     buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in (files or (None, None, None))]
-    pictures = figures.pair(made.before, made.after, photograph.name, caption)
-    return pictures, figures.message(made.note), (made.before, made.after), beside, *buttons
+    names = {edit.name for edit in asked.chain}
+    unchanged = [group.edit for group in shown if group.edit not in names]
+    said = _said(studio, asked.models, made)
+    markup = stage(photograph, made, caption, said, asked.chain, unchanged, asked.seed, serial)
+    return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
 
 
-def _nothing(error: UserError) -> tuple[Any, ...]:
+def _said(studio: Studio, models: Sequence[str], made: Shown) -> list[Said]:
+    """Return the predictions of the models that can be opened; the others are named with the predictions."""
+    said = []
+    for name in models:
+        with suppress(UserError):
+            said.append(Said(name, *studio.answers(name, (made.before, made.after))))
+    return said
+
+
+def nothing(error: UserError) -> tuple[Any, ...]:
+    """Return the outputs of `results_of` that leave the pictures as they are and say what was wrong."""
     closed = [gr.DownloadButton(value=None, interactive=False) for _ in range(3)]
     return gr.skip(), figures.message(f"Not updated: {error}", "old"), gr.skip(), gr.skip(), *closed

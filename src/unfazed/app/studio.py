@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from unfazed.errors import UserError, unknown
 from unfazed.files import canonical
 from unfazed.probes.smallest import Predictor, predictor
 from unfazed.rendering.layers import Renderer
+from unfazed.rendering.removal.methods import PatchRemoval
 from unfazed.sources.segment import default_segmenter, open_segmenter
 
 from .classification import Answer, answer_all, warm_pictures
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from unfazed.models import Classifier
 
 RENDERERS_HELD = 2
+# Of half a megabyte, and of some hundred bytes each.
+REMOVALS_HELD, ANSWERS_HELD = 32, 512
 T = TypeVar("T")
 
 
@@ -45,6 +49,7 @@ class Studio:
         self.jobs = Jobs()
         self._opened: dict[str, Classifier] = {}
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
+        self._said: OrderedDict[tuple[str, bytes], Answer] = OrderedDict()
         # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
         # at once. One thread each, because torch keeps memory for every thread that ever called it.
         self._looking, self._rendering = ThreadPoolExecutor(1, "looking"), ThreadPoolExecutor(1, "rendering")
@@ -56,8 +61,8 @@ class Studio:
         return _alone(self._looking, self._open, name)
 
     def answers(self, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
-        """Return the model's predictions for pictures (H, W, 3) uint8."""
-        return _alone(self._looking, answer_all, self.model(name), images)
+        """Return the model's predictions for pictures (H, W, 3) uint8; the last ones are remembered."""
+        return _alone(self._looking, self._answers, self.model(name), name, images)
 
     def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
         """Return the pictures with the heat maps of these classes, one per picture."""
@@ -65,7 +70,9 @@ class Studio:
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
         """Return the edited photograph with its record; progress is called after each diffusion pass."""
-        work = functools.partial(edit_photograph, request, photograph.scene, Path(photograph.path))
+        work = functools.partial(
+            edit_photograph, request, photograph.scene, Path(photograph.path), remove=remembered_removal
+        )
         return work() if request.renderer == "paste" else self.rendered(request, work, progress)
 
     def rendered(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None = None) -> T:
@@ -87,6 +94,17 @@ class Studio:
         if name not in self._opened:
             self._opened[name] = open_model(name, device=self.device)
         return self._opened[name]
+
+    def _answers(self, model: Classifier, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
+        keys = [(name, hashlib.blake2b(image.tobytes(), digest_size=16).digest()) for image in images]
+        new = {key: image for key, image in zip(keys, images, strict=True) if key not in self._said}
+        said = {key: self._said[key] for key in keys if key not in new}
+        if new:
+            said.update(zip(new, answer_all(model, list(new.values())), strict=True))
+        self._said.update(said)
+        while len(self._said) > ANSWERS_HELD:
+            self._said.popitem(last=False)
+        return [said[key] for key in keys]
 
     def _render(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None) -> T:
         renderer = self._renderer(request)
@@ -113,6 +131,17 @@ def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T
 def _passes(renderer: Any, request: Request) -> int:
     """Return the number of network passes of the request, which are those of the largest start of its edits."""
     return int(renderer.passes(max((edit.blends_from for edit in request.chain), default=0.0)))
+
+
+def remembered_removal(image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+    """Return the picture without its object, as the method `patches` makes it; the last ones are remembered."""
+    return _removed(image.tobytes(), mask.astype(np.float32, copy=False).tobytes(), image.shape[0], seed)
+
+
+@functools.lru_cache(maxsize=REMOVALS_HELD)
+def _removed(image: bytes, mask: bytes, side: int, seed: int) -> np.ndarray:
+    picture = np.frombuffer(image, np.uint8).reshape(side, side, 3)
+    return PatchRemoval()(picture, np.frombuffer(mask, np.float32).reshape(side, side), seed)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from unfazed.errors import UserError
 from unfazed.files import check_writable, read_json, sha256, write_bytes, write_json
 from unfazed.models.registry import refuse_untrusted
 from unfazed.records import require_fields
-from unfazed.rendering.backgrounds import Backgrounds
+from unfazed.rendering.backgrounds import Backgrounds, Removal
 from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
 from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.hole import lendable
@@ -128,13 +128,15 @@ class Edited:
     """An edited photograph, which notebooks display.
 
     image: the edited picture, RGB, `pixels` on a side; mask: of its visible object, mode L, white is the object;
-    record: everything it was made from; photograph: the input, if it did not come from a file.
+    record: everything it was made from; photograph: the input, if it did not come from a file; placement: where the
+    object of the framed photograph is now, a (2, 3) affine map of the unit square, or None in a cropped photograph.
     """
 
     image: Image.Image
     mask: Image.Image
     record: dict[str, Any]
     photograph: Image.Image | None = None
+    placement: np.ndarray | None = None
 
     @property
     def parameters(self) -> dict[str, dict[str, float | str]]:
@@ -170,8 +172,11 @@ def exact_mask(mask: np.ndarray) -> np.ndarray:
     return mask_levels(mask).astype(np.float32) / np.float32(255)
 
 
-def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
-    """Apply the request's edits to the scene and return the input of a renderer; an impossible edit is a UserError."""
+def compose(request: Request, scene: Scene, remove: Removal | None = None) -> tuple[Composition, Layers]:
+    """Apply the request's edits to the scene and return the input of a renderer; an impossible edit is a UserError.
+
+    remove: the request's removal method, already open.
+    """
     _refuse_all_white(request, scene)
     plan = request_plan(request)
     others: dict[str, Scene] = {}
@@ -185,15 +190,17 @@ def compose(request: Request, scene: Scene) -> tuple[Composition, Layers]:
     framed = frame(scene, request.frame)
     try:
         composition = Item("edit", request.chain).compose(framed, np.random.default_rng(request.seed), pool)
-        backgrounds = Backgrounds(pool, plan.open_removal(), size=request.size)
+        backgrounds = Backgrounds(pool, remove or plan.open_removal(), size=request.size)
         return composition, realize(composition, backgrounds, request.seed)
     except Impossible as impossible:
         raise UserError(f"the edit is not possible for {scene.id}: {impossible}") from None
 
 
-def render_chain(request: Request, scene: Scene, renderer: Renderer) -> tuple[Composition, Layers, Rendered]:
+def render_chain(
+    request: Request, scene: Scene, renderer: Renderer, remove: Removal | None = None
+) -> tuple[Composition, Layers, Rendered]:
     """Apply the request's edits and render the picture, without a record; UserError if that is not possible."""
-    composition, layers = compose(request, scene)
+    composition, layers = compose(request, scene, remove)
     [answer] = renderer.render([layers])
     if isinstance(answer, Refused):
         raise UserError(
@@ -213,13 +220,17 @@ def request_plan(request: Request) -> Plan:
 
 
 def edit_photograph(
-    request: Request, scene: Scene, image: Path | None = None, renderer: Renderer | None = None
+    request: Request,
+    scene: Scene,
+    image: Path | None = None,
+    renderer: Renderer | None = None,
+    remove: Removal | None = None,
 ) -> Edited:
-    """Return the edited scene. image: the file it was read from, if any; renderer: an open renderer to use."""
+    """Return the edited scene. image: the file it was read from, if any; renderer, remove: open ones to use."""
     mask = exact_mask(scene.mask)
     exact = Scene(scene.id, scene.image, mask, request.label, scene.notes)
     renderer = renderer or request_plan(request).open_renderer()
-    composition, layers, answer = render_chain(request, exact, renderer)
+    composition, layers, answer = render_chain(request, exact, renderer, remove)
     levels = mask_levels(layers.mask)
     rate = composition.requested.get("pixel_rate")
     record = {
@@ -239,7 +250,8 @@ def edit_photograph(
         "mask_sha256": hashlib.sha256(png(levels)).hexdigest(),
     }
     photograph = Image.fromarray(scene.image) if image is None else None
-    return Edited(Image.fromarray(answer.image), Image.fromarray(levels), record, photograph)
+    placement = None if composition.cropped else composition.placement
+    return Edited(Image.fromarray(answer.image), Image.fromarray(levels), record, photograph, placement)
 
 
 def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None) -> Scene:

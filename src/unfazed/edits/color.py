@@ -28,7 +28,7 @@ class Color(Edit):
     )
     former_name: ClassVar[str | None] = "colour"
 
-    hue: float = parameter(0.0, Range(-180.0, 180.0, unit="degrees", step=1.0), "how far the hue is turned", first=90.0)
+    hue: float = parameter(0.0, Range(-180.0, 180.0, unit="degrees", step=1.0), "how far the hue is turned")
     saturation: float = parameter(
         1.0, Range(0.0, 3.0, unit="times its saturation", step=0.05), "factor on the saturation; 0 is gray"
     )

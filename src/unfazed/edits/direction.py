@@ -34,7 +34,6 @@ class Direction(Edit):
         "random",
         Range(-180.0, 180.0, unit="degrees", words=("random",), step=1.0),
         "angle; random: uniform from -45 to 45",
-        first=30.0,
     )
     start: float = blend_start(0.25)
 

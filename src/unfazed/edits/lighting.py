@@ -29,9 +29,7 @@ class Lighting(Edit):
         Change("background darker", "stops", 0.0, -5.0, (("where", "background"),)),
     )
 
-    stops: float = parameter(
-        1.0, Range(-5.0, 5.0, unit="stops", step=0.1), "how much more light; below 0 is less", first=-2.0
-    )
+    stops: float = parameter(1.0, Range(-5.0, 5.0, unit="stops", step=0.1), "how much more light; below 0 is less")
     where: str = where("object", "what is lit")
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:

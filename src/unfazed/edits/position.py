@@ -12,7 +12,7 @@ from .edit import Control, Edit, blend_start
 from .geometry import SLACK, after, box, kept_inside, moved, outline, relocated, shift
 from .parameters import Range, parameter
 
-_SHARE = Range(0.0, 1.0, words=("random",), step=0.01)
+_SHARE = Range(0.0, 1.0, words=("random",), step=0.001)
 
 
 @dataclass(frozen=True)
