@@ -19,7 +19,8 @@ function pointer(event) {
 function draw(shown) {
   if (!shown || !canvas()?.querySelector("polygon")) return;
   const at = (grip, [x, y]) => { grip.style.left = `${100 * x}%`; grip.style.top = `${100 * y}%`; };
-  canvas().querySelector("polygon").setAttribute("points", shown.corners.map((corner) => corner.join(",")).join(" "));
+  const points = shown.corners.map((corner) => corner.join(",")).join(" ");
+  for (const sides of canvas().querySelectorAll("polygon")) sides.setAttribute("points", points);
   const center = middle(shown.corners);
   const inside = ([x, y]) => [Math.min(0.97, Math.max(0.03, x)), Math.min(0.97, Math.max(0.03, y))];
   for (const grip of canvas().querySelectorAll(".grip.scale")) at(grip, inside(shown.corners[Number(grip.dataset.corner)]));

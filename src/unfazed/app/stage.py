@@ -89,7 +89,8 @@ def _verdicts(said: Sequence[Said]) -> list[Markup]:
 
 def _handles(place: Place) -> Markup:
     """Return the frame around the object and its handles; their places come from the script and `data-place`."""
-    lines = tag("svg", tag("polygon", points=""), viewBox="0 0 1 1", preserveAspectRatio="none", aria_hidden="true")
+    sides = tag("polygon", points="")
+    lines = tag("svg", sides, sides, viewBox="0 0 1 1", preserveAspectRatio="none", aria_hidden="true")
     corners = [
         tag("button", type="button", class_="grip scale", data_handle="scale", data_corner=corner,
             aria_label="scale the object" if corner == 2 else None, aria_describedby="handles-hint",
