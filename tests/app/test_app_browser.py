@@ -63,6 +63,9 @@ def violations(page: Any) -> list[tuple[str, str]]:
 
 
 def test_an_edit_changes_the_answer_and_its_record_replays_to_the_same_bytes(page, tmp_path):
+    assert "koala →" in page.inner_text("#answers")  # the page opens with a change that turns the answer
+    page.click("#pictures .chip.all")
+    page.wait_for_selector("#answers .held")
     assert "The prediction is the same: koala" in page.inner_text("#answers")
     page.fill("#size-rate input[type=number]", "0.03")
     page.wait_for_selector("#answers .turned")
