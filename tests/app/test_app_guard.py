@@ -13,6 +13,7 @@ import pytest
 from unfazed.app.guard import MOST_JSON, MOST_TEXT, MOST_UPLOAD, Guard, names_an_address, reaches_outside
 from unfazed.app.messages import LAST, Bounded
 from unfazed.app.page import sweep
+from unfazed.app.unread import MOST_SESSIONS, MOST_UNREAD, Unread
 from unfazed.locks import Lock
 
 
@@ -160,6 +161,26 @@ def test_a_page_for_other_computers_needs_its_token_once_in_the_address_and_then
     assert answered(guard, headers=[(b"cookie", cookie)])[0] == 200
     assert answered(guard, path="/gradio_api/startup-events")[0] == 200
     assert answered(Guard(hello))[0] == 403  # no token: only this computer
+
+
+def test_a_session_that_never_listens_may_ask_only_so_often():
+    unread = Unread()
+    assert all(unread.may_ask("deaf") for _ in range(MOST_UNREAD))
+    assert not unread.may_ask("deaf")
+    assert unread.may_ask("another")
+    with unread.listens("deaf"):
+        assert all(unread.may_ask("deaf") for _ in range(2 * MOST_UNREAD))
+    assert unread.may_ask("deaf")
+    for number in range(MOST_SESSIONS):
+        unread.may_ask(str(number))
+    assert len(unread.asked) == MOST_SESSIONS
+
+
+def test_questions_without_a_listener_are_refused_by_the_page(address):
+    asked = {"data": [None], "fn_index": 100_000, "session_hash": "never listens"}
+    codes = [httpx.post(f"{address}gradio_api/queue/join", json=asked).status_code for _ in range(MOST_UNREAD + 1)]
+    assert 429 not in codes[:-1]
+    assert codes[-1] == 429
 
 
 def test_messages_of_the_server_are_bounded():

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from .unread import Unread
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -48,6 +50,7 @@ class Guard:
 
     def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]], token: str | None = None) -> None:
         self.app, self.token = app, token
+        self.unread = Unread()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -85,7 +88,15 @@ class Guard:
             if names_an_address(body):
                 await _refuse(send, 403, "This page fetches nothing from other hosts.")
                 return
+            if scope["path"].endswith("/queue/join") and not self.unread.may_ask(_session(body)):
+                await _refuse(send, 429, "Read the answers before you ask again.")
+                return
             receive = _again(body, receive)
+        if scope["path"].endswith("/queue/data"):
+            asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_hash", [""])[0]
+            with self.unread.listens(asked):
+                await self.app(scope, receive, self._with_headers(send))
+            return
         await self.app(scope, receive, self._with_headers(send))
 
     def _stranger(self, scope: Message, headers: dict[str, list[str]]) -> str | None:
@@ -207,6 +218,15 @@ def names_an_address(body: bytes) -> bool:
         elif isinstance(value, list):
             waiting.extend(value)
     return False
+
+
+def _session(body: bytes) -> str:
+    """The session that a question comes from; an empty text if it names none."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    return str(given.get("session_hash"))[:100] if isinstance(given, dict) else ""
 
 
 async def _body(receive: Receive) -> bytes | None:

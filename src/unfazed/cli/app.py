@@ -48,6 +48,7 @@ def app(
     import signal
     import time
 
+    _share_memory()
     from unfazed.app.messages import bounded_messages
     from unfazed.app.page import DEFAULT_MODELS, served
 
@@ -65,3 +66,15 @@ def app(
                 time.sleep(3600)
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
+
+
+def _share_memory() -> None:
+    """Let all threads take memory from two pools, where the C library can do so (glibc).
+
+    By default every thread of the server has a pool of its own, which keeps what the largest request in it needed.
+    """
+    import contextlib
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(-8, 2)  # M_ARENA_MAX
