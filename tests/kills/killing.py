@@ -1,7 +1,8 @@
 """Kills commands at every rename, sync and removal and at random moments, resumes them, and compares the files.
 
 python tests/kills/killing.py --injected 50 --random 60        prints one line per command; exit code 1 for a difference
-python tests/kills/killing.py --chaos 30                       kills workers and main processes over one build
+python tests/kills/killing.py --chaos 30                       kills workers and main processes over a build of 400
+                                                               pictures and over their evaluation
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a copy of a process has none of its threads
@@ -117,6 +119,7 @@ def in_child(work: Callable[[], object], seconds: float | None = None) -> int:
     """The exit code of `work` in a copy of this process, which is killed after so many seconds."""
     child = os.fork()
     if child == 0:
+        forkserver._forkserver.__init__()  # type: ignore[misc]  # that of the parent cannot be used
         try:
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
@@ -199,11 +202,13 @@ def kill(name: str, inputs: Path, scratch: Path, injected: int, at_random: int, 
 
 @dataclass(frozen=True)
 class Long:
-    """A long command: its arguments, and how many of its parts are finished, of how many."""
+    """A long command: its arguments, and how many of its parts are finished, of how many; failed: its exit codes if
+    something has failed, which the next run does again."""
 
     arguments: list[str]
     finished: Callable[[], int]
     parts: int
+    failed: tuple[int, ...] = (4,)
 
     def start(self) -> subprocess.Popen[bytes]:
         script = "from unfazed.cli import main; main()"
@@ -252,8 +257,8 @@ def chaos(command: Long, kills: int, seed: int = 0) -> tuple[int, int]:
         if not worker:
             process.wait()
             process = command.start()
-    # A photograph whose workers were killed twice has failed, exit code 4; the next run makes it.
-    while (code := process.wait()) == 4:
+    # A photograph or a model whose workers were killed twice has failed; the next run does it again.
+    while (code := process.wait()) in command.failed:
         process = command.start()
     if code != 0:
         raise RuntimeError(f"the last run ended with exit code {code}")
@@ -287,20 +292,57 @@ def build_in_chaos(scratch: Path, kills: int, photographs: int, seed: int = 0) -
     return f"build: {verdict.rows} rows, killed {killed[0]} main processes and {killed[1]} workers", problems
 
 
+def long_evaluation(benchmark: Path, output: Path, pictures: int) -> Long:
+    """An evaluation of one network in two processes, in batches of two pictures."""
+
+    def finished() -> int:
+        if any(output.glob("*.parquet")):
+            return pictures
+        done = [path.stem.split("-") for path in output.glob(".parts/*/*-*.parquet")]
+        return 2 * sum(int(last) - int(first) + 1 for first, last in done)
+
+    options = ["-m", "lite:0", "--device", "cpu,cpu", "--batch-size", "2", "-o", str(output)]
+    return Long(["evaluate", str(benchmark), *options], finished, pictures, failed=(2, 4))
+
+
+def evaluation_in_chaos(scratch: Path, kills: int, runs: int, seed: int = 0) -> tuple[str, list[str]]:
+    """The same for an evaluation of 20 photographs and so many moved ones of each; the undisturbed one runs in one
+    process."""
+    from unfazed.benchmark import BuildSettings
+    from unfazed.benchmark import build as build_benchmark
+    from unfazed.predictions import EvaluateSettings, read_predictions, run_evaluation
+
+    bench, quiet, disturbed = scratch / "bench", scratch / "quiet", scratch / "disturbed"
+    settings = BuildSettings(recipe="original,position", renderer="paste", runs=runs, size=96)
+    pictures = build_benchmark("sample", bench, settings).counts["ok"]
+    run_evaluation(bench, ["lite:0"], quiet, EvaluateSettings(device="cpu", batch_size=2))
+    killed = chaos(long_evaluation(bench, disturbed, pictures), kills, seed)
+    problems = differences(tree(disturbed), tree(quiet))
+    if read_predictions(disturbed)["sample_id"].n_unique() != pictures:
+        problems.append("predictions are missing")
+    return f"evaluate: {pictures} pictures, killed {killed[0]} main processes and {killed[1]} workers", problems
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--injected", type=int, default=50, help="kills at renames, syncs and removals, in all")
     parser.add_argument("--random", type=int, default=60, help="kills at random moments, in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("commands", nargs="*", help=f"of {', '.join(COMMANDS)}")
-    parser.add_argument("--chaos", type=int, help="kills of workers and main processes over one build of 400 pictures")
+    parser.add_argument(
+        "--chaos",
+        type=int,
+        help="kills of workers and main processes, over 400 pictures",
+    )
     given = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         if given.chaos is not None:
-            line, problems = build_in_chaos(Path(folder), given.chaos, photographs=100, seed=given.seed)
-            print(f"{line}, {len(problems)} different", *problems, sep="\n  ")
-            sys.exit(bool(problems))
+            for run, count in ((build_in_chaos, 100), (evaluation_in_chaos, 18)):
+                line, problems = run(Path(folder) / run.__name__, given.chaos, count, given.seed)
+                print(f"{line}, {len(problems)} different", *problems, sep="\n  ", flush=True)
+                failed |= bool(problems)
+            sys.exit(failed)
         inputs = make_inputs(Path(folder) / "inputs")
         for name in given.commands or COMMANDS:
             share = (-(-given.injected // len(COMMANDS)), -(-given.random // len(COMMANDS)))

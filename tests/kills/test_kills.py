@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from killing import COMMANDS, build_in_chaos, kill, make_inputs
+from killing import COMMANDS, build_in_chaos, evaluation_in_chaos, kill, make_inputs
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +33,10 @@ def test_workers_and_main_processes_can_be_killed_all_through_a_build(
     kills: int, photographs: int, tmp_path: Path
 ) -> None:
     assert build_in_chaos(tmp_path, kills, photographs, seed=3)[1] == []
+
+
+@pytest.mark.parametrize(("kills", "runs"), [(2, 1), pytest.param(30, 18, marks=pytest.mark.slow)])
+def test_workers_and_main_processes_can_be_killed_all_through_an_evaluation(
+    kills: int, runs: int, tmp_path: Path
+) -> None:
+    assert evaluation_in_chaos(tmp_path, kills, runs, seed=4)[1] == []

@@ -15,7 +15,7 @@ from unfazed.benchmark.settings import BuildSettings
 from unfazed.cli import main
 from unfazed.errors import UserError
 from unfazed.known_weights import place_of
-from unfazed.probes.distribution import measure_features, sets_of
+from unfazed.probes.distribution import features_probe, sets_of
 from unfazed.probes.inception import inception_file, open_inception
 from unfazed.probes.lpips import lpips_file, open_lpips
 
@@ -125,12 +125,12 @@ def test_fid_equals_torch_fidelitys_own_on_two_folders(edited, noise, tmp_path):
     from unfazed.analyses.distribution.tables import distance_table
     from unfazed.files import sha256
     from unfazed.probes.inception import inception_state
-    from unfazed.probes.run import read_probe
+    from unfazed.probes.run import read_probe, run_probe
 
     weights = inception_file()
     sets = sets_of(edited, [f"images:{noise}"])
     names = ["original", f"images:{noise}"]
-    measure_features(open_inception(weights), sha256(weights), sets, names, tmp_path)
+    run_probe(features_probe(open_inception(weights), sha256(weights), sets, names, tmp_path))
     ours = distance_table(read_probe(tmp_path, "inception")).row(0, named=True)
     torch.save(inception_state(weights), tmp_path / "inception.pth")
     originals = tmp_path / "originals"

@@ -8,7 +8,7 @@ import pytest
 from unfazed.errors import UserError
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
-from unfazed.probes.run import read_probe, run_probe
+from unfazed.probes.run import Probe, read_probe, run_probe
 from unfazed.probes.study import run_study
 from unfazed.report.sensitivity_tables import TableSettings, write_tables
 
@@ -68,7 +68,7 @@ def test_a_run_with_the_same_process_id_overwrites_no_part_of_an_earlier_one(tmp
     for count, expected in ((2, ids[:3]), (2, ids[2:5]), (9, ids[4:])):
         measure, seen = stopped_after(count)
         with contextlib.suppress(KeyboardInterrupt):
-            run_probe(tmp_path / "noise" / "m.parquet", {"a": 1}, ids, lambda one: one, measure, schema)
+            run_probe(Probe(tmp_path / "noise" / "m.parquet", {"a": 1}, ids, str, measure, schema))
         assert seen == expected
     assert read_probe(tmp_path, "noise")["source_id"].to_list() == ids
 
@@ -77,9 +77,8 @@ def test_results_beside_the_card_of_other_settings_are_measured_again(tmp_path):
     path, schema = tmp_path / "noise" / "m.parquet", pa.schema([("source_id", pa.string()), ("value", pa.float64())])
 
     def measured(value):
-        return run_probe(
-            path, {"a": value}, ["s"], str, lambda one, _: [{"source_id": one, "value": value}], schema
-        ).measured
+        rows = [{"source_id": "s", "value": value}]
+        return run_probe(Probe(path, {"a": value}, ["s"], str, lambda *_: rows, schema)).measured
 
     assert measured(1.0) == 1
     earlier = path.with_suffix(".json").read_bytes()

@@ -15,7 +15,8 @@ from typing import Any
 
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
-from unfazed.engine import cores, run_tasks
+from unfazed.engine import Watch, cores, run_tasks
+from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import alone
@@ -94,6 +95,7 @@ def build(
     *,
     renderer: Renderer | None = None,
     progress: Callable[[Progress], None] | None = None,
+    show: Callable[[View], None] | None = None,
 ) -> Built:
     """Build a benchmark of `source` in the folder `output`.
 
@@ -106,7 +108,7 @@ def build(
 
     renderer: an open renderer (`unfazed.rendering.open_renderer`) that has a network, so that several builds share
     one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
-    after every pass of a network.
+    after every pass of a network; show: with the state of the whole run, workers included.
     """
     settings = BuildSettings() if settings is None else settings
     if renderer is not None:
@@ -126,8 +128,17 @@ def build(
     )
     with explained(plan.root):
         plan.root.mkdir(parents=True, exist_ok=True)
-    with only_run(plan.root, settings.shard):
-        return _build(plan, renderer, progress or (lambda progress: None))
+    unit = "passes" if plan.has_network else "scenes"
+    with only_run(plan.root, settings.shard), Monitor(plan.root, "build", unit, show) as monitor:
+
+        def report(now: Progress) -> None:
+            pictures = ", ".join(f"{number} {status}" for status, number in now.counts.items() if number)
+            note = f"{now.done} of {now.total} scenes; {pictures}" if now.passes else pictures
+            monitor.count(*(now.passes or (now.done, now.total)), note=note)
+            if progress is not None:
+                progress(now)
+
+        return _build(plan, renderer, report, monitor.watch)
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
@@ -151,6 +162,7 @@ def _build(
     plan: Plan,
     opened: Renderer | None,
     report: Callable[[Progress], None],
+    watch: Watch,
 ) -> Built:
     started, settings = time.monotonic(), plan.settings
     devices = settings.devices() if plan.has_network and opened is None else []
@@ -158,12 +170,15 @@ def _build(
     of: Callable[[float], int]
     if len(devices) > 1 or (devices and settings.engine != "local"):
         card, starts = _described(plan, devices)
-        make, of = functools.partial(_on_devices, plan, devices), starts.__getitem__
+        make, of = functools.partial(_on_devices, plan, devices, watch), starts.__getitem__
     else:
         plan = plan.on(devices[0]) if devices else plan
         renderer, removal = opened or plan.open_renderer(), plan.open_removal()
         card, of = plan.card(renderer, removal), functools.partial(passes_of, renderer)
-        make = functools.partial(_here if plan.has_network else _by_source, plan, renderer, removal)
+        if plan.has_network:
+            make = functools.partial(_here, plan, renderer, removal)
+        else:
+            make = functools.partial(_by_source, plan, removal, watch)
     with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
         refresh(plan.root)
         settle_card(plan.root, card, plan.source.ids)
@@ -254,13 +269,13 @@ Make = Callable[[list[str], _Passes, Callable[[], None]], Generator[Summary, Non
 
 
 def _by_source(
-    plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str], passes: _Passes, report: Callable[[], None]
+    plan: Plan, removal: Removal, watch: Watch, waiting: list[str], passes: _Passes, report: Callable[[], None]
 ) -> Generator[Summary, None, None]:
     """Build the sources without a network, each in one worker process, which opens its own renderer."""
     settings = plan.settings
     # A process takes a second to start, so few photographs do not get one for each core.
     workers = settings.workers or max(1, min(cores(settings), len(waiting) // 16))
-    for outcome in run_tasks(SourceBuilder(plan, removal), waiting, workers, settings, apart=True):
+    for outcome in run_tasks(SourceBuilder(plan, removal), waiting, workers, settings, apart=True, watch=watch):
         yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
 
 
@@ -288,10 +303,10 @@ def _here(
 
 
 def _on_devices(
-    plan: Plan, devices: list[str], waiting: list[str], passes: _Passes, report: Callable[[], None]
+    plan: Plan, devices: list[str], watch: Watch, waiting: list[str], passes: _Passes, report: Callable[[], None]
 ) -> Generator[Summary, None, None]:
     """Build the sources with one process for each device, those with the most pictures first."""
-    for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices):
+    for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
         summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
         passes.known(summary.passes)
         passes.done += summary.passes

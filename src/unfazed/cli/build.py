@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .options import NetworkFacts, chosen, command_with
 
 COMMAND = command_with("unfazed.benchmark.settings:BuildSettings")
-
-if TYPE_CHECKING:
-    from unfazed.benchmark.building import Progress
 
 
 def build(
@@ -51,12 +48,11 @@ def build(
     from unfazed.labels import imagenet
     from unfazed.storage import address
 
-    from .progress import next_command, progress_line, stoppable
+    from .progress import next_command, progress_view, stoppable
 
     settings = chosen(context, BuildSettings, network_facts=parse_facts(network_fact or []))
-    unit = "scenes" if settings.renderer == "paste" else "passes"
-    with progress_line("build", unit) as show, stoppable(f"unfazed status {address(output)}"):
-        built = build_benchmark(scenes, output, settings, progress=lambda now: show(*_shown(now)))
+    with progress_view() as show, stoppable(f"unfazed status {address(output)}"):
+        built = build_benchmark(scenes, output, settings, show=show)
     where = address(built.root)
     if as_json:
         print(json.dumps({**asdict(built), "root": where}, ensure_ascii=False))
@@ -83,14 +79,6 @@ def build(
             next_command(f"unfazed evaluate {where} {models} -o {where}-predictions")
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
-
-
-def _shown(now: Progress) -> tuple[int, int, str]:
-    """What the progress line shows: passes of the network, or scenes without one, and the pictures that are done."""
-    done, total = now.passes or (now.done, now.total)
-    pictures = ", ".join(f"{number} {status}" for status, number in now.counts.items() if number)
-    scenes = f"{now.done} of {now.total} scenes" if now.passes else ""
-    return done, total, "; ".join(part for part in (scenes, pictures) if part)
 
 
 def _classes(counts: dict[str, int]) -> str:

@@ -9,8 +9,13 @@ import typer
 
 from unfazed.choices import TableFormat
 
+from .options import chosen, command_with
+
+COMMAND = command_with("unfazed.engine.settings:EngineSettings")
+
 
 def distribution(
+    context: typer.Context,
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark's folder.")],
     model: Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; once for each model.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")],
@@ -25,7 +30,6 @@ def distribution(
     adapt: Annotated[bool, typer.Option(help="Accuracy before and after batch-norm adaptation.")] = True,
     out_above: Annotated[float, typer.Option(min=0.5, max=1, help="The AUROC above which a set is out.")] = 0.7,
     limit: Annotated[int | None, typer.Option(help="Only the first N photographs.")] = None,
-    device: Annotated[str | None, typer.Option(help="`cpu`, `cuda`, `cuda:1` [default: the best there is].")] = None,
     resamples: Annotated[int, typer.Option(min=20, help="Resamples of the photographs.")] = 500,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     table: Annotated[
@@ -50,19 +54,23 @@ def distribution(
     `unfazed distribution BENCH -m lite:0 -o results --no-fid`
     """
     from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.engine import EngineSettings
     from unfazed.errors import unknown
     from unfazed.probes.distribution_study import run_distribution
     from unfazed.probes.run import read_probe
     from unfazed.report.distribution_tables import write_distribution
     from unfazed.report.formats import format_table
 
-    from .progress import progress_line
+    from .progress import progress_view, unfinished_shards
 
-    with progress_line("distribution", "pictures") as show:
+    with progress_view() as show:
         study = run_distribution(
             benchmark, model, output, against=tuple(against or ()), fid=fid, inception=inception, adapt=adapt,
-            limit=limit, device=device, report=lambda what, done, total: show(done, total, what),
+            limit=limit, engine=chosen(context, EngineSettings), show=show,
         )  # fmt: skip
+    if study.unfinished:
+        unfinished_shards(study.unfinished, output)
+        return
     scores = read_probe(output, "scores", study.slugs)
     features = read_probe(output, "inception") if study.features else None
     tables = write_distribution(
@@ -70,11 +78,11 @@ def distribution(
     )
     if table not in tables:
         raise unknown("table", table, tables)
-    chosen = tables[table]
+    wanted = tables[table]
     if table == "verdicts" and format == "table":
-        typer.echo("\n".join(chosen["sentence"].to_list()))
+        typer.echo("\n".join(wanted["sentence"].to_list()))
     else:
-        typer.echo(format_table(chosen, format, digits=3), nl=False)
+        typer.echo(format_table(wanted, format, digits=3), nl=False)
     for note in study.notes:
         typer.echo(note, err=True)
     for name, reason in list(study.failures.items())[:20]:

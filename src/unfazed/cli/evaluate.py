@@ -56,18 +56,14 @@ def evaluate(
     from unfazed.predictions import EvaluateSettings, cards, run_evaluation
     from unfazed.storage import address, shown
 
-    from .progress import next_command, progress_line
+    from .progress import next_command, progress_view, unfinished_shards
 
     settings = chosen(context, EvaluateSettings)
     trackers = open_trackers(track)
-    with progress_line("evaluate", "predictions") as show:
-        done = run_evaluation(
-            benchmark,
-            model,
-            output,
-            settings,
-            progress=lambda now, total: show(now, total, ""),
-        )
+    with progress_view() as show:
+        done = run_evaluation(benchmark, model, output, settings, show=show)
+    if done.unfinished:
+        unfinished_shards(done.unfinished, output)
     for line in done.remarks:
         typer.echo(f"warning: {line}", err=True)
     for lines in done.warnings.values():
@@ -97,4 +93,4 @@ def evaluate(
     if there:
         record_results(output, trackers, there)
     if done.failed:
-        raise typer.Exit(EXIT_WITH_FAILURES if there else EXIT_USAGE)
+        raise typer.Exit(EXIT_WITH_FAILURES if there or done.unfinished else EXIT_USAGE)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from unfazed.sources.segment import Choice
+from unfazed.choices import EngineName
 
 
 def masks(
@@ -28,6 +26,14 @@ def masks(
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="The object's class [default: the name of the photograph's folder].")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes; no effect on the masks.")] = 1,
+    engine: Annotated[
+        EngineName, typer.Option(help="Where the work runs: on this machine or on a Ray cluster.")
+    ] = "local",
+    address: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only part I of N disjoint parts of the photographs.")
     ] = None,
     sheet: Annotated[bool, typer.Option(help="Write a contact sheet of the least trusted masks.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per photograph.")] = False,
@@ -55,16 +61,19 @@ def masks(
     from dataclasses import asdict
 
     from rich.console import Console
-    from rich.progress import track
 
     from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.engine import EngineSettings
     from unfazed.errors import UserError
     from unfazed.files import write_bytes
     from unfazed.measures.mask_confidence import LOOK_BELOW
+    from unfazed.models.object_choice import ChosenBy
     from unfazed.sources.confidences import FILE
     from unfazed.sources.make_masks import make_masks
     from unfazed.sources.mask_sheet import confidence_csv, mask_sheet
     from unfazed.sources.segment import default_segmenter, parse_box
+
+    from .progress import progress_view
 
     console = Console(stderr=True)
     if label is not None and model is None:
@@ -72,12 +81,21 @@ def masks(
     used, better = default_segmenter() if segmenter == "auto" else (segmenter, None)
     if better is not None:
         console.print(f"GrabCut is used; for better masks: {better}", markup=False, highlight=False, soft_wrap=True)
-    results = make_masks(
-        pictures, output, used, None if box is None else parse_box(box), _chooser(model, label) if model else None
-    )
-    done = []
-    for made in track(results, "masks", console=console, transient=True):
-        done.append(made)
+    with progress_view() as show:
+        done = sorted(
+            make_masks(
+                pictures,
+                output,
+                used,
+                None if box is None else parse_box(box),
+                ChosenBy(model, label) if model else None,
+                EngineSettings(engine=engine, address=address, shard=shard),
+                workers,
+                show,
+            ),
+            key=lambda made: made.picture,
+        )
+    for made in done:
         if as_json:
             print(json.dumps(asdict(made), ensure_ascii=False))
         elif made.status == "failed":
@@ -96,21 +114,3 @@ def masks(
             print(f"{doubtful} of {len(now)} masks should be looked at (confidence below {LOOK_BELOW:g}){where}")
     if counts["failed"]:
         raise typer.Exit(EXIT_WITH_FAILURES)
-
-
-def _chooser(name: str, label: str | None) -> Callable[[str], Choice]:
-    """A function from a picture's name to how its candidates are chosen between: by the class it is filed under."""
-    from unfazed.errors import UserError
-    from unfazed.models import open_model
-    from unfazed.models.object_choice import most_needed
-    from unfazed.sources.labeled import class_folder
-
-    model = open_model(name)
-
-    def choice_for(picture: str) -> Choice:
-        given = label or class_folder(picture)
-        if given is None:
-            raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
-        return most_needed(model, model.labels.index(given))
-
-    return choice_for

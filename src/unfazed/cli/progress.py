@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from unfazed.engine.monitor import View
+
+Show = Callable[..., None]
 
 
 @contextmanager
-def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], None]]:
+def progress_view() -> Iterator[Callable[[View], None]]:
+    """Yield a function that shows how a long command stands: what is done, the rate, the time left, failures, and which
+    workers do nothing and why."""
+    with progress_line("", "") as show:
+
+        def view(now: View) -> None:
+            show(now.done, now.total, "; ".join(now.remarks), what=now.command, unit=now.unit, rate=now.rate)
+
+        yield view
+
+
+@contextmanager
+def progress_line(what: str, unit: str) -> Iterator[Show]:
     """Yield a function `show(done, total, note)` that updates the line; the rate is measured from its first call."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -18,7 +37,7 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn(f"{{task.fields[rate]}} {unit}/s"),
+        TextColumn("{task.fields[rate]} {task.fields[unit]}/s"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
@@ -27,17 +46,34 @@ def progress_line(what: str, unit: str) -> Iterator[Callable[[int, int, str], No
         _output_on_stderr(),
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
-        task = progress.add_task(what, total=None, rate="–", note="")
+        task = progress.add_task(what, total=None, rate="–", note="", unit=unit)
         first: list[int] = []
 
-        def show(done: int, total: int, note: str = "") -> None:
+        def show(
+            done: int, total: int, note: str = "", what: str = what, unit: str = unit, rate: float | None = None
+        ) -> None:
             first.append(done) if not first else None
             elapsed = progress.tasks[0].elapsed or 0.0
             made = done - first[0]
-            rate = f"{made / elapsed:.3g}" if elapsed > 0 and made else "–"
-            progress.update(task, completed=done, total=total, rate=rate, note=note)
+            rate = rate or (made / elapsed if elapsed > 0 and made else None)
+            progress.update(
+                task,
+                description=what,
+                completed=done,
+                total=total or None,
+                rate="–" if rate is None else f"{rate:.3g}",
+                note=note,
+                unit=unit,
+            )
 
         yield show
+
+
+def unfinished_shards(names: Sequence[str], folder: Path) -> None:
+    """Say which results will be there when the last shard is done."""
+    import typer
+
+    typer.echo(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}", err=True)
 
 
 def next_command(command: str) -> None:

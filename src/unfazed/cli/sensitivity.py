@@ -9,10 +9,13 @@ import typer
 
 from unfazed.choices import ClassColumn, Convention, Frame, TableFormat
 
-from .options import Device
+from .options import chosen, command_with
+
+COMMAND = command_with("unfazed.engine.settings:EngineSettings")
 
 
 def sensitivity(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(help="`sample`, `folder:PATH`, `rival10:PATH`, …, or a benchmark's folder.")],
     model: Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; may be repeated.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")],
@@ -53,7 +56,6 @@ def sensitivity(
     classes: Annotated[
         str | None, typer.Option(help="Only these classes: names, WNIDs or indices separated by commas.")
     ] = None,
-    device: Device = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Pictures per batch [default: 4 on a CPU, otherwise 256].")
     ] = None,
@@ -92,6 +94,7 @@ def sensitivity(
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
     from unfazed.cli import EXIT_WITH_FAILURES
+    from unfazed.engine import EngineSettings
     from unfazed.probes.noise import choose_levels
     from unfazed.probes.noise_response import NoiseSettings
     from unfazed.probes.study import run_study
@@ -100,19 +103,23 @@ def sensitivity(
     from unfazed.report.sensitivity_tables import HEADINGS, TableSettings, choose_table, for_people, write_tables
     from unfazed.report.study_pictures import write_study_pictures
 
-    from .progress import progress_line
+    from .progress import progress_view, unfinished_shards
 
     check_measure(measure)
     settings = NoiseSettings(choose_levels(norm, levels), seeds, attributes, ablation, frame)
-    with progress_line("sensitivity", "pictures") as show:
+    with progress_view() as show:
         study = run_study(
-            source, model, output, settings, saliency, spurious, channels, limit, classes, device, batch_size,
-            report=lambda what, done, total: show(done, total, what), class_by=class_by, measure=measure,
+            source, model, output, settings, saliency, spurious, channels, limit, classes, batch_size,
+            show=show, class_by=class_by, measure=measure, engine=chosen(context, EngineSettings),
         )  # fmt: skip
+    if study.unfinished:
+        unfinished_shards(study.unfinished, output)
+    if not study.noise and not study.saliency:
+        return
     made = TableSettings(groups, resamples, convention, class_by, measure, study.classes)
     tables = write_tables(output, study.noise, study.saliency, made)
-    chosen = choose_table(tables, table)
-    shown = chosen if format in ("csv", "json") else for_people(chosen)
+    wanted = choose_table(tables, table)
+    shown = wanted if format in ("csv", "json") else for_people(wanted)
     notes = " ".join(f"Suspicious: {one}." for one in study.suspicions) or None
     typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
     for line in study.suspicions:

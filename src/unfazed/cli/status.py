@@ -1,39 +1,104 @@
-"""`unfazed status`: print the progress of a build."""
+"""`unfazed status`: how a build, an evaluation or another long command stands."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from unfazed.engine.monitor import Heartbeat
+
 
 def status(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A benchmark's folder, finished or not.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a benchmark, of predictions or of other results.")
+    ],
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every few seconds while a run is alive.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Print the progress of a build: what is done, what failed, whether it is running, and the remaining time.
+    """Print how a long command stands, from another terminal or another machine.
 
     - `unfazed status bench`
 
-    - `watch -n 10 unfazed status bench`
+    - `unfazed status predictions --watch`
 
-    This command changes nothing. Exit codes: 0 done, 2 DIR is not a benchmark.
+    For every run that writes into the folder: what is done, the rate, the time left, failures, and which workers do
+    nothing and why. A run that has not been heard of for a minute is said to be stale. Also what is there: scenes of
+    a benchmark, or the finished, failed and unfinished models of an evaluation.
+
+    This command changes nothing. Exit codes: 0 done, 2 DIR does not exist or holds nothing of unfazed.
     """
     import json
+    import time
 
-    from unfazed.benchmark.status import standing
+    from unfazed.engine.monitor import EVERY
+
+    while True:
+        found = _status(folder)
+        print(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(_lines(folder, found)), flush=True)
+        if not watch or not any(one["alive"] for one in found["runs"]):
+            return
+        time.sleep(EVERY)
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    """What is known about the folder, as JSON."""
+    from dataclasses import asdict
+
+    from unfazed.benchmark.layout import CARD
+    from unfazed.engine.monitor import heartbeats
+    from unfazed.errors import UserError
     from unfazed.storage import address
 
-    now = standing(folder)
-    if as_json:
-        print(json.dumps(now.to_json(), ensure_ascii=False))
-        return
-    state = (
-        "running" if now.running else "finished" if now.finished else "stopped: run the same build command to resume"
-    )
-    rows = ", ".join(f"{number} {name}" for name, number in now.counts.items())
-    print(f"{address(now.root)}: {now.kind} of {now.recipe}, {state}")
-    print(f"{now.done} of {now.total} scenes, {rows}")
-    if now.pace is not None and now.left is not None:
-        print(f"{now.pace:.3g} scenes/s, about {now.left / 60:.0f} min left")
+    beats = heartbeats(folder)
+    found: dict[str, Any] = {"runs": [_run(beat) for beat in beats]}
+    if (folder / CARD).is_file():
+        from unfazed.benchmark.status import standing
+
+        return {**standing(folder).to_json(), **found}
+    from unfazed.predictions.standing import model_standings
+
+    models = model_standings(folder)
+    if not folder.is_dir() or not (models or beats or any(folder.glob("*/*.parquet"))):
+        raise UserError(
+            f"{address(folder)} is not a folder of a benchmark, of predictions or of other results",
+            allowed="a folder that a command of unfazed writes to",
+        )
+    return {"root": address(folder), "models": [asdict(one) for one in models], **found}
+
+
+def _run(beat: Heartbeat) -> dict[str, Any]:
+    return {**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)}
+
+
+def _lines(folder: Path, found: dict[str, Any]) -> list[str]:
+    from unfazed.storage import address
+
+    lines = []
+    if "recipe" in found:
+        state = "running" if found["running"] else "finished" if found["finished"] else "stopped"
+        resume = ": run the same build command to resume" if state == "stopped" else ""
+        rows = ", ".join(f"{number} {name}" for name, number in found["counts"].items())
+        lines += [f"{address(folder)}: {found['kind']} of {found['recipe']}, {state}{resume}"]
+        lines += [f"{found['done']} of {found['total']} scenes, {rows}"]
+        if found["pace"] is not None and found["left"] is not None:
+            lines += [f"{found['pace']:.3g} scenes/s, about {found['left'] / 60:.0f} min left"]
+    else:
+        lines += [f"{address(folder)}: {len(found['models'])} models" if found["models"] else address(folder)]
+        for one in found["models"]:
+            reason = f": {one['reason']}" if one["reason"] else ""
+            lines += [f"  {one['model']}: {one['state']}, {one['predictions']} predictions{reason}"]
+    return lines + [line for run in found["runs"] for line in _of_run(run)]
+
+
+def _of_run(run: dict[str, Any]) -> list[str]:
+    """The lines about one run: what it does, and what its workers do."""
+    place = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
+    if not run["alive"]:
+        return [f"{place}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume"]
+    rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
+    left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
+    lines = [f"{place}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
+    return lines + [f"  {remark}" for remark in run.get("remarks") or []]

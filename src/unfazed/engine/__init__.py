@@ -10,13 +10,24 @@ from typing import Any, TypeVar
 from unfazed.errors import UserError
 
 from .actors import Actors, cluster_cores
+from .devices import choose_devices
 from .prefetch import prefetch
-from .processes import Processes, defined_in_script
+from .processes import Processes, defined_in_script, preload
 from .scheduling import Crew, Outcome, Streaming, Watch, WorkerState, schedule
 from .serving import attempt
 from .settings import EngineSettings
 
-__all__ = ["ENGINES", "EngineSettings", "Outcome", "Watch", "WorkerState", "cores", "prefetch", "run_tasks"]
+__all__ = [
+    "ENGINES",
+    "EngineSettings",
+    "Outcome",
+    "Watch",
+    "WorkerState",
+    "cores",
+    "places_of",
+    "prefetch",
+    "run_tasks",
+]
 
 Task = TypeVar("Task")
 
@@ -62,6 +73,7 @@ def run_tasks(
         raise UserError(f"{workers} workers", allowed="1 or more")
     places: Sequence[str | None] = devices or [None] * workers
     if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
+        preload(worker)
         return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch)
     return _run_here(worker, tasks, {} if places[0] is None else {"device": places[0]})
 
@@ -71,6 +83,12 @@ def cores(settings: EngineSettings) -> int:
     if settings.engine == "ray":
         return cluster_cores(settings.address)
     return os.cpu_count() or 1
+
+
+def places_of(settings: EngineSettings) -> list[str]:
+    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a Ray cluster."""
+    devices = choose_devices(settings.device, settings.per_gpu)
+    return ["cpu"] * cores(settings) if settings.engine == "ray" and settings.device is None else devices
 
 
 def _can_be_sent(worker: Any) -> bool:

@@ -50,3 +50,19 @@ def choose_devices(names: str | None = None, per_gpu: int = 1) -> list[str]:
     else:
         found = [str(choose_device(name.strip())) for name in str(names).split(",")]
     return [name for name in found for _ in range(per_gpu if name.startswith("cuda") else 1)]
+
+
+def device_at(place: str | None, asked: str | None) -> str | None:
+    """The device for a model that is opened at `place`, the device of a worker process, or None in this process.
+
+    asked: what the user asked for. If that is nothing, a GPU is made the current one and None is returned: a model that
+    cannot use a GPU would refuse a named one.
+    """
+    if asked is not None:
+        return place or asked.partition(",")[0]
+    if place is not None and place.startswith("cuda"):
+        import torch
+
+        torch.cuda.set_device(place)
+        return None
+    return place

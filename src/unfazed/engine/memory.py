@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import torch
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8  # glibc's malloc.h
 _USUAL_TRIM, _USUAL_MMAP = 64 << 20, 32 << 20  # what glibc itself comes to once large blocks have been freed
 _LARGEST_KEPT = 1 << 30
 
@@ -33,11 +33,13 @@ def kept_heap(device: str = "cpu") -> Iterator[None]:
         return
     libc.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
     libc.mallopt(_TRIM_THRESHOLD, -1)
+    libc.mallopt(_ARENAS, 1)  # an arena of a thread has no blocks above 64 MB, so they would be requested again
     try:
         yield
     finally:
         libc.mallopt(_MMAP_THRESHOLD, _USUAL_MMAP)
         libc.mallopt(_TRIM_THRESHOLD, _USUAL_TRIM)
+        libc.mallopt(_ARENAS, 0)
         libc.malloc_trim(0)
 
 

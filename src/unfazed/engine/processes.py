@@ -1,4 +1,7 @@
-"""Workers in spawned processes of this machine, each with one thread of torch and OpenCV.
+"""Workers in processes of this machine, each with one thread of torch and OpenCV.
+
+A small server process imports what the first worker needs and is copied for each process, so that a new one starts in a
+fraction of a second.
 
 A process receives the worker once, then one task whenever it wants one. When the parent is gone, the pipe closes and
 the process ends, so a killed run leaves no process behind.
@@ -19,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from .scheduling import Message
@@ -31,27 +34,29 @@ LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPEN
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 # What a new process inherits is set for a moment, which two threads must not do at the same time.
 _STARTING = threading.Lock()
+METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
 @dataclass(eq=False)
 class _Process:
     """One process and the pipe to it."""
 
-    process: SpawnProcess
+    process: BaseProcess
     pipe: Connection
 
 
 class Processes:
-    """A crew of spawned processes; packed: the pickled worker; places: one process for each, told its device."""
+    """A crew of processes; packed: the pickled worker; places: one process for each, told its device."""
 
     def __init__(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> None:
         self.packed, self.places = packed, places
 
     def start(self, place: str | None) -> _Process:
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context(METHOD)
         ours, theirs = context.Pipe()
-        process = context.Process(target=_main, args=(theirs, place), daemon=True)
         with _STARTING, _one_thread(), _no_interrupt(), _own_main(self.packed):
+            # The server keeps the environment that it was started in, so the current one is sent.
+            process = context.Process(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
             process.start()
         theirs.close()
         with contextlib.suppress(OSError):  # it has died already, which its closed pipe shows
@@ -96,8 +101,15 @@ def _cause(code: int | None) -> str:
     return f"{name}, most likely out of memory" if name == "SIGKILL" else name
 
 
-def _main(pipe: Connection, device: str | None) -> None:
+def preload(worker: Any) -> None:
+    """Let the server import the module of a worker before it is copied; only until the server has started."""
+    multiprocessing.set_forkserver_preload([str(getattr(worker, "__module__", None) or __name__)])
+
+
+def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> None:
     """The main function of a process."""
+    os.environ.clear()
+    os.environ.update(environment)
     multiprocessing.current_process().daemon = False  # so that it may have worker processes of its own
     inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
     lock = threading.Lock()

@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator
 import torch
 
 # What cards say about numbers that are not exactly the same in every run.
-FLOATS = "on a CPU the last digits of probabilities and scores depend on the number of threads"
+FLOATS = (
+    "the last digits of probabilities and scores depend on the kind of device and, for models that another runtime "
+    "executes (ONNX, OpenVINO, TensorFlow Lite), on the number of threads"
+)
 AGAIN = 60.0  # seconds between two measurements
 SOON = 5.0  # the same after other processes began or stopped to compute
 WINDOW = 0.5  # minimum seconds over which the use by others is measured

@@ -88,6 +88,11 @@ class Classifier:
         """SHA-256 of the weights; wrappers such as `+tencrop` keep that of the model they wrap."""
         return self.fixed_hash or weights_hash(self.module)
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the weights in bytes."""
+        return sum(value.nbytes for value in self.module.state_dict().values())
+
     @functools.cached_property
     def heat_layer(self) -> HeatLayer:
         """The layer from which a heat map of this model is computed."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from unfazed.errors import UserError
 
 if TYPE_CHECKING:
     from .classifier import Classifier
@@ -37,3 +41,31 @@ def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarr
         return int(near[sizes[near].argmin()])
 
     return choose
+
+
+@dataclass(frozen=True)
+class ChosenBy:
+    """A function from a picture's name to how its candidates are chosen between: by the class it is filed under.
+
+    model: its name, opened once in each process; label: the class of every picture, if it is given.
+    """
+
+    model: str
+    label: str | None = None
+
+    @functools.cached_property
+    def opened(self) -> Classifier:
+        from .registry import open_model
+
+        return open_model(self.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"model": self.model, "label": self.label}
+
+    def __call__(self, picture: str) -> Callable[[np.ndarray, np.ndarray], int]:
+        from unfazed.sources.labeled import class_folder
+
+        given = self.label or class_folder(picture)
+        if given is None:
+            raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
+        return most_needed(self.opened, self.opened.labels.index(given))

@@ -1,4 +1,4 @@
-"""How many pictures and how many models fit into the free memory."""
+"""How many pictures a batch has, and how many models fit into memory side by side."""
 
 from __future__ import annotations
 
@@ -9,28 +9,13 @@ import torch
 from unfazed.engine.memory import free_bytes
 from unfazed.models.classifier import Classifier
 
-CPU_BATCH, LARGEST_BATCH, PROBE = 32, 256, 8
+# Fixed, because the last digits of a prediction depend on it. A batch that does not fit into memory is divided.
+CPU_BATCH, GPU_BATCH = 32, 256
 
 
-def batch_size_for(models: Sequence[Classifier]) -> int:
-    """Return the largest power of two, up to 256 (32 on a CPU), whose activations fit into half of the free memory."""
-    device = torch.device(str(models[0].device))
-    if device.type != "cuda":
-        return CPU_BATCH if free_bytes(device) > 2 << 30 else PROBE
-    most = LARGEST_BATCH
-    for model in models:
-        torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        side = model.transform.crop
-        try:
-            model.logits(torch.zeros(PROBE, 3, side, side, device=device))
-        except Exception:
-            continue  # the error occurs again, and is recorded, when the model is evaluated
-        used = max(1, (torch.cuda.max_memory_allocated(device) - before) // PROBE)
-        while most > 1 and most * used > free_bytes(device) // 2:
-            most //= 2
-    return most
+def batch_size_for(device: str) -> int:
+    """Return the usual number of pictures in a batch on this kind of device."""
+    return CPU_BATCH if torch.device(device).type == "cpu" else GPU_BATCH
 
 
 def fits_beside(models: Sequence[Classifier]) -> bool:

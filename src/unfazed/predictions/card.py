@@ -44,10 +44,8 @@ def fingerprint_of(
     return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
 
-def make_card(
-    model: Classifier, mapping: LabelMapping, pictures: Pictures, fingerprint: str, results: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the card; `results` are the counts, the accuracy on originals and the warnings."""
+def model_card(model: Classifier, mapping: LabelMapping, pictures: Pictures, fingerprint: str) -> dict[str, Any]:
+    """Return the part of the card that is known before the predictions are made."""
     return {
         **model.card(),
         "spec": model.spec,
@@ -59,7 +57,6 @@ def make_card(
         "versions": versions(),
         "floats": FLOATS,
         "fingerprint": fingerprint,
-        **results,
     }
 
 

@@ -232,9 +232,9 @@ def _beats(right: int, count: int, chance: float) -> bool:
 
 def _at_least(successes: int, tries: int, chance: float) -> float:
     """Return the probability of at least this many successes in independent tries."""
-    from scipy.stats import binom
+    from scipy.special import bdtrc  # scipy.stats takes seconds to import
 
-    return float(binom.sf(successes - 1, tries, chance))
+    return float(bdtrc(successes - 1, tries, chance)) if successes > 0 else 1.0
 
 
 def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -1,16 +1,15 @@
 """Decode a picture once for all models, into one 8-bit crop for each distinct geometry.
 
-On a CPU, decoding and forward passes take turns, each with all cores, because running both at once on the same cores
-is slower; cores that torch does not use decode the next batch. With a GPU, worker processes decode in advance.
+On a CPU, the thread that classifies a batch decodes it first. With a GPU, worker processes decode in advance.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -57,18 +56,39 @@ def decode(picture: Picture, geometries: Sequence[Geometry]) -> tuple[list[np.nd
 class Decoder:
     """Decodes the batches of the plan: `plan[i]` are the rows of batch i.
 
-    workers: the number of processes that decode in advance; 0 decodes in threads, between forward passes.
+    workers: the number of processes that decode in advance; with 0, each batch is decoded when it is requested.
+    skipped: pictures that are not read, with the reason; before: called with each picture before it is read.
     """
 
     def __init__(
-        self, rows: Sequence[Picture], plan: Sequence[Sequence[int]], geometries: Sequence[Geometry], workers: int
+        self,
+        rows: Sequence[Picture],
+        plan: Sequence[Sequence[int]],
+        geometries: Sequence[Geometry],
+        workers: int,
+        skipped: Mapping[str, str] = MappingProxyType({}),
+        before: Callable[[str, str], None] | None = None,
     ):
         self.rows, self.plan, self.geometries, self.workers = rows, plan, tuple(geometries), workers
+        self.skipped, self.before = dict(skipped), before
+
+    def batch(self, index: int) -> Batch:
+        """Return one batch, decoded in this thread."""
+        return self.pack(index, self.plan[index], [self.decode(row) for row in self.plan[index]])
+
+    def decode(self, row: int) -> tuple[list[np.ndarray], list[float]] | str:
+        """Return what `decode` does for a row, or the reason why it is skipped."""
+        picture = self.rows[row]
+        if picture.sample_id in self.skipped:
+            return self.skipped[picture.sample_id]
+        if self.before is not None:
+            self.before("picture", picture.sample_id)
+        return decode(picture, self.geometries)
 
     def batches(self, indices: Sequence[int]) -> Iterator[Batch]:
         """Yield the batches with these indices, in order."""
-        if self.workers == 0 or len(indices) == 1:
-            yield from self._in_threads(indices)
+        if self.workers == 0 or sum(len(self.plan[index]) for index in indices) <= PIECE:
+            yield from map(self.batch, indices)
             return
         pieces = [(index, start) for index in indices for start in range(0, len(self.plan[index]), PIECE)]
         loader = torch.utils.data.DataLoader(
@@ -82,20 +102,6 @@ class Decoder:
         for index in indices:
             count = -(-len(self.plan[index]) // PIECE)
             yield _joined(index, list(itertools.islice(arriving, count)))
-
-    def _in_threads(self, indices: Sequence[int]) -> Iterator[Batch]:
-        spare = _cores() - torch.get_num_threads()
-        with ThreadPoolExecutor(spare if spare > 0 else _cores()) as pool:
-
-            def start(index: int) -> list[Future[Any]]:
-                return [pool.submit(decode, self.rows[row], self.geometries) for row in self.plan[index]]
-
-            ahead: list[Future[Any]] | None = None
-            for place, index in enumerate(indices):
-                answers = [future.result() for future in (ahead or start(index))]
-                last = place + 1 == len(indices)
-                ahead = start(indices[place + 1]) if spare > 0 and not last else None
-                yield self.pack(index, self.plan[index], answers)
 
     def pack(self, index: int, rows: Sequence[int], answers: Sequence[Any]) -> Batch:
         """Return the results of `decode` for these rows as one batch."""
@@ -127,7 +133,7 @@ class _Pieces(torch.utils.data.Dataset):
     def __getitem__(self, number: int) -> Batch:
         index, start = self.pieces[number]
         rows = self.decoder.plan[index][start : start + PIECE]
-        return self.decoder.pack(index, rows, [decode(self.decoder.rows[row], self.decoder.geometries) for row in rows])
+        return self.decoder.pack(index, rows, [self.decoder.decode(row) for row in rows])
 
 
 def _joined(index: int, pieces: Sequence[Batch]) -> Batch:
@@ -152,13 +158,16 @@ def _as_it_is(item: Any) -> Any:
     return item
 
 
-def worker_count(device: str, asked: int | None, picture_bytes: int) -> int:
-    """Return the number of decoding processes: 0 for a CPU, one per core (16 at most) for a GPU with enough memory."""
+def worker_count(device: str, asked: int | None, picture_bytes: int, share: int = 1) -> int:
+    """Return the number of decoding processes: 0 for a CPU, one per core (16 at most) for a GPU with enough memory.
+
+    share: how many such processes share the cores.
+    """
     if asked is not None:
         return max(0, asked)
     if torch.device(device).type == "cpu":
         return 0
-    workers = min(_cores(), 16)
+    workers = min(_cores() // share, 16)
     try:
         shared = os.statvfs("/dev/shm")
         # Every worker keeps up to three pieces in shared memory; a container may have little of it.

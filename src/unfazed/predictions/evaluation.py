@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import torch
 
-from unfazed.engine.trial import try_alone
+from unfazed.engine import Outcome, places_of, run_tasks
+from unfazed.engine.journal import isolate
+from unfazed.engine.monitor import Monitor, View
+from unfazed.engine.settings import shard_of
 from unfazed.errors import UserError
-from unfazed.files import make_folder, read_json, remove_file, remove_folder, write_json
-from unfazed.labels import LabelSpace
+from unfazed.files import make_folder, read_json, remove_file
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
-from unfazed.models.heads import check_framing
-from unfazed.models.label_mapping import LabelMapping, map_labels, read_groups
-from unfazed.models.registry import model_key, model_spec, open_model, opener, split_alias
+from unfazed.models.label_mapping import read_groups
+from unfazed.models.registry import model_key, model_spec, opener
 from unfazed.specs import slug_of
 from unfazed.storage import local_copy, refresh
 
-from .batch_sizes import batch_size_for, fits_beside
-from .card import fingerprint_of, make_card
-from .contract import chance_of
+from .batch_sizes import batch_size_for
+from .finishing import finish, forget_failures, record_failure, remove_parts
 from .identity import require_room
-from .inputs import ORIGINAL, Pictures, open_pictures
-from .passes import Job, Pass
+from .inputs import Pictures, open_pictures
 from .settings import EvaluateSettings
-from .storage import FAILED, PARTS, Parts, begun_size, is_finished, parts_of, write_predictions
+from .storage import FAILED, PARTS, is_finished, parts_of
+from .worker import Answer, Evaluator, Opened, Part, name_of
 
-ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 RUNS_CODE = ("python",)  # sources whose models can end the whole process
-ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
+GROUP = 8  # models that share a decoding pass in a worker process
+PARTS_EACH = 4  # parts for each worker process, so that none waits long for the last one
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model, also
-    those of finished models;
+    those of finished models; unfinished: models of which other shards have not made all parts yet;
     remarks: about the pictures, such as masks that were not counted as photographs."""
 
     folder: Path
@@ -54,16 +50,7 @@ class Evaluation:
     failed: dict[str, str]
     warnings: dict[str, list[str]]
     remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Ready:
-    """A loaded model whose classes match and whose predictions do not exist yet."""
-
-    model: Classifier
-    mapping: LabelMapping
-    fingerprint: str
-    lock: Lock
+    unfinished: tuple[str, ...] = ()
 
 
 def run_evaluation(
@@ -74,20 +61,24 @@ def run_evaluation(
     *,
     save_every: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
+    show: Callable[[View], None] | None = None,
 ) -> Evaluation:
     """Classify the pictures with every model; write one Parquet file and one card per model to `output`.
 
     pictures: a benchmark's folder or `images:FOLDER`. save_every: seconds between part files. progress: called with
-    the number of predictions made so far and in total.
+    the number of predictions made so far and in total; show: with the whole state of the run.
 
     A model whose predictions exist already, with the same weights, transform and pictures, is skipped. A model that
     fails is recorded as <model>.failed.json and the others continue; an unknown model source is refused at the start.
-    Several processes may write to one folder, each with different models.
+    Several processes may write to one folder, each with different models, or each with another shard.
+
+    On one device, the models run in this process; those that run a user's code (`python:`), and all of them after a
+    run that was killed, in a process of their own. On several devices and on a Ray cluster, worker processes share
+    the pictures. The predictions are the same bytes. A `Classifier` always runs in this process.
     """
     if not models:
         raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
     settings = EvaluateSettings() if settings is None else settings
-    started = time.time()
     models, remarks = _distinct(models)
     _check_names(models)
     for model in models:
@@ -96,90 +87,232 @@ def run_evaluation(
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )
-    grouping = read_groups(settings.groups) if settings.groups is not None else None
-    folder = make_folder(local_copy(output))
-    require_room(folder, target.described["identity"], target.rows)
-    scored: list[str] = []
-    skipped: list[str] = []
-    failed: dict[str, str] = {}
-    warnings: dict[str, list[str]] = {}
+    evaluator = Evaluator(
+        target,
+        make_folder(local_copy(output)),
+        settings,
+        read_groups(settings.groups) if settings.groups is not None else None,
+        save_every,
+        torch.get_num_threads(),
+    )
+    require_room(evaluator.folder, target.described["identity"], target.rows)
 
-    def prepare(model: str | Classifier) -> _Ready | None:
-        name = _name(model)
-        named = not isinstance(model, str) or split_alias(model)[0] is not None
+    def shown(view: View) -> None:
+        if progress is not None:
+            progress(view.done, view.total)
+        if show is not None:
+            show(view)
+
+    with Monitor(evaluator.folder, "evaluate", "predictions", shown) as monitor:
+        return _Run(evaluator, models, monitor, remarks).run()
+
+
+@dataclass
+class _Run:
+    """One call of `run_evaluation`: which model is where, and what became of it."""
+
+    evaluator: Evaluator
+    models: Sequence[str | Classifier]
+    monitor: Monitor
+    remarks: list[str]
+    locks: dict[str, Lock] = field(default_factory=dict)
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    expected: Counter[str] = field(default_factory=Counter)
+    broken: list[tuple[Part, Evaluator]] = field(default_factory=list)
+    done: int = 0
+    scored: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+
+    def run(self) -> Evaluation:
+        started, folder, pictures = time.time(), self.evaluator.folder, self.evaluator.pictures
+        settings = self.evaluator.settings
+        self.shard = shard_of(settings.shard) if settings.shard is not None else (1, 1)
+        self.devices = places_of(settings)
+        self.elsewhere = settings.engine != "local" or len(self.devices) > 1 or self.monitor.interrupted
         try:
-            if isinstance(model, str):
-                if model_spec(model).kind in RUNS_CODE:
-                    try_alone(functools.partial(_tried, model, target.labels))
-                model = open_model(model, device=settings.device, precision=settings.precision, labels=target.labels)
-            model = model.with_transform(settings.transform)
-            check_framing(model, target.frame)
-            mapping = map_labels(model.labels, target.labels, target.needed, grouping)
-            size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
-            fingerprint = fingerprint_of(model, mapping, target, size)
-            _check_place(folder, model)
-        except (Exception, SystemExit) as error:
-            failed[name] = record_failure(folder, name, error)
-            return None
-        finished = is_finished(folder, model.slug, fingerprint)
-        if not finished and not named:
-            known = _known_as(folder, partial(fingerprint_of, model, mapping, target, size))
-            if known is not None:
-                remarks.append(f"{name} is the same model as {known}, whose predictions are already in {folder}")
-                skipped.append(known)
-                return None
-        lock, ours = Lock(folder / PARTS / f"{model.slug}.lock"), False
-        if not finished:
-            locks.callback(lock.release)
-            ours = lock.take()
+            ours = [model for model in self.models if self._lock(name_of(model))]
+            apart = [one for one in ours if isinstance(one, str) and (self.elsewhere or runs_code(one))]
+            here = [model for model in ours if model not in apart]
             refresh(folder)
-            # Checked again with the lock, because another process may just have finished it.
-            finished = is_finished(folder, model.slug, fingerprint)
-        if finished:
-            left = parts_of(folder, model.slug)  # by a run that was killed when everything else was done
-            if left and (ours or lock.take()):
-                _remove(left)
-            lock.release()
-            with contextlib.suppress(OSError):
-                remove_file(folder / f"{model.slug}{FAILED}")
-            skipped.append(model.name)
-            warnings[model.name] = list(read_json(folder / f"{model.slug}.json").get("warnings", []))
-            return None
-        if not ours:
-            failed[model.name] = f"another process is evaluating it into {folder}: wait for it, or choose another -o"
-            return None
-        return _Ready(model, mapping, fingerprint, lock)
+            self._count(0)
+            if here:
+                self._run_here(here)
+            if apart:
+                self._run_apart(apart)
+            for part, worker in self.broken:
+                self._repeat_with_care(part, worker)
+        finally:
+            for lock in self.locks.values():
+                lock.release()
+        with contextlib.suppress(OSError):
+            (folder / PARTS).rmdir()  # once it is empty
+        if not self.failed:
+            forget_failures(folder, started)
+        order = {name_of(model): place for place, model in enumerate(self.models)}
+        scored, skipped, unfinished = (
+            tuple(sorted(names, key=lambda name: order.get(name, len(order))))
+            for names in (self.scored, self.skipped, self.unfinished)
+        )
+        return Evaluation(
+            folder,
+            len(pictures),
+            scored,
+            skipped,
+            self.failed,
+            self.warnings,
+            (*pictures.remarks, *self.remarks),
+            unfinished,
+        )
 
-    done = 0
-    with contextlib.ExitStack() as locks:
-        for together in _side_by_side(models, prepare):
-            for ready in _passes(together):
-                size = _batch_size(folder, ready, settings.batch_size)
-                jobs = [_job(folder, one, size, save_every) for one in ready]
-                for count in Pass(target, jobs, size, settings.workers).run():
-                    done += count
-                    if progress:
-                        progress(done + len(target) * (len(skipped) + len(failed)), len(target) * len(models))
-                for job, one in zip(jobs, ready, strict=True):
-                    try:
-                        if job.error is not None:
-                            raise UserError(job.error)
-                        warnings[job.model.name] = _finish(folder, job, target, settings)
-                        scored.append(job.model.name)
-                    except UserError as error:
-                        failed[job.model.name] = record_failure(folder, job.model.name, error)
-                    finally:
-                        one.lock.release()
-    with contextlib.suppress(OSError):
-        (folder / PARTS).rmdir()  # once it is empty
-    if not failed:
-        _forget_failures(folder, started)
-    return Evaluation(folder, len(target), tuple(scored), tuple(skipped), failed, warnings, (*target.remarks, *remarks))
+    def _lock(self, name: str) -> bool:
+        """Take the lock of a model, or of this shard of it; if another process has it, the model fails."""
+        number, count = self.shard
+        suffix = "" if count == 1 else f".{number}-{count}"
+        lock = Lock(self.evaluator.folder / PARTS / f"{slug_of(name)}{suffix}.lock")
+        if lock.take():
+            self.locks[name] = lock
+            return True
+        self.failed[name] = (
+            f"another process is evaluating it into {self.evaluator.folder}: wait for it, or choose another -o"
+        )
+        return False
+
+    def _run_here(self, models: Sequence[str | Classifier]) -> None:
+        """Run the models in this process."""
+        number, count = self.shard
+        here = replace(self.evaluator, counted=self._count, opened={})
+        self.expected.update(name_of(model) for model in models)
+        for outcome in run_tasks(here, [Part(tuple(models), number - 1, count)]):
+            self._settle(outcome.task, outcome.result, here)
+
+    def _run_apart(self, models: Sequence[str]) -> None:
+        """Run the models in worker processes."""
+        processes = len(self.devices)
+        worker = replace(self.evaluator, processes=processes, lanes=max(1, self.evaluator.lanes // processes))
+        parts = self._parts(models)
+        self.expected.update(name_of(model) for part in parts for model in part.models)
+        for outcome in self._outcomes(worker, parts, self.devices):
+            self._settle(outcome.task, outcome.result, worker)
+
+    def _outcomes(
+        self, worker: Evaluator, parts: Sequence[Part], devices: Sequence[str]
+    ) -> Iterator[Outcome[Part, list[Answer]]]:
+        return run_tasks(worker, parts, settings=worker.settings, devices=devices, apart=True, watch=self.monitor.watch)
+
+    def _parts(self, models: Sequence[str]) -> list[Part]:
+        """Return the tasks: several models share a decoding pass, and each group has parts for every process."""
+        groups = [tuple(models[start : start + GROUP]) for start in range(0, len(models), GROUP)]
+        size = self.evaluator.settings.batch_size or batch_size_for(self.devices[0])
+        batches = -(-len(self.evaluator.pictures) // size)
+        wanted = 1 if len(self.devices) == 1 else -(-PARTS_EACH * len(self.devices) // len(groups))
+        number, shards = self.shard
+        count = max(1, min(wanted, batches // shards))
+        return [Part(group, (number - 1) * count + part, shards * count) for group in groups for part in range(count)]
+
+    def _settle(self, part: Part, answers: Sequence[Answer] | None, worker: Evaluator) -> None:
+        """Take the answers about a part; one that failed twice is repeated with care when the others are done."""
+        if answers is None:
+            self.broken.append((part, worker))
+            return
+        for answer in answers:
+            self._answered(answer)
+        if worker.counted is None:
+            self._count(sum(answer.count for answer in answers))
+
+    def _answered(self, answer: Answer) -> None:
+        self.answers.setdefault(answer.name, []).append(answer)
+        self.expected[answer.name] -= 1
+        if not self.expected[answer.name]:
+            self._conclude(answer.name, self.answers.pop(answer.name))
+
+    def _repeat_with_care(self, part: Part, worker: Evaluator) -> None:
+        """Find out which picture or model ends the process: that one fails, and the others are done."""
+        part = replace(part, careful=True)
+        while part.models:
+            part, outcome, name = isolate(
+                part,
+                lambda one: next(iter(self._outcomes(worker, [one], self.devices[:1]))),
+                lambda one: self.evaluator.folder / PARTS / one.journal,
+            )
+            if outcome.failure is None:
+                self._settle(part, outcome.result, worker)
+                return
+            guilty = [model for model in part.models if name_of(model) == name] or part.models
+            for model in guilty:
+                self._answered(Answer(name_of(model), error=outcome.failure))
+            part = replace(part, models=tuple(model for model in part.models if model not in guilty))
+
+    def _conclude(self, name: str, answers: Sequence[Answer]) -> None:
+        """Write what became of a model, now that all its parts in this run are done."""
+        folder, pictures = self.evaluator.folder, self.evaluator.pictures
+        error = next((answer.error for answer in answers if answer.error is not None), None)
+        known = next((answer.same_as for answer in answers if answer.same_as is not None), None)
+        try:
+            if error is not None:
+                raise UserError(error)
+            if known is not None:
+                self.remarks.append(f"{name} is the same model as {known}, whose predictions are already in {folder}")
+                self.skipped.append(known)
+            elif any(answer.finished for answer in answers):
+                self._already(name)
+            else:
+                opened = next(answer.opened for answer in answers if answer.opened is not None)
+                self._merge(name, opened)
+        except UserError as problem:
+            self.failed[name] = record_failure(folder, name, problem)
+        finally:
+            self.locks.pop(name).release()
+        if name in self.failed or name in self.skipped:
+            self._count(len(pictures) // self.shard[1])
+
+    def _merge(self, name: str, opened: Opened) -> None:
+        """Write the predictions of a model if all parts are there; if another shard is still at work, that is later."""
+        folder = self.evaluator.folder
+        refresh(folder)  # for parts that other machines have made
+        parts = opened.parts(folder)
+        complete = parts.done >= set(range(opened.batches))
+        merging = Lock(folder / PARTS / f"{opened.slug}.lock")
+        if self.shard[1] > 1 and not (complete and merging.take()):
+            self.unfinished.append(name)
+            return
+        try:
+            if self.shard[1] > 1 and is_finished(folder, opened.slug, opened.fingerprint):
+                self._already(name)
+                return
+            if not complete:
+                raise UserError(
+                    f"{opened.batches - len(parts.done)} batches of {name} are missing", run="the same command"
+                )
+            self.warnings[name] = finish(folder, opened, self.evaluator.pictures, self.evaluator.settings)
+            self.scored.append(name)
+        finally:
+            merging.release() if self.shard[1] > 1 else None
+
+    def _already(self, name: str) -> None:
+        """Skip a model whose predictions are complete, and remove what a killed run left behind."""
+        folder, slug = self.evaluator.folder, slug_of(name)
+        remove_parts(parts_of(folder, slug))
+        with contextlib.suppress(OSError):
+            remove_file(folder / f"{slug}{FAILED}")
+        self.skipped.append(name)
+        self.warnings[name] = list(read_json(folder / f"{slug}.json").get("warnings", []))
+
+    def _count(self, more: int) -> None:
+        total = len(self.evaluator.pictures) * len(self.models) // self.shard[1]
+        self.done = min(total, self.done + more)
+        self.monitor.count(self.done, total, len(self.failed))
 
 
-def _name(model: str | Classifier) -> str:
-    """The name of a model in tables: its alias if it has one."""
-    return (split_alias(model)[0] or model) if isinstance(model, str) else model.name
+def runs_code(name: str) -> bool:
+    """Return whether opening a model runs code that is not ours, which may end the process."""
+    try:
+        spec = model_spec(name)
+    except UserError:
+        return False  # opening it says what is wrong
+    return spec.kind in RUNS_CODE or "trust" in spec.options
 
 
 def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:
@@ -198,167 +331,14 @@ def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier
     return kept, remarks
 
 
-def _known_as(folder: Path, fingerprint_as: Callable[[str], str]) -> str | None:
-    """The name of the finished predictions in the folder that this model would make under that name; None if there are
-    none."""
-    for path in sorted(folder.glob("*.parquet")):
-        card = path.with_suffix(".json")
-        known = read_json(card) if card.is_file() else {}
-        if isinstance(known, dict) and {"fingerprint", "model"} <= known.keys():
-            name = str(known["model"])
-            if is_finished(folder, path.stem, fingerprint_as(name)):
-                return name
-    return None
-
-
-def _forget_failures(folder: Path, before: float) -> None:
-    """Remove earlier records of models that failed and have no predictions, such as a misspelled name."""
-    for path in folder.glob(f"*{FAILED}"):
-        with contextlib.suppress(OSError):
-            predictions = path.with_name(path.name.removesuffix(FAILED) + ".parquet")
-            if path.stat().st_mtime < before and not predictions.is_file():
-                remove_file(path)
-
-
 def _check_names(models: Sequence[str | Classifier]) -> None:
     """Refuse models with the same name or the same file name."""
     seen: dict[str, str] = {}
     for model in models:
-        name = _name(model)
+        name = name_of(model)
         if slug_of(name) in seen:
             raise UserError(
                 f"two models would be stored as {slug_of(name)}.parquet: {seen[slug_of(name)]!r} and {name!r}",
                 allowed="different names: Classifier(…, name=…); or one -o for each",
             )
         seen[slug_of(name)] = name
-
-
-def _check_place(folder: Path, model: Classifier) -> None:
-    """Refuse a model whose file already belongs to another model."""
-    card = folder / f"{model.slug}.json"
-    there = read_json(card) if card.is_file() else None
-    if isinstance(there, dict) and there.get("model", model.name) != model.name:
-        raise UserError(
-            f"{card} belongs to the predictions of {there['model']!r}, whose file has the same name",
-            allowed="another folder -o",
-        )
-
-
-def _tried(name: str, labels: LabelSpace) -> None:
-    """Open a model and classify one gray picture, on the CPU."""
-    model = open_model(name, device="cpu", labels=labels)
-    side = model.transform.crop
-    model.logits(model.from_pixels(torch.full((1, side, side, 3), 128, dtype=torch.uint8)))
-
-
-def record_failure(folder: Path, name: str, error: BaseException) -> str:
-    """Write why a model could not be evaluated; its earlier predictions are kept."""
-    reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    write_json(folder / f"{slug_of(name)}{FAILED}", {"model": name, "error": reason})
-    return reason
-
-
-def _side_by_side(models: Sequence[Any], prepare: Callable[[Any], _Ready | None]) -> Iterator[list[_Ready]]:
-    """Yield groups of models that fit into memory together and share a pass."""
-    ready: list[_Ready] = []
-    for model in models:
-        one = prepare(model)
-        if one is not None:
-            ready.append(one)
-            if not fits_beside([other.model for other in ready]):
-                yield ready
-                ready = []
-    if ready:
-        yield ready
-
-
-def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
-    """Yield groups of models that share a pass: those on one device, but each model that adapts on its own."""
-    for device in dict.fromkeys(str(one.model.device) for one in ready):
-        shared = [one for one in ready if one.model.adapt is None and str(one.model.device) == device]
-        if shared:
-            yield shared
-    yield from ([one] for one in ready if one.model.adapt is not None)
-
-
-def _job(folder: Path, ready: _Ready, size: int, save_every: float) -> Job:
-    parts = Parts(folder, ready.model.slug, ready.fingerprint, size, save_every)
-    return Job(ready.model, ready.mapping, ready.fingerprint, parts)
-
-
-def _batch_size(folder: Path, ready: Sequence[_Ready], asked: int | None) -> int:
-    """Return the given batch size, or that of an unfinished run in this folder, or what fits into memory."""
-    if asked is not None:
-        return asked
-    if ready[0].model.adapt is not None:
-        return ADAPTATION_BATCH
-    begun = [begun_size(folder, one.model.slug, one.fingerprint) for one in ready]
-    return next((size for size in begun if size), None) or batch_size_for([one.model for one in ready])
-
-
-def _finish(folder: Path, job: Job, pictures: Pictures, settings: EvaluateSettings) -> list[str]:
-    """Write the model's Parquet file and then its card, which marks the predictions as complete."""
-    table = job.parts.merged()
-    unreadable = job.parts.note("unreadable")
-    if table.num_rows + len(unreadable) != len(pictures):
-        job.parts.remove()
-        raise UserError(
-            f"the parts of {job.model.name} contain {table.num_rows} predictions for {len(pictures)} pictures; they "
-            "were deleted",
-            run="the same command again",
-        )
-    if not table.num_rows:
-        job.parts.remove()  # the cause may be the folder, not the pictures
-        first = next(iter(unreadable))
-        raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
-    suspicion = "; ".join(one for one in (job.parts.note("check").get("suspicion"), pictures.doubt) if one) or None
-    warnings = [suspicion] if suspicion else []
-    few = [seen for seen in job.parts.note("adapted").values() if seen < ENOUGH]
-    if few:
-        warnings.append(
-            f"{job.model.name}: the batch-norm statistics of {len(few)} edits come from at most {max(few)} pictures"
-        )
-    if unreadable:
-        first = next(iter(unreadable))
-        warnings.append(
-            f"{job.model.name}: {len(unreadable)} pictures cannot be read, first {first}: {unreadable[first]}"
-        )
-    of_originals = [
-        right
-        for right, edit in zip(*(table[name].to_pylist() for name in ("correct", "edit")), strict=True)
-        if edit == ORIGINAL and right is not None
-    ]
-    results = {
-        "settings": settings.on_card(),
-        "rows": table.num_rows,
-        "unreadable": unreadable,
-        "originals": {
-            "n": len(of_originals),
-            "accuracy": float(np.mean(of_originals)) if of_originals else None,
-            "chance": chance_of(job.mapping),
-        },
-        **_over_subset(table, pictures),
-        "suspicion": suspicion,
-        "warnings": warnings,
-    }
-    slug = job.model.slug
-    write_predictions(table, folder / f"{slug}.parquet", job.fingerprint)
-    write_json(folder / f"{slug}.json", make_card(job.model, job.mapping, pictures, job.fingerprint, results))
-    remove_file(folder / f"{slug}{FAILED}")
-    _remove(parts_of(folder, slug))
-    return warnings
-
-
-def _remove(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        remove_folder(folder)
-
-
-def _over_subset(table: pa.Table, pictures: Pictures) -> dict[str, Any]:
-    """Return the part of the card about the classes that occur in a folder, if they are some of ImageNet's."""
-    classes = pictures.subset
-    if classes is None:
-        return {}
-    right = [one for one in table["subset_correct"].to_pylist() if one is not None]
-    accuracy = float(np.mean(right)) if right else None
-    return {"subset": {"classes": len(classes), "n": len(right), "accuracy": accuracy}}

@@ -1,16 +1,18 @@
-"""One pass over the pictures: each batch is decoded once and classified by every model that still needs it."""
+"""One pass over a part of the pictures: each batch is decoded once, for every model that still needs it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from unfazed.engine.memory import in_parts, kept_heap
-from unfazed.engine.threads import Threads
+from unfazed.engine.lanes import copies, in_lanes
+from unfazed.engine.memory import kept_heap, shrinking
+from unfazed.engine.threads import one_thread
 from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
@@ -27,7 +29,7 @@ SANITY = 64  # originals that are checked before any prediction is stored
 @dataclass(eq=False)
 class Job:
     """One model's progress; `held` are predictions that wait for the contract check, `first` are the
-    logits of the first few pictures of the first batch."""
+    logits of the first few pictures of the first batch, `most` is how many pictures fit into memory at once."""
 
     model: Classifier
     mapping: LabelMapping
@@ -35,6 +37,7 @@ class Job:
     parts: Parts
     held: list[tuple[Batch, dict[str, np.ndarray]]] = field(default_factory=list)
     first: torch.Tensor | None = None
+    most: int | None = None
     error: str | None = None
 
 
@@ -42,53 +45,85 @@ class Pass:
     """Classifies the pictures, originals for the contract check first, in batches of `size` with the models of `jobs`.
 
     A model that adapts to its pictures (`+bn-adapt`) has its own pass, one edit at a time.
+
+    part: number and count, of the equal parts into which the batches are divided; the batches are the same for every
+    division. lanes: how many batches a CPU classifies beside each other. processes: how many processes share the
+    machine. skipped: pictures that are not read, with the reason. careful: called with each picture and each model
+    before they are used, one at a time.
     """
 
-    def __init__(self, pictures: Pictures, jobs: Sequence[Job], size: int, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        pictures: Pictures,
+        jobs: Sequence[Job],
+        size: int,
+        workers: int | None = None,
+        lanes: int = 1,
+        processes: int = 1,
+        part: tuple[int, int] = (0, 1),
+        skipped: Mapping[str, str] | None = None,
+        careful: Callable[[str, str], None] | None = None,
+    ) -> None:
         self.pictures, self.jobs, self.size = pictures, list(jobs), size
         self.adapting = self.jobs[0].model.adapt is not None
         assert not self.adapting or len(self.jobs) == 1
         self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
         self.geometries = list(dict.fromkeys(job.model.transform.geometry for job in self.jobs))
         self.device = str(self.jobs[0].model.device)
+        self.on_cpu = torch.device(self.device).type == "cpu"
+        self.lanes, self.careful = (1 if careful else lanes), careful
         picture_bytes = sum(3 * geometry.crop**2 for geometry in self.geometries)
-        count = worker_count(self.device, workers, picture_bytes)
-        self.decoder = Decoder(pictures.rows, self.plan, self.geometries, count)
+        count = 0 if careful else worker_count(self.device, workers, picture_bytes, processes)
+        self.decoder = Decoder(pictures.rows, self.plan, self.geometries, count, skipped or {}, careful)
+        units, (number, of) = self._units(), part
+        self.own = [
+            index for unit in units[number * len(units) // of : (number + 1) * len(units) // of] for index in unit
+        ]
 
     def run(self) -> Iterator[int]:
-        """Make all missing predictions; yields the number of predictions added since the last time."""
-        everything = range(len(self.plan))
-        pending = [index for index in everything if any(index not in job.parts.done for job in self.jobs)]
-        yield sum(len(self.plan[index]) for job in self.jobs for index in job.parts.done if index in everything)
-        with _settled(self.device), Threads(self._one_picture) as threads:
+        """Make the missing predictions of this part; yields the number of predictions added since the last time."""
+        pending = [index for index in self.own if any(index not in job.parts.done for job in self.jobs)]
+        yield sum(len(self.plan[index]) for job in self.jobs for index in self.own if index in job.parts.done)
+        with _settled(self.device), one_thread() if self.on_cpu else contextlib.nullcontext():
             for indices in self._sets(pending):
                 if self.adapting:
                     self._adapt(self._edit(indices[0]))
-                waiting: list[tuple[Job, Batch, Scores]] = []
-                for batch in self.decoder.batches(indices):
-                    if torch.device(self.device).type == "cpu":
-                        threads.adjust()
-                    launched = [(job, batch, scores) for job in self.jobs if (scores := self._score(job, batch))]
-                    # The results of the previous batch are fetched only now, so that the device always has work.
-                    for job, before, scores in waiting:
-                        self._keep(job, before, scores)
-                    waiting = launched
-                    yield len(launched) * len(self.plan[batch.index])
-                for job, before, scores in waiting:
-                    self._keep(job, before, scores)
+                for batch, scored in self._scored(indices):
+                    for job, scores in scored:
+                        self._keep(job, batch, scores)
+                    yield len(scored) * len(self.plan[batch.index])
         for job in self.jobs:
             if job.error is None:
                 job.parts.flush()
 
-    def _one_picture(self) -> None:
-        """Run one forward pass of the first model without an error, to see how quick it is."""
-        model = next((job.model for job in self.jobs if job.error is None), None)
-        if model is not None:
-            side = model.transform.crop
-            with contextlib.suppress(Exception):  # the error occurs again, and is recorded, in the pass
-                model.logits(torch.zeros(1, 3, side, side))
+    def _scored(self, indices: Sequence[int]) -> Iterator[tuple[Batch, list[tuple[Job, Scores]]]]:
+        """Yield each batch with its scores, in order."""
+        if self.on_cpu and self.decoder.workers == 0:
+            models = [job.model for job in self.jobs]
+            size = sum(model.nbytes for model in models)
+            lanes = [functools.partial(self._in_lane, some) for some in copies(models, self.lanes, len(indices), size)]
+            yield from in_lanes(lanes, indices)
+            return
+        waiting = None
+        for batch in self.decoder.batches(indices):
+            launched = batch, self._launch(batch, [job.model for job in self.jobs])
+            # The results of the previous batch are fetched only now, so that the device always has work.
+            if waiting is not None:
+                yield waiting
+            waiting = launched
+        if waiting is not None:
+            yield waiting
 
-    def _score(self, job: Job, batch: Batch) -> Scores | None:
+    def _in_lane(self, models: Sequence[Classifier], index: int) -> tuple[Batch, list[tuple[Job, Scores]]]:
+        """Decode and classify one batch in one thread."""
+        batch = self.decoder.batch(index)
+        return batch, self._launch(batch, models)
+
+    def _launch(self, batch: Batch, models: Sequence[Classifier]) -> list[tuple[Job, Scores]]:
+        pairs = zip(self.jobs, models, strict=True)
+        return [(job, scores) for job, model in pairs if (scores := self._score(job, model, batch))]
+
+    def _score(self, job: Job, model: Classifier, batch: Batch) -> Scores | None:
         """Return the model's scores of a batch, still on its device; None if they are already stored or it fails."""
         if job.error is not None or batch.index in job.parts.done:
             return None
@@ -96,17 +131,26 @@ class Pass:
         labels = torch.tensor(
             [-1 if label is None else label for label in (self.pictures.rows[row].label for row in rows)]
         )
-        crops = batch.crops[self.geometries.index(job.model.transform.geometry)]
+        crops = batch.crops[self.geometries.index(model.transform.geometry)]
         short = self.size - len(crops)
         if torch.device(self.device).type == "cuda" and short > 0:
-            # One shape for every batch: kernels are chosen once, and other pictures never change a prediction.
+            # One shape for every batch: other pictures never change a prediction.
             crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
+        if self.careful:
+            self.careful("model", model.name)
+
+        def run(size: int) -> torch.Tensor:
+            return torch.cat([model.logits(model.from_pixels(part)) for part in crops.split(size)])
+
         try:
-            logits = in_parts(lambda part: job.model.logits(job.model.from_pixels(part)), crops)
-            if job.first is None:
+            whole = max(1, len(crops))
+            logits, fitting = shrinking(run, min(whole, job.most or whole))
+            if fitting < whole:
+                job.most = fitting
+            if batch.index == 0:
                 job.first = logits[: min(REPEATED, len(rows))].clone()
             return score(logits[: len(rows)], labels, job.mapping, self.pictures.subset)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             return None
 
@@ -145,12 +189,10 @@ class Pass:
         answers, predicted = (np.concatenate([values[name] for _, values in job.held]) for name in ("raw", "predicted"))
         known = np.array([-1 if label is None else label for label in labels])
         try:
-            # These batches have other shapes; choosing kernels for them would cost more than running them.
-            with torch.backends.cudnn.flags(enabled=True, benchmark=False):
-                if job.first is not None:
-                    check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
-                suspicion = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
-        except Exception as error:
+            if job.first is not None:
+                check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
+            suspicion = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
+        except (Exception, SystemExit) as error:
             job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             return
         job.parts.write_note("check", {"originals": len(labels), "suspicion": suspicion})
@@ -163,11 +205,19 @@ class Pass:
         whole = [index for index in indices if len(self.plan[index]) >= self.size / 2] or indices
         batches = (job.model.from_pixels(batch.crops[0]) for batch in self.decoder.batches(whole))
         seen = sum(len(self.plan[index]) for index in whole)
-        job.parts.write_note("adapted", {**job.parts.note("adapted"), edit: seen})
+        job.parts.write_note("adapted", {edit: seen}, indices[0])
         try:
             job.model.adapt(batches)
         except Exception as error:
             job.error = f"{type(error).__name__}: {error}"
+
+    def _units(self) -> list[list[int]]:
+        """Return the batches in lists that are not divided: those of the contract check; the edits, if it adapts."""
+        everything = range(len(self.plan))
+        if self.adapting:
+            return self._sets(everything)
+        first = [list(everything[: self.checked])] if self.checked else []
+        return first + [[index] for index in everything[self.checked :]]
 
     def _sets(self, pending: Sequence[int]) -> list[list[int]]:
         """Return the batches in one list per edit for a model that adapts, in one list for the others."""
@@ -205,12 +255,12 @@ def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[
 
 @contextlib.contextmanager
 def _settled(device: str) -> Iterator[None]:
-    """Tune for batches of one shape: cuDNN chooses the quickest kernels once, a CPU reuses its memory."""
-    before = torch.backends.cudnn.benchmark
-    kind = torch.device(device).type
-    torch.backends.cudnn.benchmark = kind == "cuda"
+    """Let cuDNN choose its kernels by rules, not by timing, so that every process has the same; a CPU reuses memory."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.deterministic
+    cudnn.benchmark, cudnn.deterministic = False, True
     try:
-        with kept_heap(kind):
+        with kept_heap(torch.device(device).type):
             yield
     finally:
-        torch.backends.cudnn.benchmark = before
+        cudnn.benchmark, cudnn.deterministic = before

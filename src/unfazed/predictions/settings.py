@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from unfazed.choices import DEVICE, Option, Precision, TransformName, check_choice
+from unfazed.choices import Option, Precision, TransformName, check_choice
+from unfazed.engine.settings import EngineSettings
 from unfazed.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateSettings:
+class EvaluateSettings(EngineSettings):
     """How every model of an evaluation is run; None selects a value for the machine."""
 
     transform: Annotated[
         TransformName, Option("The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224).")
     ] = "own"
-    device: Annotated[str | None, DEVICE] = None
     precision: Annotated[Precision | None, Option("Of the networks [default: fp32 on a CPU, bf16 on a GPU].")] = None
     batch_size: Annotated[int | None, Option("Pictures per batch [default: what fits in memory].")] = None
     workers: Annotated[
-        int | None, Option("Processes that decode pictures [default: one per core if a GPU is used].")
+        int | None, Option("Processes that decode pictures for each GPU [default: as many as there are cores].")
     ] = None
     groups: Annotated[
         str | Path | None, Option('JSON file of class groups: {"dog": ["beagle", …], …}.', metavar="FILE")
@@ -30,6 +30,7 @@ class EvaluateSettings:
     verify: Annotated[bool, Option("Run all checks of `unfazed verify` first, not only the file hashes.")] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("transform", self.transform, TransformName)
         if self.precision is not None:
             check_choice("precision", self.precision, Precision)

@@ -3,7 +3,7 @@
 PREDICTIONS/<model>.parquet, <model>.json     written once every picture is classified
 PREDICTIONS/<model>.failed.json     why the model could not be evaluated
 PREDICTIONS/.parts/<model>-<fingerprint>-<batch size>/000000-000007.parquet     batches 0 to 7, while it runs
-PREDICTIONS/.parts/<model>.lock     held by the process that evaluates the model
+PREDICTIONS/.parts/<model>.lock     held by the process that evaluates the model, or merges the parts of shards
 """
 
 from __future__ import annotations
@@ -101,9 +101,12 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 class Parts:
-    """One model's unfinished predictions: batches are added, and files are written every few seconds."""
+    """One model's unfinished predictions: batches are added, and files are written every few seconds.
 
-    def __init__(self, folder: Path, slug: str, fingerprint: str, size: int, every: float) -> None:
+    Several processes may add different batches; every file that they write has a name of its own.
+    """
+
+    def __init__(self, folder: Path, slug: str, fingerprint: str, size: int, every: float = 0.0) -> None:
         # Parts depend on the batch size: those of another one would not fit together.
         self.folder = folder / PARTS / f"{slug}-{fingerprint[:12]}-{size}"
         self.every, self.last = every, time.monotonic()
@@ -127,30 +130,40 @@ class Parts:
         if self.buffer:
             first, last = self.buffer[0][0], self.buffer[-1][0]
             if self.unreadable:
-                self.write_note("unreadable", {**self.note("unreadable"), **self.unreadable})
+                self.write_note("unreadable", self.unreadable, first)
             table = pa.concat_tables([table for _, table in self.buffer], promote_options="permissive")
             write_parquet(self.folder / f"{first:06}-{last:06}.parquet", table)
             self.done |= {index for index, _ in self.buffer}
-            self.buffer = []
+            self.buffer, self.unreadable = [], {}
         self.last = time.monotonic()
 
     def note(self, name: str) -> dict[str, Any]:
-        """Return a small JSON file next to the parts; empty if there is none."""
-        path = self.folder / f"{name}.json"
-        return read_json(path) if path.is_file() else {}
+        """Return the contents of all small JSON files with this name next to the parts; empty if there are none."""
+        notes = [read_json(path) for path in sorted(self.folder.glob(f"{name}.*.json"))]
+        return {key: value for one in notes for key, value in one.items()}
 
-    def write_note(self, name: str, value: dict[str, Any]) -> None:
-        write_json(self.folder / f"{name}.json", value)
+    def write_note(self, name: str, value: dict[str, Any], first: int = 0) -> None:
+        """Write a small JSON file; first: the number of the batch from which on it is about the pictures."""
+        write_json(self.folder / f"{name}.{first:06}.json", value)
 
     def merged(self) -> pa.Table:
-        """Return all parts as one table in the order of the pictures."""
+        """Return all parts as one table in the order of the pictures; one that was made twice is in it once."""
         try:
             tables = [read_checked(path, {}) for path in sorted(self.folder.glob("*-*.parquet"))]
         except UserError:
             self.remove()  # the next run makes them again
             raise
-        table = pa.concat_tables(tables, promote_options="permissive").sort_by("order").drop_columns("order")
-        return table.cast(SCHEMA)
+        table = pa.concat_tables(tables, promote_options="permissive")
+        _, rows = np.unique(table["order"].to_numpy(), return_index=True)
+        table = table.take(pa.array(rows))
+        # Dictionaries are made again, since those of the parts depend on how the batches were divided.
+        columns = [
+            table[field.name].cast(pa.string()).cast(field.type)
+            if pa.types.is_dictionary(field.type)
+            else table[field.name].cast(field.type)
+            for field in SCHEMA
+        ]
+        return pa.Table.from_arrays([column.combine_chunks() for column in columns], schema=SCHEMA)
 
     def remove(self) -> None:
         remove_folder(self.folder)

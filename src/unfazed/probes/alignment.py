@@ -5,7 +5,8 @@ outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "result
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from unfazed.sources.mask_checks import mask_warnings
 from .mapped_answers import answers, source_mapping, strongest_output
 from .noise import at_input
 from .noise_response import labeled, noted
-from .run import Outcome, run_probe
+from .run import Outcome, Probe, run_probe
 from .saliency import explainer, on_picture
 
 if TYPE_CHECKING:
@@ -71,6 +72,19 @@ def measure_alignment(
     A source's pictures go into the model whole in the given framing, as for noise; a benchmark's pictures, edits
     included, by the model's own transform, as they were evaluated.
     """
+    with alignment_probe(model, pictures, folder, method, frame) as probe:
+        return run_probe(probe, progress)
+
+
+@contextlib.contextmanager
+def alignment_probe(
+    model: Classifier,
+    pictures: Source | Benchmark,
+    folder: str | Path,
+    method: str = "layercam",
+    frame: Frame = "object",
+) -> Iterator[Probe]:
+    """What `measure_alignment` measures."""
     load, ids, mapping, described = opened_pictures(pictures, model, frame)
     with explainer(model, method) as explain:
 
@@ -87,7 +101,7 @@ def measure_alignment(
         settings = {"probe": KIND, **described, "method": method, **model.card()}
         settings["heat_layer"] = model.heat_layer.to_json()
         path = Path(folder) / KIND / f"{model.slug}.parquet"
-        return run_probe(path, settings, list(ids), load, measure, SCHEMA, progress, id_column="sample_id")
+        yield Probe(path, settings, list(ids), load, measure, SCHEMA, "sample_id")
 
 
 def look(

@@ -1,6 +1,7 @@
 """Scores of every picture that say whether it is like what a classifier knows: Energy, GradNorm, background statistics.
 
-outcome = measure_scores(open_model("lite:0"), sets_of("BENCH", ["images:other"]), "results")
+with scores_probe(open_model("lite:0"), sets_of("BENCH", ["images:other"]), "results") as probe:
+    outcome = run_probe(probe)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from unfazed.sources.slugs import unique_slugs
 from unfazed.specs import Spec
 
 from .inception import FEATURES, picture_features
-from .run import Outcome, run_probe
+from .run import Probe
 
 if TYPE_CHECKING:
     import torch
@@ -92,13 +93,13 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
     ]
 
 
-def measure_scores(
+@contextmanager
+def scores_probe(
     model: Classifier,
     sets: Sets,
     folder: str | Path,
     distance: Callable[[np.ndarray, np.ndarray], float] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Outcome:
+) -> Iterator[Probe]:
     """FOLDER/scores/<model>.parquet: one row per picture with its scores; resumes.
 
     distance: LPIPS between a picture and its original, or None. GradNorm is missing for models whose last layer is not
@@ -127,17 +128,12 @@ def measure_scores(
                 row["lpips"] = distance(before, image) if before.shape == image.shape else None
             return [row]
 
-        return run_probe(path, described, list(sets.pictures), _loader(sets), measure, SCHEMA, progress, "picture")
+        yield Probe(path, described, list(sets.pictures), _loader(sets), measure, SCHEMA, "picture")
 
 
-def measure_features(
-    network: nn.Module,
-    weights_sha256: str,
-    sets: Sets,
-    names: Sequence[str],
-    folder: str | Path,
-    progress: Callable[[int], None] | None = None,
-) -> Outcome:
+def features_probe(
+    network: nn.Module, weights_sha256: str, sets: Sets, names: Sequence[str], folder: str | Path
+) -> Probe:
     """FOLDER/inception/features.parquet: the Inception features of every picture of the named sets; resumes."""
     keys = [key for key, (name, _) in sets.pictures.items() if name in names]
     described = {"probe": FEATURE_ROWS, "pictures": sets.described, "weights_sha256": weights_sha256}
@@ -148,7 +144,7 @@ def measure_features(
         return [{**named, "features": picture_features(network, loaded[0])}]
 
     path = Path(folder) / FEATURE_ROWS / "features.parquet"
-    return run_probe(path, described, keys, _loader(sets), measure, FEATURE_SCHEMA, progress, "picture")
+    return Probe(path, described, keys, _loader(sets), measure, FEATURE_SCHEMA, "picture")
 
 
 def _loader(sets: Sets) -> Callable[[str], tuple[np.ndarray, np.ndarray | None]]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from unfazed.engine import EngineSettings
+from unfazed.engine.devices import device_at
+from unfazed.engine.lanes import copies
+from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import UserError
+from unfazed.files import sha256
+from unfazed.labels import LabelSpace
 from unfazed.predictions.inputs import ORIGINAL
 
-from .distribution import Sets, measure_features, measure_scores, sets_of
+from .distribution import FEATURE_ROWS, SCORES, Sets, features_probe, scores_probe, sets_of
 from .inception import inception_file, open_inception
 from .lpips import lpips_file, open_lpips
-from .run import Report, counter
+from .probing import run_probes
+from .run import Probe
+
+if TYPE_CHECKING:
+    from unfazed.models import Classifier
 
 ADAPTED = "+bn-adapt"
 CRITIC_NOTE = (
@@ -24,7 +35,8 @@ CRITIC_NOTE = (
 
 @dataclass(frozen=True)
 class DistributionStudy:
-    """What was measured: the models' file names, whether there are features and adapted answers, notes and failures."""
+    """What was measured: the models' file names, whether there are features and adapted answers, notes and
+    failures; unfinished: the models of which other shards have not measured all pictures yet."""
 
     folder: Path
     slugs: list[str]
@@ -32,6 +44,7 @@ class DistributionStudy:
     adapted: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
 
 
 def run_distribution(
@@ -44,16 +57,19 @@ def run_distribution(
     inception: str | Path | None = None,
     adapt: bool = True,
     limit: int | None = None,
-    device: str | None = None,
-    report: Report | None = None,
+    engine: EngineSettings | None = None,
+    show: Callable[[View], None] | None = None,
 ) -> DistributionStudy:
     """Every score of every picture, the Inception features and the answers after batch-norm adaptation; resumes.
 
     against: folders `images:PATH` to compare with. fid: also FID and KID, by the Inception weights in the file
-    `inception` (else the fetched ones). adapt: also the accuracy with batch-norm statistics of each edit.
+    `inception` (else the fetched ones). adapt: also the accuracy with batch-norm statistics of each edit. engine: where
+    the networks run; with a shard, the results are complete when the last shard is done. show: called with the state
+    of the run.
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more, each once")
+    engine = EngineSettings() if engine is None else engine
     sets = sets_of(benchmark, against, limit)
     weights = inception_file(inception) if fid else None
     names = _judged(benchmark, sets, against) if fid else []
@@ -63,27 +79,63 @@ def run_distribution(
     found = lpips_file()
     if found is None:
         study.notes.append("LPIPS is left out, its weights are not here: unfazed weights fetch lpips-alex")
-    distance = open_lpips(found) if found is not None else None
     from unfazed.benchmark import Benchmark
-    from unfazed.models import open_model
 
-    labels = Benchmark(benchmark).labels
-    for name in models:
-        model = open_model(name, device=device, labels=labels)
-        outcome = measure_scores(model, sets, folder, distance, counter(report, name, len(sets.pictures)))
-        outcome.record(name, study.failures, study.notes)
-        study.slugs.append(model.slug)
-        if adapt:
-            _adapt(study, benchmark, name, model, limit, device)
+    opener = DistributionProbes(
+        sets, study.folder, Benchmark(benchmark).labels, found, weights, tuple(names), engine.device
+    )
+    keys = [(name, SCORES) for name in models]
     if weights is not None and study.features:
-        from unfazed.files import sha256
-
-        count = sum(name in names for name, _ in sets.pictures.values())
-        network = open_inception(weights, device or "cpu")
-        show = counter(report, "Inception", count)
-        outcome = measure_features(network, sha256(weights), sets, names, folder, show)
-        outcome.record("Inception", study.failures, study.notes)
+        keys.append(("", FEATURE_ROWS))
+    with Monitor(study.folder, "distribution", "pictures", show) as monitor:
+        for (name, kind), result in run_probes(opener, keys, study.folder, engine, monitor, len(sets.pictures)):
+            if isinstance(result, str):
+                raise UserError(result)
+            if result is None:
+                study.unfinished.append(name or "Inception")
+                continue
+            result.record(name or "Inception", study.failures, study.notes)
+            if kind == SCORES:
+                study.slugs.append(result.path.stem)
+    for name in models if adapt and not study.unfinished else ():
+        _adapt(study, benchmark, name, opener.model(name), limit, engine)
     return study
+
+
+@dataclass(frozen=True, eq=False)
+class DistributionProbes:
+    """Opens the models and the Inception network, in this process or in another one; keeps one of them open."""
+
+    sets: Sets
+    folder: Path
+    labels: LabelSpace
+    lpips: Path | None
+    inception: Path | None
+    names: tuple[str, ...]
+    device: str | None = None
+
+    def model(self, name: str, device: str | None = None) -> Classifier:
+        from unfazed.models import open_model
+
+        return open_model(name, device=device_at(device, self.device), labels=self.labels)
+
+    @contextlib.contextmanager
+    def open(self, name: str, kind: str, device: str | None, lanes: int, first: bool) -> Iterator[list[Probe]]:
+        """Probes of the scores of one model, or of the Inception features."""
+        with contextlib.ExitStack() as stack:
+            if kind == SCORES:
+                distance = open_lpips(self.lpips) if self.lpips is not None else None
+                model = self.model(name, device)
+                lanes = lanes if str(model.device).startswith("cpu") else 1
+                models = copies((model, distance), lanes, len(self.sets.pictures), model.nbytes)
+                yield [stack.enter_context(scores_probe(one, self.sets, self.folder, by)) for one, by in models]
+                return
+            assert self.inception is not None
+            place = device_at(device, self.device or "cpu") or "cpu"
+            network, hashed = open_inception(self.inception, place), sha256(self.inception)
+            size = sum(value.nbytes for value in network.state_dict().values())
+            networks = copies(network, lanes if place == "cpu" else 1, len(self.sets.pictures), size)
+            yield [features_probe(one, hashed, self.sets, self.names, self.folder) for one in networks]
 
 
 def _judged(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[str]:
@@ -98,7 +150,7 @@ def _judged(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[s
 
 
 def _adapt(
-    study: DistributionStudy, benchmark: str | Path, name: str, model: Any, limit: int | None, device: str | None
+    study: DistributionStudy, benchmark: str | Path, name: str, model: Any, limit: int | None, engine: EngineSettings
 ) -> None:
     """The model's answers as it is and with adapted statistics, in FOLDER/answers."""
     from torch.nn.modules.batchnorm import _BatchNorm
@@ -110,7 +162,8 @@ def _adapt(
         study.notes.append(f"{name} has no batch norm to adapt")
         return
     names = [name, f"{name}{ADAPTED}"]
-    settings = EvaluateSettings(limit=limit, device=device)
+    where = {one.name: getattr(engine, one.name) for one in fields(EngineSettings) if one.name != "shard"}
+    settings = EvaluateSettings(limit=limit, **where)
     done = run_evaluation(str(benchmark), names, study.folder / "answers", settings)
     study.failures.update(done.failed)
     study.notes.extend(text for warnings in done.warnings.values() for text in warnings)

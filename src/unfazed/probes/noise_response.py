@@ -5,6 +5,7 @@ outcome = measure_noise(open_model("lite:0"), open_source("sample"), "results", 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ from unfazed.scene import Scene
 
 from .mapped_answers import answers, source_mapping
 from .noise import LEVELS, REGIONS, Variant, at_input, changed, draw_noise, plan_variants
-from .run import Outcome, run_probe
+from .run import Outcome, Probe, run_probe
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +75,15 @@ def measure_noise(
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first; resumes."""
+    with noise_probe(model, source, folder, settings, batch_size) as probe:
+        return run_probe(probe, progress)
+
+
+@contextlib.contextmanager
+def noise_probe(
+    model: Classifier, source: Source, folder: str | Path, settings: NoiseSettings, batch_size: int | None = None
+) -> Iterator[Probe]:
+    """What `measure_noise` measures."""
     if not source.has_masks:
         raise UserError(
             f"'{source.spec}' has no masks, so noise cannot be added to the object", run="unfazed masks FOLDER"
@@ -102,7 +112,7 @@ def measure_noise(
     }
     path = Path(folder) / KIND / f"{model.slug}.parquet"
     with kept_heap(kind):
-        return run_probe(path, described, source.ids, load, measure, SCHEMA, progress)
+        yield Probe(path, described, source.ids, load, measure, SCHEMA)
 
 
 def noise_rows(

@@ -11,15 +11,17 @@ import contextlib
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from unfazed.engine.threads import FLOATS
+from unfazed.engine.lanes import in_lanes
+from unfazed.engine.threads import FLOATS, one_thread
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import canonical, remove_folder, write_json, write_parquet
 from unfazed.records import read_object
@@ -29,7 +31,6 @@ from unfazed.versions import versions
 if TYPE_CHECKING:
     import polars as pl
 
-Report = Callable[[str, int, int], None]
 _PART_SECONDS = 20.0
 KEY = b"unfazed.key"
 _AHEAD = 4
@@ -50,78 +51,155 @@ class Outcome:
         notes.append(f"{self.path}: {self.measured} measured now, {self.resumed} before")
 
 
-def run_probe(
-    path: Path,
-    settings: dict[str, Any],
-    ids: Sequence[str],
-    load: Callable[[str], Any],
-    measure: Callable[[str, Any], list[dict[str, Any]]],
-    schema: pa.Schema,
-    progress: Callable[[int], None] | None = None,
-    id_column: str = "source_id",
-) -> Outcome:
-    """The rows of every id, in the order of `ids`, in `path`; rows of an earlier run with equal settings are kept,
-    also those of pictures that are not among `ids`.
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """What is measured: the rows of every picture of `ids`, for the file `path`.
 
-    load: decodes one picture, in a prefetching thread; measure: its rows, each with its id in `id_column`.
-    A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with its reason
-    and is tried again by the next run.
+    settings: everything that the rows depend on. load: decodes one picture; measure: its rows, each with its id in
+    `id_column`. A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with
+    its reason and is tried again by the next run.
     """
-    key = hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
-    parts = path.parent / "parts" / path.stem
-    kept = _kept(path, parts, key, schema, id_column)
-    done = set(kept[id_column].to_pylist())
-    todo = [one for one in ids if one not in done]
-    resumed = len(ids) - len(todo)
-    failures: dict[str, str] = {}
+
+    path: Path
+    settings: dict[str, Any]
+    ids: Sequence[str]
+    load: Callable[[str], Any]
+    measure: Callable[[str, Any], list[dict[str, Any]]]
+    schema: pa.Schema
+    id_column: str = "source_id"
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(canonical(self.settings).encode()).hexdigest()[:16]
+
+    @property
+    def parts(self) -> Path:
+        """The folder with the rows of an unfinished run."""
+        return self.path.parent / "parts" / self.path.stem
+
+    def sendable(self) -> Probe:
+        """The same without its functions, for another process that merges the rows."""
+        return replace(self, load=str, measure=dict)  # type: ignore[arg-type]
+
+
+def run_probe(probe: Probe, progress: Callable[[int], None] | None = None) -> Outcome:
+    """The rows of every picture in the probe's file; those of an earlier run with equal settings are kept, also those
+    of pictures that are not among its ids."""
+    resumed, failures = measure_ids([probe], probe.ids, progress)
+    return merge(probe, resumed, failures)
+
+
+def measure_ids(
+    probes: Sequence[Probe],
+    ids: Sequence[str],
+    progress: Callable[[int], None] | None = None,
+    skipped: Mapping[str, str] | None = None,
+    careful: Callable[[str, str], None] | None = None,
+) -> tuple[int, dict[str, str]]:
+    """Measure the ids that have no rows yet, into part files; returns how many had them, and the failures.
+
+    probes: equal ones, each with its own copy of the model, for one thread each. skipped: ids that are not measured,
+    with the reason; careful: called with each picture and with the model before they are used.
+    """
+    probe = probes[0]
+    done = set(_kept(probe)[probe.id_column].to_pylist())
+    todo = [one for one in ids if one not in done and one not in (skipped or {})]
+    failures = {one: reason for one, reason in (skipped or {}).items() if one in ids}
     rows: list[dict[str, Any]] = []
-    tables, since = [kept], time.monotonic()
-    if progress and resumed:
-        progress(resumed)
-    for one, loaded in prefetched(load, todo):
-        try:
-            if isinstance(loaded, Exception):
-                raise loaded
-            rows += measure(one, loaded)
-        except BadPicture as problem:
-            failures[one] = str(problem)
-        except Exception as problem:
-            if not isinstance(loaded, Exception):
-                raise
-            failures[one] = f"{type(problem).__name__}: {problem}"
+    since = time.monotonic()
+
+    def keep() -> None:
+        if rows:
+            # A new name for every part: process ids repeat, in containers always.
+            write_parquet(
+                probe.parts / f"{probe.key}-{uuid.uuid4().hex}.parquet", pa.Table.from_pylist(rows, probe.schema)
+            )
+            rows.clear()
+
+    if progress and len(ids) > len(todo):
+        progress(len(ids) - len(todo))
+    for one, made in _measured(probes, todo, careful):
+        if isinstance(made, str):
+            failures[one] = made
+        else:
+            rows += made
         if progress:
             progress(1)
-        if rows and time.monotonic() - since > _PART_SECONDS:
-            # A new name for every part: process ids repeat, in containers always.
-            tables.append(_write(parts / f"{key}-{uuid.uuid4().hex}.parquet", rows, schema))
-            rows, since = [], time.monotonic()
-    tables.append(pa.Table.from_pylist(rows, schema))
-    table = _in_order(pa.concat_tables(tables), ids, id_column)
+        if time.monotonic() - since > _PART_SECONDS:
+            keep()
+            since = time.monotonic()
+    keep()
+    return len(ids) - len(todo), failures
+
+
+def _measured(
+    probes: Sequence[Probe], ids: Sequence[str], careful: Callable[[str, str], None] | None
+) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
+    """Every id with its rows, or with the reason why it has none, in order."""
+    if careful is not None or len(probes) > 1:
+
+        def alone(probe: Probe, one: str) -> tuple[str, list[dict[str, Any]] | str]:
+            if careful is not None:
+                careful("picture", one)
+            loaded = _attempt(probe.load, one)
+            if careful is not None:
+                careful("model", probe.path.stem)
+            return one, _rows(probe, one, loaded)
+
+        yield from in_lanes([partial(alone, probe) for probe in probes], ids)
+        return
+    with contextlib.closing(prefetched(probes[0].load, ids)) as loading:
+        for one, loaded in loading:
+            with one_thread():
+                made = _rows(probes[0], one, loaded)
+            yield one, made
+
+
+def _attempt(load: Callable[[str], Any], one: str) -> Any:
+    try:
+        return load(one)
+    except Exception as error:
+        return error
+
+
+def _rows(probe: Probe, one: str, loaded: Any) -> list[dict[str, Any]] | str:
+    """The rows of one picture, or the reason why it cannot be used; an error of the model is raised."""
+    if isinstance(loaded, BadPicture):
+        return str(loaded)
+    if isinstance(loaded, Exception):
+        return f"{type(loaded).__name__}: {loaded}"
+    try:
+        return probe.measure(one, loaded)
+    except BadPicture as problem:
+        return str(problem)
+
+
+def merge(probe: Probe, resumed: int, failures: dict[str, str]) -> Outcome:
+    """Write the file and then its card from the rows of all parts."""
+    table = _in_order(_kept(probe), probe.ids, probe.id_column)
     if not len(table):
         reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
         raise UserError(f"no picture could be measured: {reasons[:500]}")
-    write_parquet(path, table.replace_schema_metadata({KEY: key}))
-    pictures = len(set(table[id_column].to_pylist()))
-    card = {"settings": settings, "key": key, "pictures": pictures, "failures": failures, "floats": FLOATS}
-    write_json(path.with_suffix(".json"), {**card, "versions": versions()})
-    remove_folder(parts)
+    write_parquet(probe.path, table.replace_schema_metadata({KEY: probe.key}))
+    pictures = len(set(table[probe.id_column].to_pylist()))
+    card = {"settings": probe.settings, "key": probe.key, "pictures": pictures, "failures": failures, "floats": FLOATS}
+    write_json(probe.path.with_suffix(".json"), {**card, "versions": versions()})
+    remove_folder(probe.parts)
     with contextlib.suppress(OSError):
-        parts.parent.rmdir()
-    return Outcome(path, len(todo) - len(failures), resumed, failures)
+        probe.parts.parent.rmdir()
+    return Outcome(probe.path, len(probe.ids) - resumed - len(failures), resumed, failures)
 
 
-def counter(report: Report | None, what: str, total: int | None) -> Callable[[int], None] | None:
-    """A function that adds to a count and reports it as (what, done, total); None without a report."""
-    if report is None:
-        return None
+def counter(show: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    """A function that adds to a count and shows it as (done, total)."""
     done = 0
 
-    def show(more: int) -> None:
+    def add(more: int) -> None:
         nonlocal done
         done += more
-        report(what, done, total or 0)
+        show(done, total)
 
-    return show
+    return add
 
 
 def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None) -> pl.DataFrame:
@@ -142,7 +220,7 @@ def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None
         raise UserError(f"the results in {folder}/{kind} do not have the same columns: {error}") from None
 
 
-def prefetched(load: Callable[[str], Any], ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def prefetched(load: Callable[[str], Any], ids: Sequence[str]) -> Generator[tuple[str, Any], None, None]:
     """Every id with the result of `load` or its exception; a few pictures are loaded in advance."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         waiting: list[tuple[str, Future[Any]]] = []
@@ -161,30 +239,24 @@ def _result(one: str, future: Future[Any]) -> tuple[str, Any]:
     return one, error if error is not None else future.result()
 
 
-def _kept(path: Path, parts: Path, key: str, schema: pa.Schema, id_column: str) -> pa.Table:
+def _kept(probe: Probe) -> pa.Table:
     """Rows of earlier runs with equal settings; rows with other settings or other columns are ignored."""
-    files = sorted(parts.glob(f"{key}-*.parquet"))
-    if path.is_file() and _key_of(path) == key:
-        files.append(path)
-    tables, seen = [schema.empty_table()], set[str]()
+    files = sorted(probe.parts.glob(f"{probe.key}-*.parquet"))
+    if probe.path.is_file() and _key_of(probe.path) == probe.key:
+        files.append(probe.path)
+    tables, seen = [probe.schema.empty_table()], set[str]()
     for file in files:
         try:
             table = read_checked(file, {})
         except UserError:  # a damaged file is measured again
             continue
-        if not table.schema.equals(schema):
+        if not table.schema.equals(probe.schema):
             continue
-        names = set(table[id_column].to_pylist())
-        if not names & seen:
-            tables.append(table)
-            seen |= names
+        names = table[probe.id_column].to_pylist()
+        # A picture that two processes measured is kept once.
+        tables.append(table.filter(pa.array([name not in seen for name in names], pa.bool_())))
+        seen |= set(names)
     return pa.concat_tables(tables)
-
-
-def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    table = pa.Table.from_pylist(rows, schema)
-    write_parquet(path, table)
-    return table
 
 
 def _key_of(path: Path) -> str | None:

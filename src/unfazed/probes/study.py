@@ -5,25 +5,35 @@ study = run_study("sample", ["lite:0", "lite:1"], "results", NoiseSettings(), sa
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unfazed.choices import ClassColumn, Frame, stored_frame
+from unfazed.engine import EngineSettings
+from unfazed.engine.devices import device_at
+from unfazed.engine.lanes import copies
+from unfazed.engine.monitor import Monitor, View
+from unfazed.engine.threads import one_thread
 from unfazed.errors import UserError
 from unfazed.files import read_json, write_bytes
 from unfazed.measures.channels import best_channels
 from unfazed.models.heads import check_framing
+from unfazed.predictions.worker import reason_of
 from unfazed.text_tables import csv_text
 
-from .alignment import measure_alignment
+from .alignment import alignment_probe
 from .channel_examples import ChannelExample, channel_examples
 from .neural_features import study_channels
-from .noise_response import NoiseSettings, measure_noise
+from .noise_response import NoiseSettings, noise_probe
 from .plausibility import check_plausible, suspicions_in
-from .run import Report, counter, read_probe
+from .probing import run_probes
+from .run import Outcome, Probe, counter, read_probe
 from .spurious import Region, shared_regions
 from .suspects import suspects
 
@@ -57,7 +67,8 @@ class Study:
     """The result of a study: the file names of the models with noise and with saliency results, in order, and failures.
 
     classes: the names of the pictures' classes; suspicions: about the models' labels and transforms, as `evaluate` has
-    them; regions, channels: what `report.study_pictures` draws, by a model's file name.
+    them; unfinished: probes of which other shards have not measured all pictures yet; regions, channels: what
+    `report.study_pictures` draws, by a model's file name.
     """
 
     folder: Path
@@ -67,6 +78,7 @@ class Study:
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     regions: dict[str, Regions] = field(default_factory=dict)
     channels: dict[str, Channels] = field(default_factory=dict)
 
@@ -81,65 +93,138 @@ def run_study(
     channels: str | None = None,
     limit: int | None = None,
     classes: str | None = None,
-    device: str | None = None,
     batch_size: int | None = None,
-    report: Report | None = None,
+    show: Callable[[View], None] | None = None,
     class_by: ClassColumn = "label",
     measure: str = "precision",
+    engine: EngineSettings | None = None,
 ) -> Study:
-    """Run the probes of every model in turn, each resumed where it stopped.
+    """Run the probes of every model, each resumed where it stopped.
 
     spec: a source with masks, or a benchmark's folder, for which only heat maps are measured (noise is for
     photographs). All probes see the photographs in the framing of `settings`, and a folder with results in another
     one is refused. saliency: a method of `saliency.METHODS`; spurious: also the galleries, of the
     suspects by `class_by` and `measure` (see `suspects`); channels: also the layer's
-    channels against the attributes, `heat` for the model's heat layer. report: called with (what, done, total).
+    channels against the attributes, `heat` for the model's heat layer. show: called with the state of the run.
+    engine: where the probes run; a shard measures its part of the pictures, and the one that completes the last part
+    writes the results. Models with a user's code (`python:`) run in a process of their own.
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
-    pictures, is_benchmark = _opened(spec, limit, classes)
+    engine = EngineSettings() if engine is None else engine
+    probes = StudyProbes(
+        spec, Path(folder), settings, saliency or "layercam", limit, classes, batch_size, engine.device
+    )
+    pictures, is_benchmark = probes.pictures
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
     study = Study(Path(folder), pictures.labels.classes, [], [])
-    frame = _benchmark_frame(pictures) if is_benchmark else settings.frame  # type: ignore[arg-type]
     if not is_benchmark:
         _require_framing(study.folder, settings.frame)
-
-    def probe(name: str) -> None:
-        model = _open(name, device)
-        check_framing(model, frame)
-        check_plausible(model, pictures, folder, settings.frame)
-        if not is_benchmark:
-            show = counter(report, f"{name}: noise", len(pictures))  # type: ignore[arg-type]
-            outcome = measure_noise(model, pictures, folder, settings, batch_size, show)  # type: ignore[arg-type]
-            outcome.record(name, study.failures, study.notes)
-            study.noise.append(model.slug)
-        method = saliency or "layercam"
-        if saliency or is_benchmark or spurious:
-            show = counter(report, f"{name}: heat maps", None)
-            outcome = measure_alignment(model, pictures, folder, method, show, settings.frame)
-            outcome.record(name, study.failures, study.notes)
-            study.saliency.append(model.slug)
-        if spurious:
-            chosen = _suspects(study.folder, model.slug, class_by, measure)
-            study.regions[model.slug] = _regions(model, pictures, chosen, method, settings.frame)  # type: ignore[arg-type]
-        if channels:
-            layer = None if channels == "heat" else channels
-            study.channels[model.slug] = _channels(study, model, pictures, layer, settings.frame, report)  # type: ignore[arg-type]
-
-    for name in models:
-        try:
-            probe(name)
-        except Exception as error:  # whatever one model does, the others are measured
-            if len(models) == 1:
-                raise
-            study.failures[name] = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    if not study.noise and not study.saliency:
+    kinds = [*(["noise"] if not is_benchmark else []), *(["saliency"] if saliency or is_benchmark or spurious else [])]
+    with Monitor(study.folder, "sensitivity", "pictures", show) as monitor:
+        keys = [(name, kind) for name in models for kind in kinds]
+        measured = dict(run_probes(probes, keys, study.folder, engine, monitor, len(pictures)))
+        for name in models:
+            results = [measured[name, kind] for kind in kinds]
+            failure = next((result for result in results if isinstance(result, str)), None)
+            try:
+                if failure is not None:
+                    raise UserError(failure)
+                for kind, result in zip(kinds, results, strict=True):
+                    if isinstance(result, Outcome):
+                        result.record(name, study.failures, study.notes)
+                        (study.noise if kind == "noise" else study.saliency).append(result.path.stem)
+                    else:
+                        study.unfinished.append(f"{name}: {kind}")
+                if (spurious or channels) and None not in results:
+                    _look_closer(study, probes, name, spurious, channels, class_by, measure, monitor)
+            except Exception as error:  # whatever one model does, the others are measured
+                if len(models) == 1:
+                    raise
+                study.failures[name] = reason_of(error)
+    if not study.noise and not study.saliency and not study.unfinished:
         raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
     for kind, slugs in (("noise", study.noise), ("saliency", study.saliency)):
         slugs.extend(_earlier(Path(folder), kind, slugs))
     study.suspicions.extend(suspicions_in(folder, [*study.noise, *study.saliency]))
     return study
+
+
+@dataclass(frozen=True, eq=False)
+class StudyProbes:
+    """Opens the pictures and the models of a study, in this process or in another one; keeps one model open."""
+
+    spec: str
+    folder: Path
+    settings: NoiseSettings
+    method: str
+    limit: int | None = None
+    classes: str | None = None
+    batch_size: int | None = None
+    device: str | None = None
+    opened: dict[str, Classifier] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
+
+    @functools.cached_property
+    def pictures(self) -> tuple[Source | Benchmark, bool]:
+        """The source or the benchmark, and whether it is a benchmark."""
+        return _opened(self.spec, self.limit, self.classes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**kept, "opened": {}, "checked": set()}
+
+    def model(self, name: str, device: str | None = None) -> Classifier:
+        if name not in self.opened:
+            self.opened.clear()
+            self.opened[name] = _open(name, device_at(device, self.device))
+        return self.opened[name]
+
+    @contextlib.contextmanager
+    def open(self, name: str, kind: str, device: str | None, lanes: int, first: bool) -> Iterator[list[Probe]]:
+        """Probes of one model: for noise, or for heat maps."""
+        model = self.model(name, device)
+        pictures, is_benchmark = self.pictures
+        frame = self.settings.frame
+        if first and name not in self.checked:
+            self.checked.add(name)
+            check_framing(model, _benchmark_frame(pictures) if is_benchmark else frame)  # type: ignore[arg-type]
+            with one_thread():
+                check_plausible(model, pictures, self.folder, frame)
+        on_cpu = str(model.device).startswith("cpu")
+        with contextlib.ExitStack() as stack:
+
+            def opened(one: Classifier) -> Probe:
+                if kind == "noise":
+                    made = noise_probe(one, pictures, self.folder, self.settings, self.batch_size)  # type: ignore[arg-type]
+                else:
+                    made = alignment_probe(one, pictures, self.folder, self.method, frame)
+                return stack.enter_context(made)
+
+            models = copies(model, lanes if on_cpu else 1, len(pictures), model.nbytes)
+            yield [opened(one) for one in models]
+
+
+def _look_closer(
+    study: Study,
+    probes: StudyProbes,
+    name: str,
+    spurious: bool,
+    channels: str | None,
+    class_by: ClassColumn,
+    measure: str,
+    monitor: Monitor,
+) -> None:
+    """What needs one model and the results of its probes: regions beside the object, and channels."""
+    model, (source, _), frame = probes.model(name), probes.pictures, probes.settings.frame
+    if spurious:
+        chosen = _suspects(study.folder, model.slug, class_by, measure)
+        study.regions[model.slug] = _regions(model, source, chosen, probes.method, frame)  # type: ignore[arg-type]
+    if channels:
+        layer = None if channels == "heat" else channels
+        show = partial(monitor.count, note=f"{name}: channels")
+        study.channels[model.slug] = _channels(study, model, source, layer, frame, show)  # type: ignore[arg-type]
 
 
 def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
@@ -209,10 +294,10 @@ def _regions(model: Classifier, source: Source, chosen: list[str], method: str, 
 
 
 def _channels(
-    study: Study, model: Classifier, source: Source, layer: str | None, frame: Frame, report: Report | None
+    study: Study, model: Classifier, source: Source, layer: str | None, frame: Frame, show: Callable[[int, int], None]
 ) -> Channels:
     """FOLDER/channels/<model>.parquet, and its best channels as CSV."""
-    found = study_channels(model, source, layer, counter(report, f"{model.name}: channels", len(source)), frame)
+    found = study_channels(model, source, layer, counter(show, len(source)), frame)
     best = best_channels(found.table)
     folder, buffer = study.folder / "channels", io.BytesIO()
     found.table.write_parquet(buffer)

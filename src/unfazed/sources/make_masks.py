@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from unfazed.engine import EngineSettings, Outcome, run_tasks
+from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
 from unfazed.measures.mask_confidence import mask_confidence
@@ -17,7 +21,7 @@ from unfazed.measures.mask_confidence import mask_confidence
 from .labeled import pictures_below
 from .mask_names import object_name
 from .pictures import read_picture
-from .segment import Box, Choice, checked_box, open_segmenter, with_agreement
+from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, with_agreement
 
 
 @dataclass(frozen=True)
@@ -43,40 +47,84 @@ def make_masks(
     segmenter: str = "auto",
     box: Box | None = None,
     choice_for: Callable[[str], Choice | None] | None = None,
+    engine: EngineSettings | None = None,
+    workers: int = 1,
+    show: Callable[[View], None] | None = None,
 ) -> Iterator[Made]:
     """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
     pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
     choice_for: the name of a picture -> how to choose between candidate masks, or None for their own order.
+    workers: processes; after a run that was killed, also a single one has a process for itself, so that a photograph
+    that ends it fails alone.
     """
-    opened = open_segmenter(segmenter)
+    engine = EngineSettings() if engine is None else engine
     root, names = _names(pictures, masks)
-    written: dict[PurePosixPath, str] = {}
+    worker = MaskMaker(root, masks, segmenter, box, choice_for)
+    worker.opened  # noqa: B018  # an unknown segmenter is refused at once
+    names = engine.part(names)
+    first: dict[Path, str] = {}
+    ready: dict[str, Made] = {}
     for name in names:
-        target = PurePosixPath(name).with_suffix(".png")
-        path = masks / target
-        if target in written:
-            reason = f"{written[target]} differs only in the suffix, so both masks would be the same file"
-            yield Made(name, str(path), "failed", reason)
-            continue
-        written[target] = name
-        if path.is_file():
-            yield Made(name, str(path), "kept")
-            continue
+        path = worker.path(name)
+        if first.setdefault(path, name) != name:
+            reason = f"{first[path]} differs only in the suffix, so both masks would be the same file"
+            ready[name] = Made(name, str(path), "failed", reason)
+        elif path.is_file():
+            ready[name] = Made(name, str(path), "kept")
+    with Monitor(masks, "masks", "photographs", show) as monitor:
+        todo = [name for name in names if name not in ready]
+        outcomes = run_tasks(worker, todo, workers, engine, apart=monitor.interrupted, watch=monitor.watch)
+        failed = 0
+        for done, name in enumerate(names, start=1):
+            made = ready.get(name) or worker.result(next(outcomes))
+            failed += made.status == "failed"
+            monitor.count(done, len(names), failed)
+            yield made
+
+
+@dataclass(frozen=True, eq=False)
+class MaskMaker:
+    """Makes the mask of one photograph; the segmenter is opened once in each process."""
+
+    root: Path
+    masks: Path
+    segmenter: str
+    box: Box | None = None
+    choice_for: Callable[[str], Choice | None] | None = None
+
+    @functools.cached_property
+    def opened(self) -> Segmenter:
+        return open_segmenter(self.segmenter)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def path(self, name: str) -> Path:
+        return self.masks / PurePosixPath(name).with_suffix(".png")
+
+    def result(self, outcome: Outcome[str, Made]) -> Made:
+        """What became of a photograph, also if its process died."""
+        name = outcome.task
+        return outcome.result or Made(name, str(self.path(name)), "failed", f"{name}: {outcome.failure}")
+
+    def __call__(self, name: str) -> Made:
+        path = self.path(name)
         try:
-            image = read_picture(root / name)
-            place = None if box is None else checked_box(box, image.shape)
-            mask, agreement = with_agreement(opened, image, place, choice_for(name) if choice_for else None)
+            image = read_picture(self.root / name)
+            place = None if self.box is None else checked_box(self.box, image.shape)
+            choice = self.choice_for(name) if self.choice_for else None
+            mask, agreement = with_agreement(self.opened, image, place, choice)
             if not (mask > 0.5).any():
                 raise BadPicture(
-                    f"{name}: {segmenter} found no object", allowed="--box X,Y,W,H around it, or a mask of your own"
+                    f"{name}: {self.segmenter} found no object",
+                    allowed="--box X,Y,W,H around it, or a mask of your own",
                 )
         except BadPicture as error:
-            yield Made(name, str(path), "failed", str(error))
-            continue
+            return Made(name, str(path), "failed", str(error))
         write_bytes(path, mask_png(mask))
         found = mask_confidence(image, mask, agreement)
-        yield Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
+        return Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
 
 
 def mask_png(mask: np.ndarray) -> bytes:

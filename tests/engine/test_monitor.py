@@ -1,0 +1,91 @@
+"""Heartbeats: who is alive is known also if the clocks of two machines differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from unfazed.engine.monitor import Monitor, View, heartbeats
+from unfazed.engine.scheduling import WorkerState
+
+
+def write(folder: Path, number: int, moment: float, machine: str = "elsewhere") -> None:
+    beat = {"command": "build", "machine": machine, "process": 7, "number": number, "time": moment}
+    (folder / f".heartbeat-{machine}-7.json").write_text(json.dumps(beat))
+
+
+def alive(folder: Path) -> list[bool]:
+    return [beat.alive for beat in heartbeats(folder, patience=0.5)]
+
+
+def test_a_run_is_seen_while_it_lasts_and_leaves_nothing(tmp_path: Path) -> None:
+    views: list[View] = []
+    with Monitor(tmp_path, "evaluate", "predictions", views.append, every=0.05) as monitor:
+        monitor.count(0, 10)
+        monitor.watch(
+            [WorkerState("cuda:0 1", "cuda:0", "working", 1, 3), WorkerState("cuda:1 2", "cuda:1", "ended", 0, 2)]
+        )
+        monitor.count(4, 10, failed=1)
+        deadline = time.monotonic() + 60
+        while not (found := heartbeats(tmp_path)) or found[0].content["done"] != 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (beat,) = found
+        assert beat.alive
+        assert beat.content["process"] == os.getpid()
+        assert (beat.content["done"], beat.content["total"], beat.content["failed"]) == (4, 10, 1)
+        assert beat.content["remarks"] == ["1 failed", "cuda:1 2 is idle: no work is left"]
+    assert list(tmp_path.iterdir()) == []
+    assert views[-1].rate is not None
+    assert views[-1].left is not None
+
+
+def test_a_recent_heartbeat_of_another_machine_is_alive_and_an_old_one_stale(tmp_path: Path) -> None:
+    write(tmp_path, 3, time.time() - 5)
+    assert alive(tmp_path) == [True]
+    write(tmp_path, 3, time.time() - 90)
+    assert alive(tmp_path) == [False]
+
+
+def test_a_clock_that_is_hours_off_does_not_matter(tmp_path: Path) -> None:
+    for off in (-7200.0, 7200.0):
+        stop = threading.Event()
+
+        def beat(off: float = off, stop: threading.Event = stop) -> None:
+            number = 0
+            while not stop.wait(0.05):
+                number += 1
+                write(tmp_path, number, time.time() + off)
+
+        thread = threading.Thread(target=beat)
+        thread.start()
+        try:
+            while not list(tmp_path.iterdir()):
+                time.sleep(0.02)
+            assert alive(tmp_path) == [True]
+        finally:
+            stop.set()
+            thread.join()
+        assert alive(tmp_path) == [False]
+
+
+def test_what_a_killed_run_left_is_removed_and_known(tmp_path: Path) -> None:
+    write(tmp_path, 3, time.time() - 90)
+    with Monitor(tmp_path, "build", "scenes") as monitor:
+        assert monitor.interrupted
+    write(tmp_path, 3, time.time() - 90)
+    with Monitor(tmp_path, "evaluate", "predictions") as monitor:
+        assert not monitor.interrupted  # it was another command
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_moved_is_not_made_again(tmp_path: Path) -> None:
+    folder: Any = tmp_path / "bench"
+    with Monitor(folder, "build", "scenes", every=0.02):
+        folder.rename(tmp_path / "elsewhere")
+        time.sleep(0.2)
+    assert not folder.exists()

@@ -1,0 +1,187 @@
+"""Evaluation in several processes, on a Ray cluster and in shards: the same bytes as in one process, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unfazed.benchmark import BuildSettings, build
+from unfazed.engine import monitor
+from unfazed.models import open_model
+from unfazed.predictions import EvaluateSettings, cards, read_predictions, run_evaluation
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from ray_cluster import two_nodes
+
+# Added to the models of `colour_world`: what a model can do to its process.
+CRASHES = """
+import os, signal, sys
+
+class Crash(Colour):
+    def forward(self, x):
+        y = super().forward(x)
+        if (y.argmax(1) == 2).any():
+            crash()
+        return y
+
+def segfault():
+    global crash
+    crash = lambda: os.kill(os.getpid(), signal.SIGSEGV)
+    return Classifier(Crash(), PLAIN, NAMES)
+
+def leaves():
+    global crash
+    crash = lambda: sys.exit(3)
+    return Classifier(Crash(), PLAIN, NAMES)
+
+def leaves_at_once():
+    os._exit(5)
+
+def poisoned_pictures():
+    from unfazed.predictions import decoding
+    real = decoding.read_picture
+    def read(path):
+        if str(path).endswith("photo-003.png"):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return real(path)
+    decoding.read_picture = read
+    return Classifier(Colour(), PLAIN, NAMES)
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("engines") / "bench"
+    build("sample", root, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=3, size=64))
+    return root
+
+
+@pytest.fixture(scope="module")
+def alone(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return evaluated(bench, tmp_path_factory.mktemp("alone"))
+
+
+def evaluated(bench: Path, folder: Path, **settings: Any) -> dict[str, bytes]:
+    """The files of an evaluation in batches of one picture."""
+    done = run_evaluation(bench, ["lite:0"], folder, EvaluateSettings(**{"device": "cpu", "batch_size": 1, **settings}))
+    assert done.failed == {}
+    return files(folder)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_device_processes_write_the_bytes_of_one(bench: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
+    assert evaluated(bench, tmp_path, device="cpu,cpu") == alone
+    assert sorted(alone) == ["lite-0.json", "lite-0.parquet"]
+
+
+def test_threads_write_the_bytes_of_one(bench: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert evaluated(bench, tmp_path) == alone
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_last_shard_merges_and_a_repeated_one_does_nothing(
+    bench: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    settings = {"device": "cpu", "batch_size": 1}
+    first = run_evaluation(bench, ["lite:0"], tmp_path, EvaluateSettings(shard="2/2", **settings))
+    assert (first.scored, first.unfinished, first.failed) == ((), ("lite:0",), {})
+    assert not list(tmp_path.glob("*.parquet"))
+    last = run_evaluation(bench, ["lite:0"], tmp_path, EvaluateSettings(shard="1/2", **settings))
+    assert (last.scored, last.unfinished) == (("lite:0",), ())
+    assert files(tmp_path) == alone
+    again = run_evaluation(bench, ["lite:0"], tmp_path, EvaluateSettings(shard="2/2", **settings))
+    assert (again.scored, again.skipped) == ((), ("lite:0",))
+    assert files(tmp_path) == alone
+
+
+def test_an_evaluation_that_loses_a_node_ends_in_the_bytes_of_one_process(
+    bench: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    lost: list[int] = []
+
+    def lose_a_node(done: int, total: int) -> None:
+        if done and not lost:
+            lost.append(done)
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+    with two_nodes() as cluster:
+        settings = EvaluateSettings(engine="ray", address=cluster.address, device="cpu,cpu", batch_size=1)
+        done = run_evaluation(bench, ["lite:0"], tmp_path, settings, progress=lose_a_node)
+    assert lost
+    assert done.failed == {}
+    assert files(tmp_path) == alone
+    assert read_predictions(tmp_path)["sample_id"].is_unique().all()
+
+
+@pytest.fixture(scope="module")
+def crashes(own_models: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("crashes") / "crashes.py"
+    path.write_text(Path(own_models.removeprefix("python:").removesuffix(":")).read_text() + CRASHES)
+    return f"python:{path}:"
+
+
+def test_models_that_end_their_process_fail_alone(benchmark: Path, crashes: str, tmp_path: Path) -> None:
+    names = [crashes + name for name in ("segfault", "good", "leaves", "leaves_at_once")]
+    done = run_evaluation(benchmark, names, tmp_path, EvaluateSettings(device="cpu", batch_size=4))
+    assert done.scored == (crashes + "good",)
+    assert "SIGSEGV" in done.failed[crashes + "segfault"]
+    assert "SystemExit: 3" in done.failed[crashes + "leaves"]
+    assert "exit code 5" in done.failed[crashes + "leaves_at_once"]
+    assert {json.loads(path.read_text())["model"] for path in tmp_path.glob("*.failed.json")} == set(done.failed)
+
+
+def test_a_picture_that_ends_its_process_is_one_unreadable_row(benchmark: Path, crashes: str, tmp_path: Path) -> None:
+    name = crashes + "poisoned_pictures"
+    done = run_evaluation(benchmark, [name], tmp_path, EvaluateSettings(device="cpu", batch_size=16))
+    assert done.scored == (name,)
+    unreadable = cards(tmp_path)[name]["unreadable"]
+    assert sorted(unreadable) == ["photo-003/dark/0", "photo-003/original/0"]
+    assert "SIGSEGV" in unreadable["photo-003/original/0"]
+    assert read_predictions(tmp_path).height == 46
+
+
+def test_after_a_killed_run_a_process_of_its_own_evaluates(
+    bench: Path, alone: dict[str, bytes], tmp_path: Path, dead: int
+) -> None:
+    beat = tmp_path / f".heartbeat-{monitor._machine()}-{dead}.json"
+    beat.write_text(json.dumps({"command": "evaluate", "machine": monitor._machine(), "process": dead, "time": 0}))
+    workers: list[str] = []
+    settings = EvaluateSettings(device="cpu", batch_size=1)
+    run_evaluation(
+        bench, ["lite:0"], tmp_path, settings, show=lambda view: workers.extend(one.name for one in view.workers)
+    )
+    assert set(workers) == {"cpu 1"}
+    assert files(tmp_path) == alone
+
+
+@pytest.fixture
+def dead() -> int:
+    """The number of a process that has ended."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return child
+
+
+def test_an_adapting_model_can_be_divided_by_its_edits(bench: Path, tmp_path: Path) -> None:
+    model = open_model("lite:0+bn-adapt", device="cpu").name
+    both = [tmp_path / "one", tmp_path / "two"]
+    for folder, device in zip(both, ("cpu", "cpu,cpu"), strict=True):
+        run_evaluation(bench, [model], folder, EvaluateSettings(device=device, batch_size=2))
+    assert files(both[0]) == files(both[1])

@@ -1,0 +1,99 @@
+"""Probes in several processes and in shards: the same bytes as in one process; a model that ends its process fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unfazed.benchmark import BuildSettings, build
+from unfazed.engine import EngineSettings
+from unfazed.probes.distribution_study import run_distribution
+from unfazed.probes.noise import choose_levels
+from unfazed.probes.noise_response import NoiseSettings
+from unfazed.probes.study import run_study
+from unfazed.sources.make_masks import make_masks
+
+SETTINGS = NoiseSettings(choose_levels("linf", "60"))
+# A network that ends its process after a few passes, when some pictures have been measured.
+CRASH = """
+import os, signal, torch
+from dataclasses import replace
+from unfazed.models import open_model
+
+class Crash(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.passes = inner, 0
+    def forward(self, x):
+        self.passes += 1
+        if self.passes > 4:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return self.inner(x)
+
+def build():
+    model = open_model("lite:0", device="cpu")
+    return replace(model, module=Crash(model.module))
+"""
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("alone")
+    run_study("sample", ["lite:0"], folder, SETTINGS, "layercam", limit=2, engine=EngineSettings(device="cpu"))
+    return files(folder)
+
+
+def test_two_device_processes_measure_the_bytes_of_one(alone: dict[str, bytes], tmp_path: Path) -> None:
+    engine = EngineSettings(device="cpu,cpu")
+    study = run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+    assert (study.noise, study.saliency) == (["lite-0"], ["lite-0"])
+    assert files(tmp_path) == alone
+    assert {"noise/lite-0.parquet", "saliency/lite-0.parquet"} <= set(alone)
+
+
+def test_the_last_shard_writes_the_results(alone: dict[str, bytes], tmp_path: Path) -> None:
+    for number in (2, 1):
+        engine = EngineSettings(device="cpu", shard=f"{number}/2")
+        study = run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+        assert bool(study.unfinished) == (number == 2)
+    assert files(tmp_path) == alone
+
+
+def test_a_model_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "crash.py").write_text(CRASH)
+    spec = f"python:{tmp_path}/crash.py:build"
+    study = run_study("sample", [spec, "lite:0"], tmp_path / "out", SETTINGS, limit=2)
+    assert study.noise == ["lite-0"]
+    assert "SIGSEGV" in study.failures[spec]
+
+
+def test_distribution_in_two_processes_measures_the_bytes_of_one(tmp_path: Path) -> None:
+    bench = tmp_path / "bench"
+    build("sample", bench, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=2, size=64))
+    for device in ("cpu", "cpu,cpu"):
+        engine = EngineSettings(device=device)
+        run_distribution(bench, ["lite:0"], tmp_path / device, fid=False, adapt=False, engine=engine)
+    assert files(tmp_path / "cpu") == files(tmp_path / "cpu,cpu") != {}
+
+
+def test_masks_in_two_processes_and_in_shards_are_the_same(tmp_path: Path) -> None:
+    import cv2
+
+    photographs = tmp_path / "photographs"
+    build("sample", tmp_path / "bench", BuildSettings(recipe="original", renderer="paste", limit=3, size=64))
+    photographs.mkdir()
+    for path in (tmp_path / "bench/images/original").glob("*.png"):
+        cv2.imwrite(str(photographs / path.name), cv2.imread(str(path)))
+    list(make_masks(photographs, tmp_path / "one", "grabcut"))
+    assert [one.status for one in make_masks(photographs, tmp_path / "two", "grabcut", workers=2)] == ["made"] * 3
+    shards = [
+        len(list(make_masks(photographs, tmp_path / "shards", "grabcut", engine=EngineSettings(shard=f"{one}/2"))))
+        for one in (1, 2)
+    ]
+    assert sorted(shards) == [1, 2]
+    assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "shards")
