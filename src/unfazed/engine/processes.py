@@ -1,6 +1,6 @@
 """Workers in processes of this machine, each with one thread of torch and OpenCV.
 
-A small server process imports what the first worker needs and is copied for each process, so that a new one starts in a
+A server process imports what the first worker needs and is copied for each process, so that a new one starts in a
 fraction of a second.
 
 A process receives the worker once, then one task whenever it wants one. When the parent is gone, the pipe closes and
@@ -34,6 +34,7 @@ LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPEN
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 # What a new process inherits is set for a moment, which two threads must not do at the same time.
 _STARTING = threading.Lock()
+SLOW_IMPORTS = ("torch", "torchvision", "timm", "cv2", "pyarrow.parquet", "skimage", "scipy.special")
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
@@ -102,8 +103,10 @@ def _cause(code: int | None) -> str:
 
 
 def preload(worker: Any) -> None:
-    """Let the server import the module of a worker before it is copied; only until the server has started."""
-    multiprocessing.set_forkserver_preload([str(getattr(worker, "__module__", None) or __name__)])
+    """Let the server import the module of a worker, and what is slow to import and was imported here, before it is
+    copied; this has an effect only until the server has started."""
+    module = str(getattr(worker, "__module__", None) or __name__)
+    multiprocessing.set_forkserver_preload([module, *(name for name in SLOW_IMPORTS if name in sys.modules)])
 
 
 def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> None:
