@@ -26,7 +26,7 @@ _FEW_FOR_FID = 2048
 def score_table(scores: pl.DataFrame, *, resamples: int = 500, level: float = 0.95, seed: int = 0) -> pl.DataFrame:
     """One row per model, set and score: n, mean, AUROC against the originals and overlap, each with low and high.
 
-    scores: the rows of `probes.distribution.measure_scores`.
+    scores: the rows of `probes.distribution.scores_probe`.
     """
     rows: list[dict[str, Any]] = []
     for model, name, score, reference, part in _compared(scores):
