@@ -20,5 +20,5 @@ def batch_size_for(device: str) -> int:
 
 def fits_beside(models: Sequence[Classifier]) -> bool:
     """Return whether one more model like the largest of these would leave half of the memory for the pictures."""
-    sizes = [sum(p.numel() * p.element_size() for p in model.module.parameters()) for model in models]
+    sizes = [model.nbytes for model in models]
     return 2 * max(sizes, default=0) < free_bytes(torch.device(str(models[-1].device))) // 2
