@@ -61,7 +61,7 @@ def fit_head(
     with progress_line("fit-head", "pictures") as show:
         fitted = fit_source_head(
             source, model, output, training, frame, ablate, limit, per_class, classes, device,
-            report=lambda what, done, total: show(done, total, what),
+            progress=show,
         )  # fmt: skip
     card = fitted.card
     typer.echo(

@@ -5,7 +5,7 @@ outcome = fit_source_head("rival10:RIVAL10?split=train", "timm:resnet50", "my-he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from unfazed.errors import BadPicture, UserError
 from .noise import ablate as gray_region
 from .noise import at_input
 from .noise_response import labeled
-from .run import Report, counter, prefetched
+from .run import counter, prefetched
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ def fit_source_head(
     per_class: int | None = None,
     classes: str | None = None,
     device: str | None = None,
-    report: Report | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> FittedHead:
     """Write FOLDER/head.safetensors and head.json, which `head:FOLDER` opens.
 
@@ -88,7 +88,7 @@ def fit_source_head(
         raise UserError(f"'{spec}' has no masks, so its backgrounds cannot be gray", run="unfazed masks FOLDER")
     base = open_model(model, device=device)
     side = base.transform.crop
-    show = counter(report, f"{model}: features", len(source))
+    show = counter(progress, len(source)) if progress is not None else None
     targets: list[int] = []
     failures: dict[str, str] = {}
 
