@@ -172,7 +172,11 @@ class _Run:
         number, count = self.shard
         suffix = "" if count == 1 else f".{number}-{count}"
         lock = Lock(self.evaluator.folder / PARTS / f"{slug_of(name)}{suffix}.lock")
-        if lock.take():
+        try:
+            taken = lock.take()
+        except UserError:
+            taken = True  # nothing can be written here, and finished predictions need no writing
+        if taken:
             self.locks[name] = lock
             return True
         self.failed[name] = (
