@@ -63,6 +63,7 @@ def device_at(place: str | None, asked: str | None) -> str | None:
     if place is not None and place.startswith("cuda"):
         import torch
 
-        torch.cuda.set_device(place)
+        if ":" in place:  # an actor of a Ray cluster sees only its own GPU, which is the current one
+            torch.cuda.set_device(place)
         return None
     return place
