@@ -234,7 +234,10 @@ class _Run:
 
     def _repeat_with_care(self, part: Part, worker: Evaluator) -> None:
         """Find out which picture or model ends the process: that one fails, and the others are done."""
-        part = replace(part, careful=True)
+        failed = [model for model in part.models if any(one.error for one in self.answers.get(name_of(model), []))]
+        for model in failed:
+            self._answered(Answer(name_of(model), error="it failed in another part"))
+        part = replace(part, careful=True, models=tuple(model for model in part.models if model not in failed))
         while part.models:
             part, outcome, name = isolate(
                 part,
