@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hostile_files import Case, cases
 
-MOST_SECONDS, MOST_MEMORY = 1.0, 300  # of CPU time, which other processes do not change; in MB
+MOST_SECONDS, MOST_MEMORY = 1.0, 300  # seconds of CPU time, on an idle machine; MB
 REFUSED = 2  # the exit code
 
 
