@@ -60,7 +60,7 @@ class Actors:
 
     def receive(self, workers: Sequence[_Handle]) -> list[tuple[_Handle, Message]]:
         by_reference = {worker.coming: worker for worker in workers}
-        while not (ready := self.ray.wait(list(by_reference), num_returns=1, timeout=5)[0]):
+        while not (ready := self._ready(list(by_reference))):
             if not any(worker.placed for worker in workers) and time.monotonic() - self.started > PATIENCE:
                 raise UserError(
                     f"the Ray cluster has no room for an actor with 1 CPU and {self.share:g} GPU; it has "
@@ -69,9 +69,20 @@ class Actors:
                 )
         return [(worker := by_reference[one], self._message(worker)) for one in ready]
 
+    def _ready(self, references: list[Any]) -> list[Any]:
+        """The references whose messages have arrived, after at most five seconds."""
+        try:
+            found: list[Any] = self.ray.wait(references, num_returns=1, timeout=5)[0]
+            return found
+        except (self.ray.exceptions.RayError, OSError) as error:
+            raise UserError(
+                f"the connection to the Ray cluster was lost: {_first_line(error)}", run="the same command again"
+            ) from None
+
     def stop(self, workers: Sequence[_Handle]) -> None:
         for worker in workers:
-            self.ray.kill(worker.actor)
+            with contextlib.suppress(self.ray.exceptions.RayError, OSError):
+                self.ray.kill(worker.actor)
 
     def _message(self, worker: _Handle) -> Message:
         try:
