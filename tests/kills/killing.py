@@ -252,8 +252,9 @@ def chaos(command: Long, kills: int, seed: int = 0) -> tuple[int, int]:
             process = command.start()
         workers = workers_of(process.pid)
         worker = bool(workers) and draw.random() < 0.5
-        os.kill(draw.choice(workers) if worker else process.pid, signal.SIGKILL)
-        killed[worker] += 1
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(draw.choice(workers) if worker else process.pid, signal.SIGKILL)
+            killed[worker] += 1
         if not worker:
             process.wait()
             process = command.start()
