@@ -15,7 +15,7 @@ from typing import Any
 
 from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
-from unfazed.engine import Watch, cores, run_tasks
+from unfazed.engine import Watch, cores, places_of, run_tasks
 from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import UserError
 from unfazed.files import explained
@@ -165,7 +165,7 @@ def _build(
     watch: Watch,
 ) -> Built:
     started, settings = time.monotonic(), plan.settings
-    devices = settings.devices() if plan.has_network and opened is None else []
+    devices = places_of(settings) if plan.has_network and opened is None else []
     make: Make
     of: Callable[[float], int]
     if len(devices) > 1 or (devices and settings.engine != "local"):

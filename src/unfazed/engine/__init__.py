@@ -86,9 +86,15 @@ def cores(settings: EngineSettings) -> int:
 
 
 def places_of(settings: EngineSettings) -> list[str]:
-    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a Ray cluster."""
-    devices = choose_devices(settings.device, settings.per_gpu)
-    return ["cpu"] * cores(settings) if settings.engine == "ray" and settings.device is None else devices
+    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a Ray cluster.
+
+    >>> places_of(EngineSettings(device="cpu,cpu"))
+    ['cpu', 'cpu']
+    """
+    if settings.engine != "ray":
+        return choose_devices(settings.device, settings.per_gpu)
+    # Which devices there are is known only on the machines of the cluster.
+    return settings.device.split(",") if settings.device else ["cpu"] * cores(settings)
 
 
 def _can_be_sent(worker: Any) -> bool:

@@ -10,8 +10,6 @@ from typing import Annotated
 from unfazed.choices import DEVICES, EngineName, Option, check_choice
 from unfazed.errors import UserError
 
-from .devices import choose_devices
-
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
@@ -43,16 +41,6 @@ class EngineSettings:
             raise UserError(f"{self.per_gpu} processes per GPU", allowed="1 or more")
         if self.shard is not None:
             shard_of(self.shard)
-
-    def devices(self) -> list[str]:
-        """One device name for each process that runs a network; on a Ray cluster with GPUs these take their place.
-
-        >>> EngineSettings(device="cpu,cpu").devices()
-        ['cpu', 'cpu']
-        """
-        if self.engine == "ray":
-            return (self.device or "cpu").split(",")
-        return choose_devices(self.device, self.per_gpu)
 
     def part(self, ids: Sequence[str]) -> list[str]:
         """The ids that belong to this shard, in their order; all of them without a shard.
