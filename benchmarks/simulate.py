@@ -26,6 +26,8 @@ import numpy as np
 from unfazed.engine import EngineSettings, run_tasks
 from unfazed.engine.scheduling import Message, schedule
 
+NOTICED = 5
+
 
 @dataclass(eq=False)
 class Node:
@@ -52,7 +54,8 @@ class Machines:
     """A crew of simulated workers: tasks are seconds, and time passes only in `receive`.
 
     startup: seconds until a new worker asks for its first task; ahead: how many tasks it takes in advance; losses:
-    (when, number of the node, seconds until it is back or None). wasted: seconds of work that died with its worker.
+    (when, number of the node, seconds until it is back or None); noticed: seconds until a loss is known. wasted:
+    seconds of work that died with its worker.
     """
 
     def __init__(
@@ -61,8 +64,9 @@ class Machines:
         startup: float,
         ahead: int = 1,
         losses: Sequence[tuple[float, int, float | None]] = (),
+        noticed: float = 0.0,
     ) -> None:
-        self.nodes, self.startup, self.ahead = nodes, startup, ahead
+        self.nodes, self.startup, self.ahead, self.noticed = nodes, startup, ahead, noticed
         self.places: list[str | None] = [None] * sum(node.room for node in nodes)
         self.now, self.wasted, self.busy = 0.0, 0.0, 0.0
         self.pending: deque[Worker] = deque()
@@ -128,19 +132,24 @@ class Machines:
             self.end(worker)
         self.ask(worker)
 
-    def end(self, worker: Worker, died: str | None = None) -> None:
+    def end(self, worker: Worker) -> None:
+        self.leave(worker)
+        self.messages.append((worker, Message(ended=True)))
+        self.place()
+
+    def leave(self, worker: Worker) -> None:
         worker.ended = True
         self.alive.remove(worker)
         assert worker.node is not None
         worker.node.room += 1
-        self.messages.append((worker, Message(ended=True, died=died)))
-        self.place()
 
     def lose(self, node: Node, absence: float | None) -> None:
         node.there = False
+        lost = Message(ended=True, died="its machine was lost")
         for worker in [one for one in self.alive if one.node is node]:
             self.wasted += self.now - worker.since if worker.given else 0.0
-            self.end(worker, "its machine was lost")
+            self.leave(worker)
+            self.at(self.now + self.noticed, lambda worker=worker: self.messages.append((worker, lost)))
         if absence is not None:
             self.at(self.now + absence, lambda: self.come_back(node))
 
@@ -179,10 +188,11 @@ def simulated(tasks: Sequence[float], machines: Machines) -> Run:
 
 
 def cluster(gpus: int, per_node: int, slow: float = 0.0, seed: int = 0) -> list[Node]:
-    """Nodes of `per_node` GPUs; slow: the share of them that takes twice as long."""
+    """Nodes of `per_node` GPUs; slow: the share of them that takes twice as long, at least one of several."""
     count = -(-gpus // per_node)
+    slowed = max(1, round(slow * count)) if slow and count > 1 else 0
     nodes = [Node(min(per_node, gpus - per_node * number)) for number in range(count)]
-    for number in np.random.default_rng(seed).permutation(count)[: round(slow * count)]:
+    for number in np.random.default_rng(seed).permutation(count)[:slowed]:
         nodes[number].slowdown = 2.0
     return nodes
 
@@ -208,7 +218,7 @@ def table(options: argparse.Namespace) -> None:
             (plain.seconds * (0.3 + 0.4 * place / len(lost)), int(one), options.absence)
             for place, one in enumerate(lost)
         ]
-        hit = simulated(tasks, Machines(nodes, options.startup, options.ahead, losses))
+        hit = simulated(tasks, Machines(nodes, options.startup, options.ahead, losses, options.noticed))
         assert plain.done == slow.done == hit.done == len(tasks), "a task was lost"
         print(f"{gpus:6,} {shown(plain.seconds):>10} {plain.busy:6.1%} | {shown(slow.seconds):>14} | "
               f"{shown(hit.seconds):>14} {hit.wasted:8.0f} s")  # fmt: skip
@@ -226,40 +236,44 @@ def shown(seconds: float) -> str:
 
 def check(options: argparse.Namespace) -> None:
     """Run sleeping tasks on a Ray cluster of two nodes and in the simulation, undisturbed and with a node killed."""
+    import ray
     from ray.cluster_utils import Cluster
 
-    rng = np.random.default_rng(0)
-    tasks = sorted(rng.lognormal(-0.5, 0.6, options.tasks).tolist(), reverse=True)
-    real_cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    worst = 0.0
+    tasks = sorted(np.random.default_rng(0).lognormal(-0.5, 0.6, options.tasks).tolist(), reverse=True)
+    # A lost node is noticed after NOTICED seconds without an answer.
+    health = {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 1000,
+        "health_check_failure_threshold": NOTICED,
+    }
+    real_cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False, "_system_config": health}
+    )
+    node, worst = real_cluster.add_node(num_cpus=2), 0.0
+    settings = EngineSettings(engine="ray", address=real_cluster.address)
     try:
-        settings = EngineSettings(engine="ray", address=real_cluster.address)
-        list(run_tasks(time.sleep, [0.01] * 8, workers=4, settings=settings))  # Ray's own first start is not measured
         for name, kill in (("undisturbed", False), ("one node killed", True)):
-            node = real_cluster.add_node(num_cpus=2)
-            real_cluster.wait_for_nodes()
-            started, arrived, killed = time.perf_counter(), [], None
+            started, arrived, losses = time.perf_counter(), [], []
             for outcome in run_tasks(time.sleep, tasks, workers=4, settings=settings):
                 assert outcome.failure is None, outcome.failure
                 arrived.append((time.perf_counter() - started, outcome.task))
-                if kill and killed is None and len(arrived) == len(tasks) // 3:
-                    killed = time.perf_counter() - started
+                if kill and not losses and len(arrived) == len(tasks) // 3:
+                    losses = [(time.perf_counter() - started, 1, None)]
                     real_cluster.remove_node(node, allow_graceful=False)
-            seconds = time.perf_counter() - started
-            if not kill:
-                real_cluster.remove_node(node)
             # Four actors sleep through their first tasks at once, so the first four arrivals tell when they started.
             startup = float(np.median([when - task for when, task in arrived[:4]]))
-            losses = [] if killed is None else [(killed, 1, None)]
-            model = simulated(tasks, Machines([Node(2), Node(2)], startup, 1, losses))
+            seconds = arrived[-1][0]
+            model = simulated(tasks, Machines([Node(2), Node(2)], startup, 1, losses, NOTICED))
             assert len(arrived) == model.done == len(tasks)
-            ratio = model.seconds / seconds
+            ratio = (model.seconds - startup) / (seconds - startup)
             worst = max(worst, abs(ratio - 1))
-            print(f"{name}: {seconds:.1f} s on Ray, {model.seconds:.1f} s simulated ({ratio:.2f}), {len(tasks)} tasks "
-                  f"of {sum(tasks):.0f} s in all, {startup:.1f} s to start")  # fmt: skip
+            real, model_took = seconds - startup, model.seconds - startup
+            print(f"{name}: {len(tasks)} tasks of {sum(tasks):.0f} s, {real:.1f} s on Ray, {model_took:.1f} simulated "
+                  f"({ratio:.2f}), after {startup:.1f} s to start")  # fmt: skip
     finally:
+        ray.shutdown()
         real_cluster.shutdown()
-    print(f"the simulated wall times are within {worst:.0%} of the real ones")
+    print(f"the simulated times are within {worst:.0%} of the real ones")
 
 
 def main() -> None:
@@ -274,6 +288,7 @@ def main() -> None:
     parser.add_argument("--slow", type=float, default=0.1, help="share of machines at half speed, in the second column")
     parser.add_argument("--lost", type=float, default=0.1, help="share of machines lost, at least one, in the third")
     parser.add_argument("--absence", type=float, default=600.0, help="seconds until a lost machine is back")
+    parser.add_argument("--noticed", type=float, default=30.0, help="seconds until Ray knows that a machine is lost")
     parser.add_argument("--check", action="store_true", help="compare with a real Ray cluster on this machine")
     parser.add_argument("--tasks", type=int, default=60, help="of --check")
     options = parser.parse_args()

@@ -136,3 +136,31 @@ def test_the_commands_print_and_gate_thresholds(tmp_path):
     assert read_rules(config).min_threshold == {"size": (0.03, 80.0)}
     failed = CliRunner().invoke(app, ["check", str(predictions), "--config", str(config)])
     assert failed.exit_code == 1, failed.output
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_crossings_are_those_of_scipys_isotonic_regression(rising):
+    from scipy.optimize import isotonic_regression
+
+    rng = np.random.default_rng(3)
+    x, n = np.sort(rng.uniform(0, 1, 6)), rng.integers(0, 4, (300, 6)).astype(float)
+    share, target = rng.uniform(0, 1, (300, 6)), rng.uniform(0.2, 0.8, 300)
+    order = np.argsort(x if rising else -x)
+    easy, hard = (np.inf, -np.inf) if rising else (-np.inf, np.inf)
+    expected = []
+    for row, weight, value in zip(share[:, order], n[:, order], target, strict=True):
+        there = weight > 0
+        fitted = isotonic_regression(row[there], weights=weight[there]).x if there.any() else np.empty(0)
+        if not (fitted >= value).any():
+            expected.append(easy)
+        elif fitted[0] >= value:
+            expected.append(hard)
+        else:
+            expected.append(np.interp(value, *_last_step(fitted, x[order][there], value)))
+    assert isotonic_crossing(x, share, n, target, rising) == pytest.approx(np.array(expected))
+
+
+def _last_step(fitted, at, value):
+    """The last level below the value and the first one that reaches it."""
+    after = int(np.argmax(fitted >= value))
+    return fitted[after - 1 : after + 1], at[after - 1 : after + 1]

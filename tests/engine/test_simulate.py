@@ -1,0 +1,59 @@
+"""benchmarks/simulate.py plans runs with the schedule of the engine; what it promises must follow from its rules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def simulate() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "simulate.py"
+    spec = importlib.util.spec_from_file_location("simulate", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["simulate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_equal_tasks_take_their_share_of_the_gpus_and_the_start(simulate: ModuleType) -> None:
+    machines = simulate.Machines([simulate.Node(2), simulate.Node(2)], startup=10.0)
+    run = simulate.simulated([5.0] * 40, machines)
+    assert run.seconds == pytest.approx(10 + 40 * 5 / 4)
+    assert run.done == 40
+    assert run.wasted == 0
+
+
+def test_the_longest_task_comes_first_so_that_nobody_waits_for_it(simulate: ModuleType) -> None:
+    run = simulate.simulated([1.0] * 10 + [10.0], simulate.Machines([simulate.Node(2)], startup=0.0))
+    assert run.seconds == pytest.approx(10.0)
+
+
+def test_a_slow_machine_gets_fewer_tasks(simulate: ModuleType) -> None:
+    machines = simulate.Machines([simulate.Node(1), simulate.Node(1, slowdown=2.0)], startup=0.0)
+    assert simulate.simulated([1.0] * 30, machines).seconds == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_after_the_loss_of_a_machine_every_task_is_done_once(simulate: ModuleType, ahead: int) -> None:
+    losses = [(25.0, 0, None), (40.0, 1, 30.0)]
+    nodes = [simulate.Node(4), simulate.Node(4), simulate.Node(4)]
+    tasks = [float(1 + number % 7) for number in range(200)]
+    run = simulate.simulated(tasks, simulate.Machines(nodes, 3.0, ahead, losses, noticed=2.0))
+    whole = simulate.simulated(tasks, simulate.Machines([simulate.Node(4) for _ in nodes], 3.0, ahead))
+    assert run.done == whole.done == 200
+    assert run.wasted > 0
+    assert run.seconds > whole.seconds
+
+
+def test_a_run_without_any_machine_waits_until_one_is_back(simulate: ModuleType) -> None:
+    machines = simulate.Machines([simulate.Node(1)], 1.0, losses=[(5.5, 0, 100.0)])
+    run = simulate.simulated([2.0] * 5, machines)
+    # Two tasks are done by then; the third begins again when the machine is back and its worker has started.
+    assert run.seconds == pytest.approx(5.5 + 100 + 1 + 3 * 2)
+    assert run.done == 5
