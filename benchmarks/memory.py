@@ -3,10 +3,10 @@
     python benchmarks/memory.py build --pictures 20000
     python benchmarks/memory.py evaluate --pictures 50000
 
-Prints the memory of the command with all of its processes while the work goes on, and how far it is from its median at
-most, without the first tenth of the time, in which libraries are loaded and caches fill, and the last twentieth, in
-which processes end. The photographs are the embedded sample's, linked again and again. A small untrained network
-classifies them, since only the memory around a network is the question: batches, decoding, scoring and storing.
+Prints the memory of a run with all of its processes while the work goes on, and how far it is from its median at most,
+without the first tenth of the work, in which caches fill. The photographs are the embedded sample's, linked again and
+again. A small untrained network classifies them, since only the memory around a network is the question: batches,
+decoding, scoring and storing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import cv2
@@ -26,7 +28,6 @@ from unfazed.edits.recipes import open_recipe
 from unfazed.sources import open_source
 
 TARGET = 0.15
-PAGE = 30.0  # seconds between two printed lines
 NETWORK = """
 import torch
 from unfazed.labels import imagenet
@@ -38,7 +39,17 @@ def network():
     module = torch.nn.Sequential(*layers, torch.nn.Linear(256, 1000)).eval()
     return Classifier(module, Transform(256, 224), imagenet())
 """
-COMMAND = [sys.executable, "-c", "from unfazed.cli import main; main()"]
+BUILD = """
+import sys
+from unfazed.benchmark import BuildSettings, build
+settings = BuildSettings(renderer="paste", recipe=sys.argv[3], quality="off", workers=int(sys.argv[4]))
+build(sys.argv[1], sys.argv[2], settings, progress=lambda now: print(now.share, flush=True))
+"""
+EVALUATE = """
+import sys
+from unfazed.predictions import run_evaluation
+run_evaluation(sys.argv[1], [sys.argv[3]], sys.argv[2], progress=lambda done, all: print(done / all, flush=True))
+"""
 
 
 def linked(folder: Path, count: int, masks: bool) -> None:
@@ -74,43 +85,51 @@ def memory(pid: int) -> float:
     return total
 
 
-def watched(command: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Run a command; return seconds and MiB of every second."""
-    started, shown, found = time.perf_counter(), -PAGE, []
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+def watched(command: list[str]) -> np.ndarray:
+    """Run a command that prints which share of its work is done; return (n, 3) seconds, share and MiB."""
+    started, found, shares = time.perf_counter(), [], [0.0]
+
+    def follow(lines: Iterable[str]) -> None:
+        for line in lines:
+            shares[0] = float(line)
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(target=follow, args=(process.stdout,), daemon=True)
+        reader.start()
+        shown = -1
         while process.poll() is None:
-            now = time.perf_counter() - started
-            found.append((now, memory(process.pid)))
-            if now - shown >= PAGE:
-                shown = now
-                print(f"{now:6.0f} s {found[-1][1]:8.0f} MiB", flush=True)
-            time.sleep(1)
+            found.append((time.perf_counter() - started, shares[0], memory(process.pid)))
+            if int(20 * shares[0]) > shown:
+                shown = int(20 * shares[0])
+                print("{:6.0f} s {:6.1%} {:8.0f} MiB".format(*found[-1]), flush=True)
+            time.sleep(0.5)
+        reader.join()
     if process.returncode:
         raise SystemExit(f"the command ended with {process.returncode}")
-    return np.array(found[:-1]).T
+    return np.array(found[:-1])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("build", "evaluate"))
     parser.add_argument("--pictures", type=int, default=20_000)
-    parser.add_argument("--recipe", default="imagenet-e")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--recipe", default="size=0.02:0.5:40", help="of the build [default: %(default)s]")
+    parser.add_argument("--workers", type=int, default=2, help="of the build [default: %(default)s]")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="unfazed-memory-") as temporary:
         folder = Path(temporary)
+        photographs, output = folder / "photographs", str(folder / "out")
         if options.what == "build":
             made = sum(not item.needs for item in open_recipe(options.recipe).items)  # what needs a network is skipped
-            linked(folder / "photos", -(-options.pictures // made), masks=True)
-            settings = ["--renderer", "paste", "--recipe", options.recipe, "--workers", str(options.workers)]
-            command = [*COMMAND, "build", f"folder:{folder / 'photos'}", "-o", str(folder / "bench"), *settings]
+            linked(photographs, -(-options.pictures // made), masks=True)
+            command = [BUILD, f"folder:{photographs}", output, options.recipe, str(options.workers)]
         else:
-            linked(folder / "photos", options.pictures, masks=False)
+            linked(photographs, options.pictures, masks=False)
             (folder / "small.py").write_text(NETWORK)
-            command = [*COMMAND, "evaluate", f"images:{folder / 'photos'}", "-o", str(folder / "predictions")]
-            command += ["-m", f"small=python:{folder / 'small.py'}:network"]
-        seconds, used = watched(command)
-    steady = used[(seconds > 0.1 * seconds[-1]) & (seconds < 0.95 * seconds[-1])]
+            command = [EVALUATE, f"images:{photographs}", output, f"small=python:{folder / 'small.py'}:network"]
+        seconds, share, used = watched([sys.executable, "-c", *command]).T
+    steady = used[(share > 0.1) & (share < 1)]
     middle = float(np.median(steady))
     apart = float(np.abs(steady / middle - 1).max())
     first, last = (float(np.median(part)) for part in (steady[: len(steady) // 5], steady[-len(steady) // 5 :]))
