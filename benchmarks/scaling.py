@@ -48,7 +48,9 @@ def measured(source: str, out: Path, workers: int, engine: str) -> Round:
 
     build(source, out, BuildSettings(renderer="paste", workers=workers, engine=engine, seed=7), progress=note)
     # The first call comes before the workers have started, the second with the first photograph.
-    (first, had, before), (last, has, after) = moments[1], moments[-1]
+    (first, had, before), (last, has, _) = moments[1], moments[-1]
+    # A worker that has ended by now counts with what it had spent when it was last there.
+    after = {process: seconds for _, _, found in moments for process, seconds in found.items()}
     spent = [seconds - before.get(process, 0.0) for process, seconds in after.items()]
     return Round((has - had) / (last - first), sum(spent) / (has - had), max(spent) / (has - had))
 
