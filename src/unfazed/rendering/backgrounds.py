@@ -26,7 +26,7 @@ class Backgrounds:
     """
 
     def __init__(
-        self, pool: Pool, remove: Removal, size: int = 256, cache: str | Path | None = None, held: int = 256
+        self, pool: Pool, remove: Removal, size: int = 256, cache: str | Path | None = None, held: int = 32
     ) -> None:
         self.pool, self.remove, self.size, self.held = pool, remove, size, held
         self.cache = Path(cache) if cache is not None else None
