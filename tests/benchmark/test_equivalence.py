@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmark_scripts import load_script
+
 
 @pytest.fixture(scope="module")
 def equivalence() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "equivalence.py"
-    spec = importlib.util.spec_from_file_location("equivalence", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["equivalence"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("equivalence")
 
 
 def differences(rng: np.random.Generator, photographs: int, mean: float) -> tuple[np.ndarray, np.ndarray]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
 
+from benchmark_scripts import load_script
 from unfazed.benchmark import Benchmark, BuildSettings, build, verify
 from unfazed.benchmark.plan import Plan
 from unfazed.edits.geometry import resized
@@ -26,13 +25,7 @@ COLUMNS = ["validity", "validity_reasons", "validity_measures"]
 @pytest.fixture(scope="module")
 def measurement():
     """The command that plants faults, as a module."""
-    path = Path(__file__).parents[2] / "benchmarks" / "validity.py"
-    spec = importlib.util.spec_from_file_location("validity_measurement", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("validity")
 
 
 @pytest.mark.parametrize("source", ["sample", f"oxford-pet:{PETS}?split=all"])

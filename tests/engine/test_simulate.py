@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from benchmark_scripts import load_script
+
 
 @pytest.fixture(scope="module")
 def simulate() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "simulate.py"
-    spec = importlib.util.spec_from_file_location("simulate", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["simulate"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("simulate")
 
 
 def test_equal_tasks_take_their_share_of_the_gpus_and_the_start(simulate: ModuleType) -> None:
