@@ -160,8 +160,8 @@ def _merged(answers: Sequence[Answer], number: int, shards: int) -> Measured | s
             return merge(probe, resumed, everything)
         finally:
             lock.release()
-    except Exception as error:
-        return reason_of(error)
+    except Exception as problem:
+        return reason_of(problem)
 
 
 def _journal(folder: Path, part: Part) -> Path:
