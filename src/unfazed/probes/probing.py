@@ -24,7 +24,7 @@ from unfazed.specs import slug_of
 from unfazed.storage import refresh
 
 from .run import Outcome as Measured
-from .run import Probe, measure_ids, merge
+from .run import Probe, is_complete, measure_ids, merge
 
 JOURNALS = ".journals"
 Key = tuple[str, str]
@@ -148,6 +148,8 @@ def _merged(answers: Sequence[Answer], number: int, shards: int) -> Measured | s
     try:
         if shards == 1:
             return merge(probe, resumed, failures)
+        if is_complete(probe):
+            return Measured(probe.path, 0, resumed, failures)
         # Every shard leaves its failures; the one that finds those of all others merges.
         notes = [probe.parts / f"{probe.key}.{one}-{shards}.json" for one in range(1, shards + 1)]
         write_json(notes[number - 1], failures)

@@ -190,6 +190,14 @@ def merge(probe: Probe, resumed: int, failures: dict[str, str]) -> Outcome:
     return Outcome(probe.path, len(probe.ids) - resumed - len(failures), resumed, failures)
 
 
+def is_complete(probe: Probe) -> bool:
+    """Whether the file has rows of every picture, or its card the reason why it has none."""
+    if not probe.path.is_file() or _key_of(probe.path) != probe.key:
+        return False
+    there = set(read_checked(probe.path, {})[probe.id_column].to_pylist())
+    return there | set(read_object(probe.path.with_suffix(".json")).get("failures", {})) >= set(probe.ids)
+
+
 def counter(show: Callable[[int, int], None], total: int) -> Callable[[int], None]:
     """A function that adds to a count and shows it as (done, total)."""
     done = 0
