@@ -67,8 +67,11 @@ lint: $(VENV)/ready-dev
 docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
+# Without those that need a GPU, arguments or hours.
+NOT_BY_DEFAULT = adm_speed equivalence few_steps memory network_cost report_size to_tflite unipc validity
+
 bench: $(VENV)/ready-dev
-	@for file in $(filter-out benchmarks/adm_speed.py benchmarks/network_cost.py benchmarks/to_tflite.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
+	@for file in $(filter-out $(NOT_BY_DEFAULT:%=benchmarks/%.py), $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
 
 fuzz: $(VENV)/ready-dev
 	$(VENV)/bin/python tests/fuzz/fuzz_readers.py $(ARGS)
