@@ -121,7 +121,7 @@ def main() -> None:
         folder = Path(temporary)
         photographs, output = folder / "photographs", str(folder / "out")
         if options.what == "build":
-            made = sum(not item.needs for item in open_recipe(options.recipe).items)  # what needs a network is skipped
+            made = sum("network" not in item.needs for item in open_recipe(options.recipe).items)
             linked(photographs, -(-options.pictures // made), masks=True)
             command = [BUILD, f"folder:{photographs}", output, options.recipe, str(options.workers)]
         else:
