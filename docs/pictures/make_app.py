@@ -29,7 +29,6 @@ def main(predictions: Path) -> None:
         page.set_default_timeout(60_000)
         page.goto(address)
         page.wait_for_selector("#answers .bars")
-        page.check("#on-size input")
         page.wait_for_selector("#answers .turned")
         page.wait_for_timeout(500)
         keep(page.screenshot(full_page=True), "app-edit.jpg", 1620)

@@ -101,6 +101,7 @@ def test_diffusion_renders_and_replays(page, tmp_path):
 
 def test_the_object_is_boxed_and_painted_with_the_mouse(page):
     assert "the mask that came with the photograph" in page.inner_text("#marker")
+    page.locator("#marker canvas").scroll_into_view_if_needed()
     box = page.locator("#marker canvas").bounding_box()
 
     def drag(start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -153,6 +154,31 @@ def test_flips_are_browsed_filtered_and_opened_and_hostile_names_are_only_text(p
     assert f"start the page with -m {HOSTILE_MODEL}" in page.inner_text("#flip")
     open_a_flip_of_lite_0(page)
     assert violations(page) == []
+
+
+def test_a_card_pressed_far_down_opens_in_sight(browser, address):
+    with watched(browser, address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as page:
+        page.get_by_role("tab", name="Browse").click()
+        page.wait_for_selector("#flips button")
+        page.locator("#flips button").last.scroll_into_view_if_needed()
+        assert page.evaluate("window.scrollY") > 900
+        page.locator("#flips button").last.tap()
+        page.wait_for_selector("#flip h2")
+        page.wait_for_function("""() => {
+          const box = document.querySelector("#flip h2").getBoundingClientRect();
+          return box.top >= 0 && box.bottom <= innerHeight;
+        }""")
+
+
+def test_on_a_phone_the_headings_of_a_comparison_stay_whole_and_the_average_is_explained(browser, address):
+    with watched(browser, address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as page:
+        page.get_by_role("tab", name="Compare").click()
+        page.wait_for_selector("#comparison table")
+        heights = page.evaluate("[...document.querySelectorAll('#comparison th')].map((one) => one.clientHeight)")
+        assert max(heights) < 60
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert "net of the control" in page.inner_text("#averages")
+        assert violations(page) == []
 
 
 def test_models_are_compared(page):

@@ -207,7 +207,7 @@ def test_impossible_and_missing_things_are_said(studio):
         preview(studio, photograph, chain_from({"size": {"rate": 0.99}}))
     with pytest.raises(UserError, match="Nothing is changed"):
         render(studio, photograph, ())
-    with pytest.raises(UserError, match="needs the true label"):
+    with pytest.raises(UserError, match=r"(?s)needs the true label.*More about the object"):
         render(studio, replace(photograph, label=None), chain_from({"background": {"kind": "adversarial"}}), steps=4)
     with pytest.raises(UserError, match="no model of this page 'python:evil.py:f'"):
         studio.model("python:evil.py:f")

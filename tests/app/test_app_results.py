@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.app import figures
 from unfazed.app.classification import Answer
 from unfazed.app.photographs import open_sample
@@ -55,7 +56,12 @@ def test_heat_maps_are_made_only_by_models_of_the_page(results):
 
 
 def test_two_models_are_compared_paired_with_holm(results):
-    table = results.comparison("lite:0", "lite:1")
+    table, average = results.comparison("lite:0", "lite:1")
+    drops = dropped_accuracy(results.predictions, models=["lite:0"]).filter(edit="average").row(0, named=True)
+    assert f"lite:0 {drops['drop']:.1f} and" in average
+    assert (
+        f"net of the control, which subtracts what the rendering alone costs: lite:0 {drops['net_drop']:.1f}" in average
+    )
     assert "p_holm" in table
     assert "size-0.02" in table
     with pytest.raises(UserError, match="compared with itself"):

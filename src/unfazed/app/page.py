@@ -16,6 +16,7 @@ from typing import Any
 from unfazed.errors import UserError, missing_extra
 from unfazed.locks import Lock, is_held
 
+from .demo_results import demo_results
 from .downloads import FOLDER
 from .results import Results
 from .studio import Studio
@@ -33,10 +34,13 @@ MOST_SESSIONS = 500
 # Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
 KEPT = (600, 7200)
 # gradio gives its drop zones a spoken name that differs from the words on them; without it these words are spoken.
+# A table that is wider than a phone is scrolled with the keyboard too.
 SPOKEN = """() => {
   const mend = () => document.querySelectorAll("button.upload-container[aria-label]")
     .forEach((zone) => zone.removeAttribute("aria-label"));
-  new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
+  const wide = () => document.querySelectorAll("#comparison:not([tabindex])")
+    .forEach((table) => { table.tabIndex = 0; table.role = "region"; table.ariaLabel = "comparison of two models"; });
+  new MutationObserver(() => { mend(); wide(); }).observe(document.body, { childList: true, subtree: true });
   mend();
 }"""
 # gradio's own grays are too faint to read on white (below 4.5 to 1).
@@ -50,7 +54,7 @@ CONTRAST = {
 }
 
 
-def build_page(studio: Studio, results: Results | None) -> Any:
+def build_page(studio: Studio, results: Results) -> Any:
     """Return the gradio page, not yet served."""
     import gradio as gr
 
@@ -61,10 +65,10 @@ def build_page(studio: Studio, results: Results | None) -> Any:
         gr.HTML(INTRODUCTION)
         with gr.Tab("Edit"):
             edit_tab(page, studio)
-        with gr.Tab("Browse"):
-            browse_tab(page, studio, results)
-        with gr.Tab("Compare"):
-            compare_tab(page, results)
+        with gr.Tab("Browse") as browse:
+            browse_tab(browse, studio, results)
+        with gr.Tab("Compare") as compare:
+            compare_tab(compare, results)
     page.queue(max_size=MOST_WAITING, default_concurrency_limit=2)
     return page
 
@@ -88,7 +92,7 @@ def served(
             "a benchmark is given without predictions",
             run=f"unfazed evaluate {benchmark} -m lite:0 -o predictions, then unfazed app --predictions predictions",
         )
-    results = None if predictions is None else Results(predictions, benchmark)
+    results = demo_results() if predictions is None else Results(predictions, benchmark)
     studio = Studio(models, segmenter, device)
     studio.model(studio.models[0])
     sweep()

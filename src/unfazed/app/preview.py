@@ -86,6 +86,11 @@ def render(
     """
     if not chain:
         raise UserError(NOTHING)
+    if photograph.label is None and any("guide" in edit.needs for edit in chain):
+        raise UserError(
+            "an adversarial background needs the true label of the photograph",
+            allowed="its true class, chosen under “More about the object”, below the photograph",
+        )
     control = Item("edit", chain).control
     wanted = [chain] if control is None else [chain, CONTROLS[control].chain]
     requests = [request_of(one, photograph, seed, int(steps)) for one in wanted]

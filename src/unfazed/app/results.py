@@ -6,14 +6,15 @@ import functools
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 
 from unfazed.analyses.drops.compare import compare
+from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.errors import UserError
-from unfazed.predictions.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory, model_names
 from unfazed.predictions.suspicions import suspicions
 from unfazed.report.flips import FLIP_COLUMNS, Flip, Flips, find_flips
@@ -23,6 +24,12 @@ from unfazed.report.verdict_tables import comparison_text
 from .studio import Studio
 
 SHOWN = 24
+
+
+class Pictures(Protocol):
+    """Where the pictures come from: `picture` returns (H, W, 3) uint8, or None if there is none of that id."""
+
+    def picture(self, sample_id: str) -> np.ndarray | None: ...
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,13 @@ class Filter:
 
 
 class Results:
-    """A folder of predictions and its pictures; the last few results are cached."""
+    """A folder of predictions and its pictures, and a note about them; the last few results are cached."""
 
-    def __init__(self, predictions: str | Path, benchmark: str | Path | None = None) -> None:
-        self.predictions = Path(predictions)
+    def __init__(self, predictions: str | Path, benchmark: str | Path | None = None, note: str = "") -> None:
+        self.predictions, self.note = Path(predictions), note
         self.facts: Facts = read_facts(self.predictions, benchmark)
         self.root = self.facts.root
-        self.album = Album(self.root, self.facts.manifest)
+        self.album: Pictures = Album(self.root, self.facts.manifest)
         self.models = model_names(self.predictions)
         self.flips = functools.lru_cache(maxsize=32)(self._flips)
         self.comparison = functools.lru_cache(maxsize=32)(self._comparison)
@@ -100,8 +107,28 @@ class Results:
         except UserError as error:
             return [], f"No heat maps: {error.given}"
 
-    def _comparison(self, first: str, second: str) -> str:
-        """Return the paired comparison of two models as a Markdown table."""
+    def _comparison(self, first: str, second: str) -> tuple[str, str]:
+        """Return the paired comparison of two models as a Markdown table, and what its average is, in a sentence."""
         table = compare(self.predictions, first, second, facts=self.facts)
         remarks = suspicions(self.facts.cards, (first, second))
-        return comparison_text(table, (first, second), "markdown", remarks=remarks)
+        text = comparison_text(table, (first, second), "markdown", remarks=remarks)
+        return text, self._average_said(table, first, second)
+
+    def _average_said(self, table: pl.DataFrame, first: str, second: str) -> str:
+        """Return what the row `average` is, beside the report's average, which is net of the controls."""
+        rows = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
+        net = dict(rows.select("model", "net_drop").iter_rows())
+        average = table.filter(edit=AVERAGE)
+        if not average.height or set(net) != {first, second}:
+            return ""
+        raw = average.row(0, named=True)
+        said = (
+            f"The row “average” is the mean drop over the edits: {first} {raw['first_drop']:.1f} and "
+            f"{second} {raw['second_drop']:.1f} points."
+        )
+        if None in net.values():
+            return f"{said} Not every edit has a control here, so the report shows this average too."
+        return (
+            f"{said} The report's average is net of the control, which subtracts what the rendering alone costs: "
+            f"{first} {net[first]:.1f} and {second} {net[second]:.1f} points."
+        )

@@ -20,28 +20,24 @@ element.addEventListener("click", (event) => {
   if (button) trigger("select", { place: Number(button.dataset.flip) });
 });
 """
+# A card far down in the list opens above it, so the page goes there.
+IN_SIGHT = """watch("value", () => {
+  if (props.value) element.scrollIntoView({ block: "start" });
+});"""
 EXPLAINED = (
     "Two models on the same photographs: accuracies in %, drops in points from each model's own accuracy on the "
     "unedited photographs; n is the number of photographs that both classified. p-values are corrected (Holm)."
 )
-NONE = (
-    "No predictions were given. Build a benchmark, evaluate models on it, and start the page with both:\n"
-    "unfazed build sample -o bench\n"
-    "unfazed evaluate bench -m lite:0 -m lite:2 -o predictions\n"
-    "unfazed app --benchmark bench --predictions predictions"
-)
 
 
-def browse_tab(page: Any, studio: Studio, results: Results | None) -> None:
-    """Build the tab with flips under three filters, and one flip enlarged with its heat maps."""
-    if results is None:
-        gr.HTML(figures.message(NONE))
-        return
+def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
+    """Fill the tab with flips under three filters, and one flip enlarged with its heat maps."""
+    gr.HTML(figures.message(results.note))
     with gr.Row():
         model = gr.Dropdown([ALL, *results.models], value=ALL, label="model", elem_id="browse-model")
         edit = gr.Dropdown([ALL, *results.edits], value=ALL, label="edit", elem_id="browse-edit")
         label = gr.Dropdown([ALL, *results.classes], value=ALL, label="class", elem_id="browse-class")
-    large = gr.HTML(elem_id="flip")
+    large = gr.HTML(elem_id="flip", js_on_load=IN_SIGHT)
     listing = gr.HTML(elem_id="flips", js_on_load=PRESS)
     filters = [model, edit, label]
 
@@ -67,16 +63,15 @@ def browse_tab(page: Any, studio: Studio, results: Results | None) -> None:
         return figures.flip_markup(results, flip, *results.warm_pair(studio, flip))
 
     limits: dict[str, Any] = {"concurrency_limit": 2}
-    page.load(listed, filters, [listing, large], api_visibility="private", **limits)
+    # The pictures of the list are only made for visitors who look at them.
+    tab.select(listed, filters, [listing, large], api_visibility="private", **limits)
     gr.on([one.input for one in filters], listed, filters, [listing, large], api_name="flips", **limits)
     listing.select(opened, filters, large, api_visibility="private", **limits)
 
 
-def compare_tab(page: Any, results: Results | None) -> None:
-    """Build the tab that compares two models on the same photographs."""
-    if results is None:
-        gr.HTML(figures.message(NONE))
-        return
+def compare_tab(tab: Any, results: Results) -> None:
+    """Fill the tab that compares two models on the same photographs."""
+    gr.HTML(figures.message(results.note))
     if len(results.models) < 2:
         gr.HTML(figures.message("There is only one model in these predictions: evaluate a second one to compare."))
         return
@@ -84,13 +79,16 @@ def compare_tab(page: Any, results: Results | None) -> None:
     with gr.Row():
         first = gr.Dropdown(results.models, value=results.models[0], label="first model", elem_id="first")
         second = gr.Dropdown(results.models, value=results.models[-1], label="second model", elem_id="second")
+    averages = gr.HTML(elem_id="averages")
     table = gr.Markdown(elem_id="comparison")
 
-    def compared(first: str, second: str) -> str:
+    def compared(first: str, second: str) -> tuple[str, str]:
         try:
-            return results.comparison(first, second)
+            text, average = results.comparison(first, second)
+            return text, figures.tag("p", average)
         except UserError as error:
-            return f"**{error.given}**"
+            return f"**{error.given}**", ""
 
-    page.load(compared, [first, second], table, api_visibility="private", concurrency_limit=1)
-    gr.on([first.input, second.input], compared, [first, second], table, api_name="compare", concurrency_limit=1)
+    shown = [table, averages]
+    tab.select(compared, [first, second], shown, api_visibility="private", concurrency_limit=1)
+    gr.on([first.input, second.input], compared, [first, second], shown, api_name="compare", concurrency_limit=1)
