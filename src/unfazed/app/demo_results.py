@@ -13,11 +13,18 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unfazed.benchmark.photograph import Request, edit_photograph
+from unfazed.benchmark.photograph import Request, request_plan
 from unfazed.edits import edit_from
+from unfazed.edits.composition import Pool
+from unfazed.edits.items import Item
 from unfazed.files import parse_json
+from unfazed.rendering.backgrounds import Backgrounds
+from unfazed.rendering.layers import Rendered
+from unfazed.rendering.realize import realize
+from unfazed.scene import frame
 
-from .photographs import open_sample
+from .photographs import open_sample, sample_names
+from .placing import SIDE
 from .results import Results
 from .studio import remembered_removal
 
@@ -50,9 +57,12 @@ class Remade:
         if row is None:
             return None
         chain = tuple(edit_from(step) for step in parse_json(row["parameters"], "parameters")["chain"])
-        photograph = open_sample(row["source_id"])
-        request = Request(chain, renderer="paste", seed=row["seed"], label=photograph.label)
-        return np.asarray(edit_photograph(request, photograph.scene, remove=remembered_removal).image)
+        scene = frame(open_sample(row["source_id"]).scene)
+        pool = Pool(sample_names(), lambda one: frame(open_sample(one).scene), SIDE)
+        composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
+        layers = realize(composition, Backgrounds(pool, remembered_removal, SIDE), row["seed"])
+        [made] = request_plan(Request(chain, renderer="paste")).open_renderer().render([layers])
+        return made.image if isinstance(made, Rendered) else None
 
 
 def demo_results() -> Results:

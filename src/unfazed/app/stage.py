@@ -16,7 +16,7 @@ from unfazed.report.words import percent
 
 from .classification import Answer
 from .photographs import Photograph
-from .placing import Place, place_of
+from .placing import place_of
 from .preview import Shown
 
 HINT = "Drag the object, its corners or its round handle; with the keyboard, choose a handle and press the arrow keys."
@@ -56,7 +56,7 @@ def stage(
     picture = tag(
         "div",
         tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false"),
-        None if place is None else _handles(place),
+        None if place is None else _handles(),
         words,
         class_="canvas",
         data_place=None if place is None else place.to_json(),
@@ -87,7 +87,7 @@ def _verdicts(said: Sequence[Said]) -> list[Markup]:
     return lines
 
 
-def _handles(place: Place) -> Markup:
+def _handles() -> Markup:
     """Return the frame around the object and its handles; their places come from the script and `data-place`."""
     sides = tag("polygon", points="")
     lines = tag("svg", sides, sides, viewBox="0 0 1 1", preserveAspectRatio="none", aria_hidden="true")
