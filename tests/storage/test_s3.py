@@ -33,7 +33,18 @@ class Server:
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        self.before: Callable[[Any], None] | None = None
+        self.before: Callable[[Any], object] | None = None
+
+    def kill(self, command: list[str], cache: Path, when: Callable[[list[str]], bool]) -> None:
+        """Run a command in processes of its own and kill them at once when the objects written fulfill `when`."""
+        self.written.clear()
+        program = [sys.executable, "-c", "from unfazed.cli import main; main()", *command]
+        environment = {**os.environ, "UNFAZED_CACHE": str(cache)}
+        with subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+            self.before = lambda backend: when(self.written) and os.killpg(process.pid, signal.SIGKILL)
+        self.before = None
+        assert process.returncode == -signal.SIGKILL
+        self.written.clear()
 
     def put(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def put_object(backend: Any, bucket_name: str, key_name: str, *given: Any, **options: Any) -> Any:
@@ -123,20 +134,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def on_s3(server: Server, local: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The benchmark, built on S3 by processes that are killed and others that resume; what was there between."""
     cache = tmp_path_factory.mktemp("first") / "cache"
-    command = [sys.executable, "-c", "from unfazed.cli import main; main()", *BUILD, "-o", BENCH]
-    environment = {**os.environ, "UNFAZED_CACHE": str(cache)}
     limit = len(folder(local / "bench")) * 3 // 4
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True) as process:
-
-        def kill(backend: Any) -> None:
-            if len(server.written) == limit:
-                os.killpg(process.pid, signal.SIGKILL)
-
-        server.before = kill
-    server.before = None
-    assert process.returncode == -signal.SIGKILL
+    server.kill([*BUILD, "-o", BENCH], cache, lambda written: len(written) == limit)
     between = contents(BENCH)
-    server.written.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNFAZED_CACHE", str(cache))
         built = json.loads(run(*BUILD, "-o", BENCH))
@@ -171,7 +171,11 @@ def test_another_machine_verifies_evaluates_analyzes_and_reports(
     assert "no problems" in run("verify", BENCH)
     pictures = [name for name in got if "/images/" in name or "/masks/" in name]
     assert len(pictures) == len(set(pictures)) > 0
-    told = run("evaluate", BENCH, "-m", "lite:0", "-o", PREDICTIONS)
+    evaluate = ["evaluate", BENCH, "-m", "lite:0", "-o", PREDICTIONS]
+    server.kill(evaluate, machine.with_name("second"), lambda written: written[-1].endswith("lite-0.parquet"))
+    assert [name for name in contents(PREDICTIONS) if name.startswith(".parts/lite-0-")]
+    told = run(*evaluate)
+    assert not [name for name in server.written if "/.parts/" in name]  # nothing was classified again
     assert len([name for name in got if "/images/" in name or "/masks/" in name]) == len(pictures)
     assert told.startswith(f"{PREDICTIONS}: 10 pictures")
     answers = contents(PREDICTIONS)
@@ -181,7 +185,7 @@ def test_another_machine_verifies_evaluates_analyzes_and_reports(
     assert "VERYSECRET" not in str(answers) + str(contents(BENCH))
 
     server.written.clear()
-    assert "already evaluated" in run("evaluate", BENCH, "-m", "lite:0", "-o", PREDICTIONS)
+    assert "already evaluated" in run(*evaluate)
     assert server.written == []
 
     monkeypatch.setenv("UNFAZED_CACHE", str(machine.with_name("third")))
@@ -206,6 +210,14 @@ def test_a_damaged_object_is_found_by_every_machine(on_s3, monkeypatch: pytest.M
     finally:
         bucket().pipe_file(f"{BENCH}/{picture}", before)
     assert "no problems" in run("verify", BENCH)
+
+
+def test_shards_on_two_machines_make_one_benchmark(local: Path, machine: Path, monkeypatch) -> None:
+    shards = "s3://bucket/shards"
+    assert json.loads(run(*BUILD, "-o", shards, "--shard", "1/2"))["unfinished"] == 1
+    monkeypatch.setenv("UNFAZED_CACHE", str(machine.with_name("second")))
+    assert json.loads(run(*BUILD, "-o", shards, "--shard", "2/2"))["made"] == 1
+    assert contents(shards) == folder(local / "bench")
 
 
 def test_two_builds_into_one_folder_exclude_each_other(machine: Path) -> None:

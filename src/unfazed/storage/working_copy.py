@@ -59,7 +59,8 @@ def refresh(root: Path) -> None:
     there = _usable(objects.listed_without(place, (*PICTURES, SCRATCH)))
     for name in here - there.keys():
         (root / name).unlink(missing_ok=True)
-    replaced = _MANIFEST in here and _MANIFEST in there and not _is_same(root / _MANIFEST, there[_MANIFEST], None)
+    known = _read_known(_index(place)).get(_MANIFEST)
+    replaced = _MANIFEST in here & there.keys() and not _is_same(root / _MANIFEST, there[_MANIFEST], known)
     _download(root, place, there)
     if replaced:  # the pictures may be others now, with the same names
         for name in _names(root, (), PICTURES):
@@ -148,7 +149,7 @@ def _names(root: Path, without: tuple[str, ...], only: tuple[str, ...] = ()) -> 
 
 def _download(root: Path, place: str, entries: Mapping[str, Entry]) -> None:
     """Download every entry that the working copy does not have in this state."""
-    index = copies_folder() / ".known" / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json"
+    index = _index(place)
     known = _read_known(index)
 
     def settle(name: str) -> tuple[str, list[object] | None]:
@@ -172,6 +173,10 @@ def _download(root: Path, place: str, entries: Mapping[str, Entry]) -> None:
         part = _part(index)
         part.write_text(json.dumps(kept))
         os.replace(part, index)
+
+
+def _index(place: str) -> Path:
+    return copies_folder() / ".known" / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json"
 
 
 def _read_known(index: Path) -> Known:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from unfazed.errors import UserError
-from unfazed.files import PART, read_json, write_json
+from unfazed.files import PART, read_json, remove_file, write_json
 from unfazed.tensor_files import write_tensor_file
 
 STATE = "state.json"
@@ -33,7 +33,7 @@ def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]
     write_json(folder / STATE, {**record, "tensors": name})
     for old in [*folder.glob("state*.safetensors"), *folder.glob(f".*{PART}")]:
         if old.name != name:
-            old.unlink(missing_ok=True)
+            remove_file(old)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
