@@ -43,6 +43,12 @@ def test_a_cache_behind_a_link_has_the_same_addresses(tmp_path: Path, monkeypatc
     assert address_of(place_of("az://box/bench").resolve()) == "az://box/bench"
 
 
+def test_the_copies_can_be_elsewhere_than_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNFAZED_COPIES", str(tmp_path / "copies"))
+    assert place_of("s3://bucket/bench") == tmp_path / "copies" / "s3" / "bucket" / "bench"
+    assert address_of(tmp_path / "copies" / "s3" / "bucket" / "bench") == "s3://bucket/bench"
+
+
 @pytest.mark.parametrize("given", ["s3://", "s3:///", "s3://bucket/../other", "gs://bucket/a\0b", "az://./x"])
 def test_an_address_without_a_bucket_or_with_a_way_out_is_refused(given: str) -> None:
     with pytest.raises(UserError, match="is not an address"):

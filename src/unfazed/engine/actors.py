@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unfazed.errors import UserError, missing_extra
+from unfazed.storage.addresses import copies_folder
 
 from .processes import ONE_THREAD
 from .scheduling import Message
@@ -51,7 +52,11 @@ class Actors:
 
     def start(self, place: str | None) -> _Handle:
         options = {"num_cpus": 1, "num_gpus": self.share, "max_concurrency": 2, "scheduling_strategy": "SPREAD"}
-        actor = self.ray.remote(_Actor).options(**options).remote(self.packed, place, os.getcwd(), sys.path)
+        actor = (
+            self.ray.remote(_Actor)
+            .options(**options)
+            .remote(self.packed, place, os.getcwd(), sys.path, str(copies_folder()))
+        )
         self.started = time.monotonic()
         return _Handle(actor, actor.next_message.remote())
 
@@ -100,10 +105,11 @@ class Actors:
 class _Actor:
     """What runs on a machine of the cluster: the worker in a thread, and its messages in both directions."""
 
-    def __init__(self, packed: bytes, device: str | None, folder: str, path: Sequence[str]) -> None:
+    def __init__(self, packed: bytes, device: str | None, folder: str, path: Sequence[str], copies: str) -> None:
         with contextlib.suppress(OSError):
             os.chdir(folder)  # for paths that the user gave relative to it
         os.environ.update(ONE_THREAD)
+        os.environ["UNFAZED_COPIES"] = copies  # so that a path in a working copy is the same object on every machine
         sys.path.extend(one for one in path if one not in sys.path)  # for a worker of the user's own module
         self.inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
         self.outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()

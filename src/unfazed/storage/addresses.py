@@ -25,8 +25,8 @@ def cache_folder() -> Path:
 
 
 def copies_folder() -> Path:
-    """The folder of all working copies."""
-    return Path(os.path.realpath(cache_folder())) / "remote"
+    """The folder of all working copies: $UNFAZED_COPIES, else `remote` in the cache folder."""
+    return Path(os.path.realpath(os.environ.get("UNFAZED_COPIES") or cache_folder() / "remote"))
 
 
 def is_address(given: str | Path) -> bool:
