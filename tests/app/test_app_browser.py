@@ -178,7 +178,6 @@ def test_on_a_phone_the_headings_of_a_comparison_stay_whole_and_the_average_is_e
         assert max(heights) < 60
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert "net of the control" in page.inner_text("#averages")
-        assert violations(page) == []
 
 
 def test_models_are_compared(page):
