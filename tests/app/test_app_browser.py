@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL, run
-from watched_page import LONG, watched
+from watched_page import LONG, violations, watched
 
 from unfazed.files import sha256
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 SAMPLE = Path(str(resources.files("unfazed.data").joinpath("sample")))
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt install chromium")
@@ -43,23 +42,6 @@ def open_a_flip_of_lite_0(page: Any) -> None:
     page.wait_for_selector("#flips .quiet:text-is('lite:0')")
     page.locator("#flips button").first.click()
     page.wait_for_selector("#flip img[alt^='heat map of lite:0']")
-
-
-def violations(page: Any) -> list[tuple[str, str]]:
-    """What axe-core finds that is serious or worse: (rule, the element)."""
-    if not AXE.is_file():
-        pytest.skip("no axe-core: npm install --no-save --prefix .venv/axe axe-core@4")
-    # While something new is being made gradio dims the old, and fades it in again.
-    page.wait_for_function("""() => ["pictures", "answers", "flip", "flips", "comparison"].every((name) => {
-      const block = document.getElementById(name);
-      const inside = "div:not([data-testid=status-tracker], .hide *), span";
-      const parts = block ? [block, ...block.querySelectorAll(inside)] : [];
-      return parts.every((part) => getComputedStyle(part).opacity === "1");
-    })""")
-    page.evaluate("(code) => new Function(code).call(window)", AXE.read_text())
-    found = page.evaluate("async () => (await axe.run(document)).violations")
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    return [(one["id"], node["html"]) for one in serious for node in one["nodes"]]
 
 
 def test_an_edit_changes_the_answer_and_its_record_replays_to_the_same_bytes(page, tmp_path):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from watched_page import watched
+from watched_page import swipe, watched
 
 
 @pytest.fixture
@@ -43,19 +43,6 @@ def drag(page: Any, start: tuple[float, float], end: tuple[float, float]) -> Non
     page.mouse.down()
     page.mouse.move(*end, steps=8)
     page.mouse.up()
-
-
-def swipe(page: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
-    """One finger from start to end, as the screen reports it."""
-    session = page.context.new_cdp_session(page)
-    touch = lambda kind, points: session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})  # noqa: E731
-    points = [
-        {"x": start[0] + (end[0] - start[0]) * i / 8, "y": start[1] + (end[1] - start[1]) * i / 8} for i in range(9)
-    ]
-    touch("touchStart", points[:1])
-    for point in points[1:]:
-        touch("touchMove", [point])
-    touch("touchEnd", [])
 
 
 def test_the_object_is_dragged_scaled_and_turned_with_the_mouse_and_the_sliders_follow(page):

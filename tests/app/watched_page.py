@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 LONG = 60_000
 
 
@@ -28,3 +32,32 @@ def watched(browser: Any, address: str, **context: Any) -> Iterator[Any]:
     assert foreign == []
     assert opened.evaluate("window.hacked") is None
     opened.close()
+
+
+def swipe(page: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """One finger from start to end, as the screen reports it; it rests at the end, so that nothing goes on moving."""
+    session = page.context.new_cdp_session(page)
+    shares = [place / 8 for place in range(9)]
+    points = [{"x": start[0] + (end[0] - start[0]) * one, "y": start[1] + (end[1] - start[1]) * one} for one in shares]
+    for kind, point in [("touchStart", points[0]), *(("touchMove", one) for one in points[1:])]:
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    page.wait_for_timeout(150)
+    session.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points[-1:]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def violations(page: Any) -> list[tuple[str, str]]:
+    """What axe-core finds that is serious or worse: (rule, the element)."""
+    if not AXE.is_file():
+        pytest.skip("no axe-core: npm install --no-save --prefix .venv/axe axe-core@4")
+    # While something new is being made gradio dims the old, and fades it in again.
+    page.wait_for_function("""() => ["pictures", "answers", "flip", "flips", "comparison", "found"].every((name) => {
+      const block = document.getElementById(name);
+      const inside = "div:not([data-testid=status-tracker], .hide *), span";
+      const parts = block ? [block, ...block.querySelectorAll(inside)] : [];
+      return parts.every((part) => getComputedStyle(part).opacity === "1");
+    })""")
+    page.evaluate("(code) => new Function(code).call(window)", AXE.read_text())
+    found = page.evaluate("async () => (await axe.run(document)).violations")
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    return [(one["id"], node["html"]) for one in serious for node in one["nodes"]]

@@ -93,9 +93,12 @@ def test_the_other_edits_stay_and_keep_their_order(model):
     chain = (make_edit("lighting", stops=-1.0), make_edit("size", rate=0.1))
     assert [edit.name for edit in in_order(chain)] == ["size", "lighting"]
     strip = sweep(watched, model, directions()["object darker"], chain, count=2)
-    assert [[edit.name for edit in one] for one in seen] == [[], ["size", "lighting"], ["size", "lighting"]]
+    assert [[edit.name for edit in one] for one in seen] == [["size"], ["size", "lighting"], ["size", "lighting"]]
     assert [one[1].stops for one in seen[1:]] == [-2.5, -5.0]
     assert [still.level for still in strip.stills] == [0.0, -2.5, -5.0]
+    # What is kept is the prediction for the chain, not the one for the photograph.
+    assert strip.before.kept == strip.before.probability
+    assert strip.before.image is not base.make(())
 
 
 def test_a_profile_has_every_change_and_model_and_makes_shared_pictures_once():

@@ -9,9 +9,10 @@ from typing import Any
 
 import gradio as gr
 
+from unfazed.edits import Edit
 from unfazed.errors import UserError
 from unfazed.probes.changes import directions, find_direction
-from unfazed.probes.smallest import Found, Strip, find_smallest, fragility_profile, sweep
+from unfazed.probes.smallest import Found, Strip, Subject, find_smallest, fragility_profile, sweep
 
 from . import figures
 from .controls import Group, chosen_chain
@@ -59,8 +60,8 @@ def search_panel() -> SearchPanel:
         profiling = gr.Button("Fragility profile: all changes", elem_id="fragility", min_width=120)
         cancel = gr.Button("Cancel", variant="stop", visible=False, elem_id="cancel-search", min_width=80)
     gr.HTML(
-        "<p class='quiet'>Search and sweep ask the first chosen model, the profile asks all of them. "
-        "Changes that are switched on stay on.</p>"
+        "<p class='quiet'>Search and sweep ask the first chosen model and keep the other changes that are switched on. "
+        "The profile asks all chosen models and starts from the photograph itself.</p>"
     )
     working = gr.HTML(elem_id="searching")
     scripts = resources.files(__package__)
@@ -120,22 +121,28 @@ class _Asked:
     seed: float
     flat: Sequence[Any]
 
-    def subject(self, report: Report) -> tuple[Any, Any]:
-        """Return the photograph as the subject of a search, and the edits that stay switched on."""
+    @property
+    def chain(self) -> tuple[Edit, ...]:
+        """Return the edits that are switched on."""
+        return chosen_chain(self.groups, self.picture, self.flat)
+
+    def subject(self, report: Report, chain: tuple[Edit, ...] = ()) -> Subject:
+        """Return the photograph as the subject of a search; chain: the edits that stay switched on."""
         if not self.models:
             raise UserError("no model is chosen", allowed="one of the list of models")
-        chain = chosen_chain(self.groups, self.picture, self.flat)
         seed = int(self.seed or 0)
-        made = subject(self.studio, self.photograph, chain, seed=seed, steps=self.steps, check=report.check)
-        return made, chain
+        return subject(self.studio, self.photograph, chain, seed=seed, steps=self.steps, check=report.check)
 
 
 def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> Iterator[tuple[Any, ...]]:
-    """Yield the progress of a search or a sweep, then its filmstrip: film, GIF, bar, Cancel."""
+    """Yield the progress of a search or a sweep, then its filmstrip: film, GIF, bar, Cancel.
+
+    model: of a bar of the profile, which starts from the photograph itself; None for the first chosen one.
+    """
 
     def work(report: Report) -> tuple[Found | Strip, str]:
-        (one, chain), direction = asked.subject(report), find_direction(change)
-        name = model or asked.models[0]
+        direction, chain = find_direction(change), asked.chain if model is None else ()
+        one, name = asked.subject(report, chain), model or asked.models[0]
         look = find_smallest if kind == SMALLEST else sweep
         return look(one, asked.studio.predictor(name), direction, chain, progress=report), name
 
@@ -161,9 +168,8 @@ def fragile(asked: _Asked) -> Iterator[tuple[Any, ...]]:
     done: list[Found] = []
 
     def work(report: Report) -> None:
-        subject, chain = asked.subject(report)
         models = [asked.studio.predictor(name) for name in asked.models]
-        for found in fragility_profile(subject, models, directions().values(), chain):
+        for found in fragility_profile(asked.subject(report), models, directions().values()):
             done.append(found)
             report(len(done), total)
 

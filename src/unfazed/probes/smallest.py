@@ -82,7 +82,7 @@ class Still:
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """Pictures of one change in its order, the unchanged photograph first; impossible: why a level is missing."""
+    """Pictures of one change in its order, first the one without it; impossible: why a level is missing."""
 
     direction: Direction
     stills: tuple[Still, ...]
@@ -101,7 +101,7 @@ class Strip:
 class Found:
     """The result of a search.
 
-    model: its name; strip: the photograph and every level that was tried; turn: the smallest tried change that changes
+    model: its name; strip: the picture without the change and every level that was tried; turn: the smallest tried change that changes
     the prediction, None if none does; held: the largest smaller level that was tried and did not; control: the
     prediction after removing the object and putting it back, if that changes it.
     """
@@ -192,7 +192,10 @@ def find_smallest(
     chain: tuple[Edit, ...] = (),
     progress: Progress | None = None,
 ) -> Found:
-    """Return the smallest change of one attribute, in addition to `chain`, at which the model's prediction changes."""
+    """Return the smallest change of one attribute, in addition to `chain`, at which the model's prediction changes.
+
+    The prediction without this change is that for the chain; an edit of the chain that has this attribute is left out.
+    """
     taking = _Taking(subject, model, direction, chain, progress, MOST)
     search = _Search(taking)
     name = direction.edit.control
@@ -250,7 +253,7 @@ class _Taking:
         self.done = 0
         self.seen: dict[float, Still] = {}
         self.impossible: str | None = None
-        image = subject.make(())
+        image = subject.make(in_order(self.others))
         probabilities = model.predict(image)
         best = int(probabilities.argmax())
         kept = float(probabilities[best])
