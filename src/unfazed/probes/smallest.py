@@ -101,9 +101,9 @@ class Strip:
 class Found:
     """The result of a search.
 
-    model: its name; strip: the picture without the change and every level that was tried; turn: the smallest tried change that changes
-    the prediction, None if none does; held: the largest smaller level that was tried and did not; control: the
-    prediction after removing the object and putting it back, if that changes it.
+    model: its name; strip: the picture without the change and every level that was tried; turn: the smallest tried
+    change that changes the prediction, None if none does; held: the largest smaller level that was tried and did not;
+    control: the prediction after removing the object and putting it back, if that changes it.
     """
 
     model: str
