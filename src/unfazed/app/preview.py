@@ -95,13 +95,14 @@ def render(
     wanted = [chain] if control is None else [chain, CONTROLS[control].chain]
     requests = [request_of(one, photograph, seed, int(steps)) for one in wanted]
     counts = [studio.passes(request) for request in requests]
+    total = sum(counts)
 
     def counted(place: int) -> Progress | None:
         before = sum(counts[:place])
-        return None if progress is None else lambda done, _: progress(before + done, sum(counts))
+        return None if progress is None else lambda done, _: progress(before + done, total)
 
-    if progress is not None and sum(counts):
-        progress(0, sum(counts))
+    if progress is not None and total:
+        progress(0, total)
     made = [studio.edit(request, photograph, counted(place)) for place, request in enumerate(requests)]
     note = (
         f"Rendered in {counts[0]} diffusion steps." if counts[0] else "This change needs no diffusion: pasted exactly."
