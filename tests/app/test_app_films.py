@@ -64,6 +64,11 @@ def choose_mask(page: Any, path: Path) -> None:
     chooser.value.set_files(path)
 
 
+def choose_background(page: Any, kind: str) -> None:
+    page.locator("#background-kind input").click()
+    page.get_by_role("option", name=kind, exact=True).click()
+
+
 def test_a_filmstrip_is_scrubbed_with_keys_and_mouse_and_saved_as_a_gif(page, tmp_path):
     page.click("#search")
     page.wait_for_selector("#found .film .thumbs img.current")
@@ -167,13 +172,14 @@ def test_a_rendering_shows_its_passes_is_canceled_and_an_old_result_is_marked(pa
     assert [text.splitlines()[0].split(":")[0] for text in said] == ["pasted", "rendered with diffusion", "control"]
     assert all("lite:0: " in text for text in said)
     assert violations(page) == []
+    page.locator("button.label-wrap", has_text="background").click()
     gray = "getComputedStyle(document.querySelector('#pictures img')).filter.includes('grayscale')"
     assert not page.evaluate(gray)
-    page.fill("#size-rate input[type=number]", "0.99")
-    page.wait_for_selector("#note .old:has-text('Not updated: the edit is not possible')")
+    choose_background(page, "picture")
+    page.wait_for_selector("#note .old:has-text('Not updated: the background')")
     assert page.evaluate(gray)
     assert violations(page) == []
-    page.fill("#size-rate input[type=number]", "0.2")
+    choose_background(page, "checker")
     page.wait_for_function(f"!({gray})")
     page.wait_for_function("!document.querySelector('#compared figure')")
 
