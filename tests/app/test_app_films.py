@@ -1,4 +1,4 @@
-"""Filmstrips, the fragility profile with Cancel, and masks in a real browser, with mouse and keys."""
+"""Filmstrips, the fragility profile, masks, and Cancel in a real browser, with mouse, keys and touch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from watched_page import violations, watched
+from watched_page import LONG, swipe, violations, watched
 
 from unfazed.app.page import served
 
@@ -32,6 +32,13 @@ def page(browser: Any, address: str) -> Iterator[Any]:
         yield opened
 
 
+def swipe_over(page: Any, selector: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """One finger over an element, from start to end in shares of it."""
+    page.locator(selector).scroll_into_view_if_needed()
+    box = page.locator(selector).bounding_box()
+    swipe(page, *((box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)))
+
+
 def shown_still(page: Any) -> tuple[str, str, str]:
     """The caption, the place of the mark on the curve, and the large picture."""
     film = page.locator("#found .film")
@@ -42,10 +49,24 @@ def shown_still(page: Any) -> tuple[str, str, str]:
     )
 
 
+def use_few_steps(page: Any, steps: int) -> None:
+    number = page.get_by_label("number input for diffusion steps")
+    number.fill(str(steps))
+    number.press("Tab")
+    page.wait_for_function(
+        f"() => document.querySelector('[aria-label^=\"range slider for diffusion\"]').value === '{steps}'"
+    )
+
+
 def choose_mask(page: Any, path: Path) -> None:
     with page.expect_file_chooser() as chooser:
         page.click("#upload-mask")
     chooser.value.set_files(path)
+
+
+def choose_background(page: Any, kind: str) -> None:
+    page.locator("#background-kind input").click()
+    page.get_by_role("option", name=kind, exact=True).click()
 
 
 def test_a_filmstrip_is_scrubbed_with_keys_and_mouse_and_saved_as_a_gif(page, tmp_path):
@@ -130,3 +151,59 @@ def test_a_mask_is_uploaded_warned_about_brushed_and_undone(page, tmp_path):
     shutil.copy(SAMPLE / "koala.jpg", tmp_path / "no mask.jpg")
     choose_mask(page, tmp_path / "no mask.jpg")
     page.wait_for_selector("#problem :text('this is a color photograph, not a mask')")
+
+
+def test_a_rendering_shows_its_passes_is_canceled_and_an_old_result_is_marked(page):
+    page.fill("#size-rate input[type=number]", "0.1")
+    page.wait_for_function("document.querySelector('#on-size input').checked")
+    use_few_steps(page, 100)
+    page.click("#render")
+    page.wait_for_selector("#working :text('of 50 passes done')", timeout=2 * LONG)
+    page.wait_for_selector("#working :text('s left')")
+    page.click("#cancel-render")
+    page.wait_for_selector("#working :text('Canceled after')")
+    assert page.is_hidden("#cancel-render")
+    assert page.locator("#compared figure").count() == 0
+    use_few_steps(page, 4)
+    page.click("#render")
+    page.wait_for_selector("#compared .trio", timeout=2 * LONG)
+    assert page.locator("#compared figure img").count() == 3
+    said = page.locator("#compared figcaption").all_inner_texts()
+    assert [text.splitlines()[0].split(":")[0] for text in said] == ["pasted", "rendered with diffusion", "control"]
+    assert all("lite:0: " in text for text in said)
+    assert violations(page) == []
+    page.locator("button.label-wrap", has_text="background").click()
+    gray = "getComputedStyle(document.querySelector('#pictures img')).filter.includes('grayscale')"
+    assert not page.evaluate(gray)
+    choose_background(page, "picture")
+    page.wait_for_selector("#note .old:has-text('Not updated: the background')")
+    assert page.evaluate(gray)
+    assert violations(page) == []
+    choose_background(page, "checker")
+    page.wait_for_function(f"!({gray})")
+    page.wait_for_function("!document.querySelector('#compared figure')")
+
+
+def test_on_a_phone_a_swipe_scrolls_a_tool_paints_and_a_finger_scrubs(browser, address):
+    window = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    with watched(browser, address, **window) as phone:
+        swipe_over(phone, "#marker canvas", (0.5, 0.9), (0.5, 0.2))
+        assert phone.locator("#marker [aria-pressed=true]").count() == 0
+        phone.locator("#marker [data-tool=erase]").tap()
+        assert "the mask that came with the photograph" in phone.inner_text("#marker")
+        swipe_over(phone, "#marker canvas", (0.3, 0.6), (0.7, 0.6))
+        phone.wait_for_selector("#marker :text('mask changed by hand')")
+        phone.locator("#marker [data-undo]").tap()
+        phone.wait_for_selector("#marker :text('the mask that came with the photograph')")
+        phone.locator("#search").tap()
+        phone.wait_for_selector("#found .film .thumbs img.current")
+        swipe_over(phone, "#found .thumbs", (0.6, 0.5), (0.02, 0.5))
+        assert shown_still(phone)[0].startswith("unchanged: koala")
+        swipe_over(phone, "#found .curve", (0.02, 0.5), (0.98, 0.5))
+        assert not shown_still(phone)[0].startswith("unchanged")
+        phone.locator("#fragility").tap()
+        phone.wait_for_selector("#profile ul > li")
+        phone.locator("#cancel-search").tap()
+        phone.wait_for_selector("#searching :text('Canceled after')")
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+        assert violations(phone) == []
