@@ -96,10 +96,11 @@ unfazed("edit", sys.argv[1], "--hand-shake", "0.2", "--renderer", "paste", "--re
 listed = unfazed("edits")
 
 from unfazed.app.page import build_page
-from unfazed.probes.changes import directions
+from unfazed.app.results import Results
 from unfazed.app.studio import Studio
+from unfazed.probes.changes import directions
 
-page = build_page(Studio(["lite:0"]), None)
+page = build_page(Studio(["lite:0"]), Results("predictions"))
 components = {one["props"].get("elem_id"): one for one in page.config["components"]}
 shown = {name: (components[name]["type"], components[name]["props"]) for name in
          ("on-hand-shake", "hand-shake-reach", "hand-shake-along")}
