@@ -41,7 +41,11 @@ class Scene:
                 allowed="a mask of its picture's size",
             )
         if not (self.mask > 0.5).any():
-            raise BadPicture(f"{self.id}: the mask is empty (no pixel above one half)", allowed="white = object")
+            largest = float(self.mask.max(initial=0))
+            codes = (
+                f"; its largest value is {255 * largest:.0f} of 255, perhaps a code such as 1, 2, 3" if largest else ""
+            )
+            raise BadPicture(f"{self.id}: the mask is empty (no pixel above one half{codes})", allowed="white = object")
 
     @property
     def pixel_rate(self) -> float:

@@ -261,3 +261,8 @@ def test_masks_of_other_photographs_are_doubted_and_their_photographs_named():
     assert "that of pig fits the photograph kangaroo" in words
     right = {one.id: mask_warnings(one.mask, one.image) for one in scenes}
     assert doubted_masks(right) is None and exchanged_masks({one.id: one for one in scenes}, right) == []
+
+
+def test_a_mask_of_small_codes_is_refused_with_its_largest_value() -> None:
+    with pytest.raises(BadPicture, match="its largest value is 3 of 255, perhaps a code"):
+        Scene("a", np.zeros((4, 4, 3), np.uint8), np.full((4, 4), 3 / 255, np.float32))

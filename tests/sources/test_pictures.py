@@ -255,3 +255,10 @@ def test_a_huge_scene_is_reduced_with_a_note():
 def test_an_array_in_0_to_1_cast_to_bytes_is_not_a_picture():
     with pytest.raises(BadPicture, match="the picture is black"):
         picture_of((np.full((4, 4, 3), 200) / 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 14])
+def test_few_bits_stored_as_sixteen_are_refused(bits):
+    levels = (np.arange(256, dtype=np.uint16) << (bits - 8)).reshape(16, 16)
+    with pytest.raises(BadPicture, match=f"nearly black: its largest level is .*as of {bits}-bit data"):
+        read_picture(encoded(Image.fromarray(levels)))

@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from unfazed.rendering.layers import Renderer
 from unfazed.rendering.settings import RENDERER_OPTIONS
 from unfazed.sources import Source, open_source
 from unfazed.sources.mask_checks import exchanged_masks, warning_summary
+from unfazed.sources.repeated import repeated_photographs
 from unfazed.storage import place_of, refresh
 
 from .card import settle_card
 from .commit_files import sweep
-from .layout import CACHE, CARD, CARD_LOCK, SOURCE_EDIT
+from .layout import CACHE, CARD, CARD_LOCK, ORIGINAL_EDIT, SOURCE_EDIT
 from .mask_facts import record_masks
 from .plan import Plan
 from .prepare import Prepared
@@ -221,7 +222,12 @@ def _build(
         stages={name: float(value) for name, value in stages.items()},
         failures=_failures(everything),
         classes=plan.source.class_counts,
-        warnings=(*plan.source.remarks, *warning_summary(notes), *exchanged_masks(plan.source, notes)),
+        warnings=(
+            *plan.source.remarks,
+            *warning_summary(notes),
+            *exchanged_masks(plan.source, notes),
+            *repeated_photographs(_originals(everything)),
+        ),
         invalid=doubtful["invalid"],
         left_out=doubtful["left out"],
         unfinished=unfinished,
@@ -320,6 +326,13 @@ def _failures(rows: list[Row]) -> dict[str, str]:
         if row.status == FAILED:
             found.setdefault(row.source_id, str(row.reason))
     return found
+
+
+def _originals(rows: list[Row]) -> Iterator[tuple[str, tuple[str | None, ...], int | None]]:
+    """The scene of each framed original, the hashes of its picture and mask, and its class."""
+    for row in rows:
+        if row.edit == ORIGINAL_EDIT and row.status == OK:
+            yield row.source_id, (row.sha256, row.mask_sha256), row.label
 
 
 def _notes(rows: list[Row]) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from unfazed.errors import UserError
 from unfazed.files import canonical, parse_json, sha256
 from unfazed.labels import LabelSpace, imagenet
 from unfazed.sources.mask_checks import doubted_masks, warning_summary
+from unfazed.sources.repeated import repeated_photographs
 from unfazed.storage import address, fetch_pictures, local_copy
 
 from .identity import identity_of, picture_hash
@@ -165,13 +166,18 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         for row in manifest
         if row["status"] == "ok"
     }
+    originals = (
+        (row["source_id"], (row["sha256"], row["mask_sha256"]), row["label"])
+        for row in manifest
+        if row["edit"] == ORIGINAL and row["status"] == "ok"
+    )
     return Pictures(
         str(root),
         benchmark.labels,
         rows,
         described,
         frozenset(guides),
-        tuple(warning_summary(notes)),
+        (*warning_summary(notes), *repeated_photographs(originals)),
         doubted_masks(notes),
     )
 

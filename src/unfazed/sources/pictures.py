@@ -241,6 +241,7 @@ def _quick_jpeg(data: bytes) -> np.ndarray | None:
 def _rgb(picture: Image.Image) -> np.ndarray:
     gray = _sixteen_bits(picture)
     if gray is not None:
+        _refuse_few_bits(gray)
         return np.repeat((gray >> 8).astype(np.uint8)[..., None], 3, axis=2)
     if not _has_alpha(picture):
         return np.asarray(picture.convert("RGB"))
@@ -286,6 +287,16 @@ def _sixteen_bits(picture: Image.Image) -> np.ndarray | None:
     if picture.mode == "I" and picture.format in _SIXTEEN_BITS_AS_I:
         return np.clip(np.asarray(picture), 0, 65535).astype(np.uint16)
     return None
+
+
+def _refuse_few_bits(gray: np.ndarray) -> None:
+    """Refuse 16-bit levels that use the lowest quarter alone: such a picture would be nearly black."""
+    most = int(gray.max(initial=0))
+    if 0 < most < 2**14:
+        raise BadPicture(
+            f"the 16-bit picture is nearly black: its largest level is {most}, as of {most.bit_length()}-bit data",
+            allowed="levels up to 65535: multiply them",
+        )
 
 
 def _has_alpha(picture: Image.Image) -> bool:

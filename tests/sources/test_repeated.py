@@ -1,0 +1,34 @@
+"""Photographs that occur more than once."""
+
+import shutil
+from pathlib import Path
+
+from unfazed.benchmark import BuildSettings, build
+from unfazed.predictions.inputs import open_pictures
+from unfazed.sources import open_source
+from unfazed.sources.repeated import repeated_photographs
+
+
+def test_a_photograph_with_two_classes_is_pointed_out_by_build_and_evaluate(tmp_path: Path) -> None:
+    entry = open_source("sample").entry("dog")
+    for name in ("cats/rex", "dogs/rex", "dogs/rex_again"):
+        path = tmp_path / "photos" / f"{name}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(entry.image, path)
+        shutil.copy(str(entry.mask), path.with_suffix(".png"))
+    settings = BuildSettings(recipe="size=0.05", renderer="paste", quality="off")
+    built = build(f"folder:{tmp_path / 'photos'}", tmp_path / "bench", settings)
+    [warning] = [one for one in built.warnings if "another class" in one]
+    assert warning.startswith("3 scenes show a photograph") and "cats--rex" in warning and "dogs--rex" in warning
+    assert warning in open_pictures(str(tmp_path / "bench")).remarks
+
+
+def test_other_objects_in_one_photograph_are_no_repetition():
+    scenes = [("a", ("picture", "mask 1"), 0), ("b", ("picture", "mask 2"), 1)]
+    assert repeated_photographs(scenes) == []
+
+
+def test_copies_within_a_class_are_counted():
+    scenes = [(name, "same", 3) for name in "abcd"] + [("e", "other", 3)]
+    [warning] = repeated_photographs(scenes)
+    assert warning.startswith("4 scenes show a photograph that occurs more than once") and warning.endswith("a = b = c")
