@@ -159,7 +159,7 @@ def test_on_a_phone_the_headings_of_a_comparison_stay_whole_and_the_average_is_e
         heights = page.evaluate("[...document.querySelectorAll('#comparison th')].map((one) => one.clientHeight)")
         assert max(heights) < 60
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert "net of the control" in page.inner_text("#averages")
+        assert "is the mean drop over the edits" in page.inner_text("#averages")
 
 
 def test_models_are_compared(page):

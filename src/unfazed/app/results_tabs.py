@@ -20,10 +20,12 @@ element.addEventListener("click", (event) => {
   if (button) trigger("select", { place: Number(button.dataset.flip) });
 });
 """
-# A card far down in the list opens above it, so the page goes there.
-IN_SIGHT = """watch("value", () => {
-  if (props.value) element.scrollIntoView({ block: "start" });
-});"""
+# A card far down in the list opens above it, so the page goes there once the card is in the document.
+IN_SIGHT = """
+new MutationObserver(() => {
+  if (element.querySelector("h2")) element.scrollIntoView({ block: "start" });
+}).observe(element, { childList: true, subtree: true });
+"""
 EXPLAINED = (
     "Two models on the same photographs: accuracies in %, drops in points from each model's own accuracy on the "
     "unedited photographs; n is the number of photographs that both classified. p-values are corrected (Holm)."
