@@ -257,7 +257,7 @@ def test_groups_and_strengths_are_read_and_checked(tmp_path):
     path.write_text("model,strength\na,1\n")
     with pytest.raises(UserError, match="model, augmentation, strength"):
         read_strengths(path)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="does not exist"):
         read_groups(tmp_path / "nowhere.csv")
 
 

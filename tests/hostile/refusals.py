@@ -17,6 +17,13 @@ from hostile_files import Case, cases
 
 MOST_SECONDS, MOST_MEMORY = 1.0, 300  # seconds of CPU time, on an idle machine; MB
 REFUSED = 2  # the exit code
+# The process writes its own peak of memory: what the system reports about it includes its parent's.
+PROGRAM = """
+import atexit, os
+atexit.register(lambda: open(os.environ["STATUS_FILE"], "w").write(open("/proc/self/status").read()))
+from unfazed.cli import main
+main()
+"""
 
 
 @dataclass(frozen=True)
@@ -33,17 +40,20 @@ class Outcome:
 
 def outcome(case: Case) -> Outcome:
     """Run the command of a case in a process of its own."""
-    command = [sys.executable, "-c", "from unfazed.cli import main; main()", *case.arguments]
-    with tempfile.TemporaryFile() as log:
+    command = [sys.executable, "-c", PROGRAM, *case.arguments]
+    with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile("r") as status_file:
         begun = time.monotonic()
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "COLUMNS": "300"})
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env={**os.environ, "COLUMNS": "300", "STATUS_FILE": status_file.name}
+        )
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.monotonic() - begun
         log.seek(0)
         text = log.read().decode(errors="replace")
+        peak = next((line.split()[1] for line in status_file if line.startswith("VmHWM")), "inf")
     refused = os.waitstatus_to_exitcode(status) == REFUSED and case.reason in text and not case.mark.exists()
     first = next((line for line in text.splitlines() if case.reason in line), text[:200])
-    return Outcome(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, first.strip(), refused)
+    return Outcome(seconds, used.ru_utime + used.ru_stime, float(peak) / 1024, first.strip(), refused)
 
 
 def main() -> None:

@@ -167,9 +167,9 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         if row["status"] == "ok"
     }
     originals = (
-        (row["source_id"], (row["sha256"], row["mask_sha256"]), row["label"])
+        (row["source_id"], (row["sha256"], row.get("mask_sha256")), row.get("label"))
         for row in manifest
-        if row["edit"] == ORIGINAL and row["status"] == "ok"
+        if row["edit"] == ORIGINAL and row["status"] == "ok" and row.get("sha256")
     )
     return Pictures(
         str(root),
