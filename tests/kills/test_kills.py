@@ -25,18 +25,15 @@ def test_a_killed_command_resumes_to_the_same_bytes(name: str, inputs: Path, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_can_be_killed_at_any_step_and_moment(name: str, inputs: Path, tmp_path: Path) -> None:
-    assert kill(name, inputs, tmp_path, injected=10, at_random=12)[1] == []
+    assert kill(name, inputs, tmp_path, injected=2, at_random=2)[1] == []
 
 
-@pytest.mark.parametrize(("kills", "photographs"), [(3, 12), pytest.param(30, 100, marks=pytest.mark.slow)])
-def test_workers_and_main_processes_can_be_killed_all_through_a_build(
-    kills: int, photographs: int, tmp_path: Path
-) -> None:
-    assert build_in_chaos(tmp_path, kills, photographs, seed=3)[1] == []
+# `python tests/kills/killing.py --chaos 30` is the long version.
+@pytest.mark.slow
+def test_workers_and_main_processes_can_be_killed_all_through_a_build(tmp_path: Path) -> None:
+    assert build_in_chaos(tmp_path, kills=3, photographs=12, seed=3)[1] == []
 
 
-@pytest.mark.parametrize(("kills", "runs"), [(2, 1), pytest.param(30, 18, marks=pytest.mark.slow)])
-def test_workers_and_main_processes_can_be_killed_all_through_an_evaluation(
-    kills: int, runs: int, tmp_path: Path
-) -> None:
-    assert evaluation_in_chaos(tmp_path, kills, runs, seed=4)[1] == []
+@pytest.mark.slow
+def test_workers_and_main_processes_can_be_killed_all_through_an_evaluation(tmp_path: Path) -> None:
+    assert evaluation_in_chaos(tmp_path, kills=2, runs=1, seed=4)[1] == []
