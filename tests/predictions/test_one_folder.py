@@ -19,6 +19,7 @@ from unfazed.errors import UserError
 from unfazed.locks import Lock
 from unfazed.models import Classifier, Transform
 from unfazed.predictions import EvaluateSettings, cards, run_evaluation
+from unfazed.predictions.finishing import record_failure
 from unfazed.specs import slug_of
 
 SLOW = """
@@ -147,7 +148,7 @@ def test_an_unfinished_run_goes_on_in_batches_of_its_own_size(benchmark: Path, t
     assert kept.value is not None
     begun: list[int] = []
     run_evaluation(benchmark, [model], tmp_path, progress=lambda now, total: begun.append(now))
-    assert begun[0] >= 24
+    assert min(filter(None, begun)) >= 24, begun
     assert cards(tmp_path)["means"]["rows"] == 48
 
 
@@ -166,7 +167,7 @@ def test_a_folder_without_a_readable_picture_is_a_failure(tmp_path: Path) -> Non
 def test_a_failure_is_forgotten_once_the_model_is_there(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     spec = own_models + "good"
     run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu"))
-    run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="nonsense"))
+    record_failure(tmp_path, spec, UserError("its weights could not be read"))
     assert len(list(tmp_path.glob("*.failed.json"))) == 1
     assert run_evaluation(benchmark, [spec], tmp_path, EvaluateSettings(device="cpu")).skipped == (spec,)
     assert not list(tmp_path.glob("*.failed.json"))
