@@ -51,6 +51,15 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
     return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
 
 
+def reason_of(error: BaseException) -> str:
+    """Return an error as the reason of a failure: the text of a UserError, the type and the text of any other.
+
+    >>> reason_of(ValueError("no label")), reason_of(UserError("no label"))
+    ('ValueError: no label', 'no label')
+    """
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+
+
 def missing_extra(package: str, extra: str) -> UserError:
     """Return the error for an optional package that is not installed, with the command that installs it."""
     return UserError(

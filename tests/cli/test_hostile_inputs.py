@@ -71,7 +71,7 @@ def test_a_model_that_ends_the_process_fails_alone_and_prints_nothing_into_the_j
     done = run("evaluate", bench, *given, "-o", tmp_path / "out", "--json", "--device", "cpu")
     result = json.loads(done.stdout)
     assert result["scored"] == ["lite:0"]
-    assert sorted(result["failed"]) == sorted(bad)
+    assert list(result["failed"]) == bad
     assert "SystemExit: 3" in result["failed"]["exits"]
     assert "exit code 0" in result["failed"]["ends"]
     assert "SIGSEGV" in result["failed"]["faults"]

@@ -11,6 +11,10 @@ from PIL import Image
 
 from unfazed.files import write_json
 
+MODELS = ["plain", "worse"]
+HOSTILE = "<script>window.hacked=1</script>"
+CLASSES = [HOSTILE, "a & b", '"><img src=x onerror=window.hacked=2>', "$\\frac{"]
+
 EDITS = ("original", "inversion", "background-random", "size-0.1", "size-0.08", "size-0.05", "reinsertion")
 CONTROLS = {"background-random": "inversion", "size-0.1": "reinsertion", "size-0.08": "reinsertion",
             "size-0.05": "reinsertion"}  # fmt: skip

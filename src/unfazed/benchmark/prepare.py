@@ -15,7 +15,7 @@ import numpy as np
 
 from unfazed.edits.composition import Impossible, Pool
 from unfazed.edits.geometry import border_contact
-from unfazed.errors import UserError
+from unfazed.errors import UserError, reason_of
 from unfazed.known_weights import place_of
 from unfazed.labels import imagenet
 from unfazed.rendering.backgrounds import Backgrounds, Removal
@@ -79,7 +79,7 @@ class Preparation:
                 scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
                 framed = self._keep(frame(scene, self.plan.settings.frame))
         except Exception as error:
-            return self._all(source_id, FAILED, reason_of(error))
+            return self._all(source_id, FAILED, row_reason(error))
         # Framing by the object cuts nothing off, so only the photograph's own border matters there.
         contact = border_contact(framed.mask if self.plan.settings.frame == "center" else scene.mask)
         if self.plan.settings.whole_objects and contact > WHOLE:
@@ -97,7 +97,7 @@ class Preparation:
             rows.append(replace(row, border_contact=contact))
         except Exception as error:
             files.clear()
-            rows.append(replace(self._row(source_id, None), status=FAILED, reason=reason_of(error)))
+            rows.append(replace(self._row(source_id, None), status=FAILED, reason=row_reason(error)))
         for planned in self.plan.pictures(source_id):
             there = kept.get((planned.item.name, planned.run, planned.seed))
             if there is not None:
@@ -151,7 +151,7 @@ class Preparation:
         except Impossible as impossible:
             return replace(row, status=SKIPPED, reason=str(impossible)), None, None
         except Exception as error:
-            return replace(row, status=FAILED, reason=reason_of(error)), None, None
+            return replace(row, status=FAILED, reason=row_reason(error)), None, None
         with self._timed("judge"):
             known = None if shared is None else self.witness.of_picture(shared, composition)
         rate = composition.requested.get("pixel_rate")
@@ -254,8 +254,8 @@ class Preparation:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-def reason_of(error: Exception) -> str:
-    """Return an error as the manifest's reason: the text of a UserError, or the type and text of any other error."""
+def row_reason(error: Exception) -> str:
+    """Return an error as the reason in a row of the manifest, in one line."""
     if isinstance(error, UserError):
         return f"{error.given} (allowed: {error.allowed})" if error.allowed else error.given
-    return f"{type(error).__name__}: {error}"
+    return reason_of(error)

@@ -16,7 +16,7 @@ from unfazed.rendering.layers import Layers, Refused, Rendered, Renderer
 
 from .encoding import Written, finish, write_file, write_picture
 from .plan import Plan
-from .prepare import Preparation, Prepared, reason_of
+from .prepare import Preparation, Prepared, row_reason
 from .quality import is_invalid, judged, left_out
 from .rows import FAILED, counts, write_rows
 
@@ -132,7 +132,7 @@ def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered 
     except Exception as error:
         if len(batch) > 1:
             return [answer for layers in batch for answer in render_safely(renderer, [layers])]
-        return [Refused(reason_of(error), status=FAILED)]
+        return [Refused(row_reason(error), status=FAILED)]
 
 
 def rerolled(

@@ -66,13 +66,14 @@ class Monitor:
     ) -> None:
         self.folder, self.show, self.every = folder, show, every
         self.view = View(command, unit)
-        self.interrupted = False
+        self.interrupted = self.made = False
         self.path = folder / _NAME.format(_machine(), os.getpid())
         self.begun: tuple[float, int] | None = None
         self.number, self.lock, self.ended = 0, threading.Lock(), threading.Event()
         self.thread = threading.Thread(target=self._beat_regularly, daemon=True, name="heartbeat")
 
     def __enter__(self) -> Monitor:
+        self.made = not self.folder.exists()
         make_folder(self.folder)
         for path, beat in _beats(self.folder):
             if _is_dead(path, beat) or path == self.path:
@@ -87,6 +88,8 @@ class Monitor:
         self.thread.join()
         with contextlib.suppress(OSError, UserError):
             remove_file(self.path)
+            if self.made:
+                self.folder.rmdir()  # only if it is empty: the command was refused before it wrote anything
 
     def count(self, done: int, total: int, failed: int = 0, note: str = "") -> None:
         """Set what is done now."""

@@ -130,7 +130,10 @@ def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> 
         with lock, contextlib.suppress(OSError):
             pipe.send_bytes(data)
 
-    packed = pipe.recv_bytes()
+    try:
+        packed = pipe.recv_bytes()
+    except (EOFError, OSError):  # the parent is gone already
+        os._exit(1)
     threading.Thread(target=listen, daemon=True, name="listen").start()
     serve(packed, device, inbox.get, send)
     os._exit(0)  # without waiting for threads and libraries

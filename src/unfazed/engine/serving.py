@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from unfazed.errors import UserError
+from unfazed.errors import UserError, reason_of
 
 from .scheduling import Message
 
@@ -62,8 +62,3 @@ def _stream(worker: Any, place: dict[str, str], receive: Receive, send: Send) ->
 
     for outcome in worker.stream(tasks(), **place):
         send(Message(number=numbers.pop(outcome.task), result=outcome.result, failure=outcome.failure))
-
-
-def reason_of(error: Exception) -> str:
-    """An error as the reason of a failure."""
-    return f"{type(error).__name__}: {error}"

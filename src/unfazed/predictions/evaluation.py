@@ -20,7 +20,7 @@ from unfazed.files import make_folder, read_json, remove_file
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import read_groups
-from unfazed.models.registry import model_key, model_spec, opener
+from unfazed.models.registry import PROGRAMS, model_key, model_spec, opener
 from unfazed.specs import slug_of
 from unfazed.storage import local_copy, refresh
 
@@ -32,7 +32,6 @@ from .settings import EvaluateSettings
 from .storage import FAILED, PARTS, is_finished, parts_of
 from .worker import Answer, Evaluator, Opened, Part, name_of
 
-RUNS_CODE = ("python",)  # sources whose models can end the whole process
 GROUP = 8  # models that share a decoding pass in a worker process
 PARTS_EACH = 4  # parts for each worker process, so that none waits long for the last one
 
@@ -156,12 +155,13 @@ class _Run:
             tuple(sorted(names, key=lambda name: order.get(name, len(order))))
             for names in (self.scored, self.skipped, self.unfinished)
         )
+        failed = {name: self.failed[name] for name in sorted(self.failed, key=lambda name: order.get(name, len(order)))}
         return Evaluation(
             folder,
             len(pictures),
             scored,
             skipped,
-            self.failed,
+            failed,
             self.warnings,
             (*pictures.remarks, *self.remarks),
             unfinished,
@@ -296,7 +296,7 @@ class _Run:
             self.warnings[name] = finish(folder, opened, self.evaluator.pictures, self.evaluator.settings)
             self.scored.append(name)
         finally:
-            merging.release() if self.shard[1] > 1 else None
+            merging.release()
 
     def _already(self, name: str) -> None:
         """Skip a model whose predictions are complete, and remove what a killed run left behind."""
@@ -319,7 +319,7 @@ def runs_code(name: str) -> bool:
         spec = model_spec(name)
     except UserError:
         return False  # opening it says what is wrong
-    return spec.kind in RUNS_CODE or "trust" in spec.options
+    return spec.kind in PROGRAMS or "trust" in spec.options
 
 
 def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:

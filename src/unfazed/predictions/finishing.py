@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unfazed.errors import UserError
+from unfazed.errors import UserError, reason_of
 from unfazed.files import remove_file, remove_folder, write_json
 from unfazed.specs import slug_of
 
@@ -18,7 +18,7 @@ from .contract import chance_of
 from .inputs import ORIGINAL, Pictures
 from .settings import EvaluateSettings
 from .storage import FAILED, parts_of, write_predictions
-from .worker import Opened, reason_of
+from .worker import Opened
 
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
 

@@ -13,7 +13,7 @@ import torch
 from unfazed.engine.lanes import copies, in_lanes
 from unfazed.engine.memory import kept_heap, shrinking
 from unfazed.engine.threads import one_thread
-from unfazed.errors import UserError
+from unfazed.errors import reason_of
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
 
@@ -151,7 +151,7 @@ class Pass:
                 job.first = logits[: min(REPEATED, len(rows))].clone()
             return score(logits[: len(rows)], labels, job.mapping, self.pictures.subset)
         except (Exception, SystemExit) as error:
-            job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            job.error = reason_of(error)
             return None
 
     def _keep(self, job: Job, batch: Batch, scores: Scores) -> None:
@@ -193,7 +193,7 @@ class Pass:
                 check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
             suspicion = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
         except (Exception, SystemExit) as error:
-            job.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            job.error = reason_of(error)
             return
         job.parts.write_note("check", {"originals": len(labels), "suspicion": suspicion})
 
@@ -209,7 +209,7 @@ class Pass:
         try:
             job.model.adapt(batches)
         except Exception as error:
-            job.error = f"{type(error).__name__}: {error}"
+            job.error = reason_of(error)
 
     def _units(self) -> list[list[int]]:
         """Return the batches in lists that are not divided: those of the contract check; the edits, if it adapts."""

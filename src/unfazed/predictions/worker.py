@@ -11,7 +11,7 @@ from typing import Any
 
 from unfazed.engine.devices import device_at
 from unfazed.engine.journal import Journal
-from unfazed.errors import UserError
+from unfazed.errors import UserError, reason_of
 from unfazed.files import read_json
 from unfazed.models.classifier import Classifier
 from unfazed.models.heads import check_framing
@@ -228,11 +228,6 @@ class Evaluator:
 def name_of(model: str | Classifier) -> str:
     """Return the name of a model in tables: its alias if it has one."""
     return (split_alias(model)[0] or model) if isinstance(model, str) else model.name
-
-
-def reason_of(error: BaseException) -> str:
-    """Return an error as the reason of a failure."""
-    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:

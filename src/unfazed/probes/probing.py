@@ -16,10 +16,10 @@ from unfazed.engine import EngineSettings, Outcome, places_of, run_tasks
 from unfazed.engine.journal import Journal, isolate
 from unfazed.engine.monitor import Monitor
 from unfazed.engine.settings import shard_of
+from unfazed.errors import reason_of
 from unfazed.files import read_json, write_json
 from unfazed.locks import Lock
 from unfazed.predictions.evaluation import PARTS_EACH, runs_code
-from unfazed.predictions.worker import reason_of
 from unfazed.specs import slug_of
 from unfazed.storage import refresh
 

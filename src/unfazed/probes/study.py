@@ -20,11 +20,10 @@ from unfazed.engine.devices import device_at
 from unfazed.engine.lanes import copies
 from unfazed.engine.monitor import Monitor, View
 from unfazed.engine.threads import one_thread
-from unfazed.errors import UserError
+from unfazed.errors import UserError, reason_of
 from unfazed.files import read_json, write_bytes
 from unfazed.measures.channels import best_channels
 from unfazed.models.heads import check_framing
-from unfazed.predictions.worker import reason_of
 from unfazed.text_tables import csv_text
 
 from .alignment import alignment_probe

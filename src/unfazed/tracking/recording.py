@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.errors import UserError
+from unfazed.errors import reason_of
 from unfazed.files import read_json, write_json
 from unfazed.predictions.facts import Facts, read_facts
 from unfazed.report.flips import find_flips
@@ -64,7 +64,7 @@ def record(
                 runs[model] = {"run": tracker.run_id, "predictions": _fingerprint(card)}
                 done[name] += 1
             except Exception as error:
-                reason = error if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+                reason = reason_of(error)
                 say(f"{name}: {model} was not recorded: {reason}")
     write_json(folder / RUNS, kept)
     return done
