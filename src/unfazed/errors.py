@@ -51,6 +51,15 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
     return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text that is not blank, or the error's type if there is none.
+
+    >>> first_line(ValueError("\\nno label\\nat all")), first_line(ValueError())
+    ('no label', 'ValueError')
+    """
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def reason_of(error: BaseException) -> str:
     """Return an error as the reason of a failure: the text of a UserError, the type and the text of any other.
 

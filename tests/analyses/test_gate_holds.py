@@ -75,6 +75,8 @@ def test_every_command_repeats_the_suspicion(suspected, tmp_path):
         assert done.exit_code == 0
         assert f"warning: {SUSPICION}" in done.stderr
         assert "suspected: the label order" in " ".join(done.stdout.split())
+    headings = [line for line in run("analyze", suspected).stdout.splitlines() if line.startswith(("m", "good"))]
+    assert headings == ["good", "m (suspicious, see the note below)"]
     assert "suspected" not in run("analyze", suspected, "-m", "good").output
     done = run("check", suspected, "-m", "m", "--max-drop", "size-0.05=20", "--format", "markdown")
     assert done.exit_code == 3
@@ -84,6 +86,14 @@ def test_every_command_repeats_the_suspicion(suspected, tmp_path):
     assert done.exit_code == 0, done.output
     assert f"Suspicious: {SUSPICION}" in done.stderr
     assert "suspected: the label order" in page.read_text()
+
+
+def test_a_fraction_instead_of_points_is_pointed_out(tmp_path):
+    there = folder(tmp_path / "p", {"m": answers(400, 400, 280)})
+    done = run("check", there, "--max-drop", "size-0.05=0.4")
+    assert done.exit_code == 1
+    assert "for 40 points, write size-0.05=40" in " ".join(done.output.split())
+    assert "write" not in run("check", there, "--max-drop", "size-0.05=40").output
 
 
 @pytest.mark.parametrize("right", [0, 40, 80])

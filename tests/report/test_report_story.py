@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from report_world import make_benchmark, make_predictions
@@ -50,6 +51,35 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     page = str(first_screen(found))
     assert re.findall(r'class="figure-number">([\d.]+)', page) == ["1.0", "20.0"]
     assert re.findall(r'class="raw">raw ([\d.]+)', page) == ["31.0", "20.0"]
+    assert "rendering alone costs, measured on pictures that were rendered without a change (reinsertion)" in page
+
+
+@pytest.mark.parametrize(
+    ("worst", "next_worst", "said"),
+    [
+        (0.6, 0.8, "Surely worse than the next, size-0.1: 20.0 points more ("),
+        (0.79, 0.8, "Not surely worse than the next, size-0.1: 1.0 points more ("),
+    ],
+)
+def test_the_worst_edit_is_compared_with_the_next(tmp_path: Path, worst: float, next_worst: float, said: str) -> None:
+    """Both edits hit different photographs, so that a small difference between them may be chance."""
+    n, rates = 200, {"original": 1.0, "size-0.1": next_worst, "size-0.05": worst}
+    rows = [
+        {"model": "m", "source_id": f"s{number:03}", "edit": edit, "run": 0, "label": 0, "predicted": 0,
+         "probability": 0.9, "true_probability": 0.9,
+         "correct": (n - 1 - number if edit == "size-0.1" else number) < rate * n}
+        for edit, rate in rates.items() for number in range(n)
+    ]  # fmt: skip
+    (tmp_path / "p").mkdir()
+    pl.DataFrame(rows).write_parquet(tmp_path / "p" / "m.parquet")
+    found = find(tmp_path / "p")
+    assert said in str(first_screen(found))
+    lead = found.lead
+    assert lead is not None and lead.n == n
+    deviation = 100 * np.std(
+        [row["correct"] - other["correct"] for row, other in zip(rows[n : 2 * n], rows[2 * n :], strict=True)]
+    )
+    assert (lead.high - lead.low) / 2 == pytest.approx(1.96 * deviation / n**0.5, rel=0.15)
 
 
 def test_a_flip_names_its_blame(world: Path) -> None:

@@ -98,7 +98,7 @@ def analyze(
     from unfazed.report.figures_drops import against_figure
     from unfazed.report.figures_factors import SUFFIXES, figure_bytes
     from unfazed.report.formats import format_of, format_table
-    from unfazed.report.remarks import failure_lines, moved_lines, remark_lines, swept
+    from unfazed.report.remarks import failure_lines, moved_lines, remark_lines, suspicious_models, swept
     from unfazed.report.wide import along, wide_text
     from unfazed.storage import address
 
@@ -148,7 +148,7 @@ def analyze(
         found = swept(predictions, benchmark) if frame.is_empty() else ""
         # A terminal gets colors; typer removes them where the output goes into a file or another program.
         color = output is None and "NO_COLOR" not in os.environ
-        text = analysis_text(frame, table, chosen, by, level, remarks, found, color)
+        text = analysis_text(frame, table, chosen, by, level, remarks, found, color, suspicious_models(predictions))
     if output is None:
         typer.echo(text, nl=False)
         if chosen == "table":

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unfazed.errors import UserError, missing_extra
+from unfazed.errors import UserError, first_line, missing_extra
 from unfazed.storage.addresses import copies_folder
 
 from .processes import ONE_THREAD
@@ -81,7 +81,7 @@ class Actors:
             return found
         except (self.ray.exceptions.RayError, OSError) as error:
             raise UserError(
-                f"the connection to the Ray cluster was lost: {_first_line(error)}", run="the same command again"
+                f"the connection to the Ray cluster was lost: {first_line(error)}", run="the same command again"
             ) from None
 
     def stop(self, workers: Sequence[_Handle]) -> None:
@@ -141,7 +141,7 @@ def _connected(address: str | None) -> Any:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:
             raise UserError(
-                f"there is no connection to the Ray cluster {given or 'on this machine'}: {_first_line(error)}",
+                f"there is no connection to the Ray cluster {given or 'on this machine'}: {first_line(error)}",
                 run="ray status" if given is None else f"ray status --address {given}",
             ) from None
     return ray
@@ -155,11 +155,7 @@ def cluster_cores(address: str | None) -> int:
 def _cause(error: Exception) -> str:
     """Why an actor died, without Ray's own traceback."""
     found = re.search(r"(?:because|detail:|cause:)\s*(.+)", str(error))
-    return found[1].strip() if found else _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return found[1].strip() if found else first_line(error)
 
 
 def _listed(resources: dict[str, float]) -> str:

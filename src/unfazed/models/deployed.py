@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from unfazed.engine.devices import choose_device
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError, first_line, unknown
 from unfazed.files import sha256, write_json
 from unfazed.labels import LabelSpace
 from unfazed.records import read_object
@@ -72,7 +72,7 @@ def open_deployed(
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{path} is not a readable {spec.kind} model: {_first_line(error)}") from None
+        raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
     module = _Deployed(runtime, settings, len(space), str(spec))
     return Classifier(
         module,
@@ -176,7 +176,7 @@ class _Deployed(nn.Module):
             raise
         except Exception as error:
             raise UserError(
-                f"{self.name} does not take {tuple(pixels.shape)}: {_first_line(error)}",
+                f"{self.name} does not take {tuple(pixels.shape)}: {first_line(error)}",
                 allowed=f"{list(self.runtime.shape or ())} as the file states; correct crop or layout",
             ) from None
         return answer.reshape(len(pixels), -1)
@@ -204,7 +204,3 @@ def _hash(files: Sequence[Path]) -> str:
     if len(files) == 1:
         return sha256(files[0])
     return hashlib.sha256("".join(sha256(one) for one in files).encode()).hexdigest()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

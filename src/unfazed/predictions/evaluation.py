@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -127,10 +128,6 @@ class _Run:
 
     def run(self) -> Evaluation:
         started, folder, pictures = time.time(), self.evaluator.folder, self.evaluator.pictures
-        settings = self.evaluator.settings
-        self.shard = shard_of(settings.shard) if settings.shard is not None else (1, 1)
-        self.devices = places_of(settings)
-        self.elsewhere = settings.engine != "local" or len(self.devices) > 1 or self.monitor.interrupted
         try:
             ours = [model for model in self.models if self._lock(name_of(model))]
             apart = [one for one in ours if isinstance(one, str) and (self.elsewhere or runs_code(one))]
@@ -166,6 +163,22 @@ class _Run:
             (*pictures.remarks, *self.remarks),
             unfinished,
         )
+
+    @cached_property
+    def shard(self) -> tuple[int, int]:
+        """Which part of the pictures is evaluated here, and of how many."""
+        given = self.evaluator.settings.shard
+        return shard_of(given) if given is not None else (1, 1)
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """The devices that models are placed on."""
+        return places_of(self.evaluator.settings)
+
+    @cached_property
+    def elsewhere(self) -> bool:
+        """Whether every model is evaluated in a process of its own or on another machine."""
+        return self.evaluator.settings.engine != "local" or len(self.devices) > 1 or self.monitor.interrupted
 
     def _lock(self, name: str) -> bool:
         """Take the lock of a model, or of this shard of it; if another process has it, the model fails."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,20 +127,22 @@ def analysis_text(
     remarks: Sequence[str] = (),
     found: str = "",
     color: bool = False,
+    suspicious: Collection[str] = (),
 ) -> str:
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
     `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks: what
     a reader of the numbers must know; below the table in the formats for people. found: what there is instead of a
-    sweep, where the table is empty.
+    sweep, where the table is empty. suspicious: models whose blocks are marked.
     """
     if format in ("csv", "json"):
         return format_table(frame, format)
     shown = ANALYSES[table]
+    marks: dict[str, Any] = {"color": color, "suspicious": suspicious}
     if table == "drops":
         title, notes = _title(frame, by), with_remarks(_notes(frame, format == "table"), remarks)
         if format == "table":
-            return model_blocks(_compact(frame, by, level), frame, digits=1, title=title, notes=notes, color=color)
+            return model_blocks(_compact(frame, by, level), frame, digits=1, title=title, notes=notes, **marks)
         return format_table(for_people(frame, by, level), format, digits=_DIGITS, title=title, notes=notes)
     columns = [name for name in shown.columns if name in frame.columns]
     none = f"{shown.none}; {found}." if found else f"{shown.none}."
@@ -148,7 +150,7 @@ def analysis_text(
     frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
     chosen = frame.select(columns)
     if format == "table" and "model" in columns:
-        return model_blocks(chosen, frame, digits=shown.digits, title=shown.title, notes=notes, color=color)
+        return model_blocks(chosen, frame, digits=shown.digits, title=shown.title, notes=notes, **marks)
     return format_table(chosen, format, digits=shown.digits, title=shown.title, notes=notes)
 
 

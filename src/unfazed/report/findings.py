@@ -16,6 +16,8 @@ from unfazed.analyses.drops.curves import accuracy_curves, curve_fits
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.published import with_published
 from unfazed.analyses.drops.thresholds import thresholds
+from unfazed.analyses.drops.worst import Gap, gap_between
+from unfazed.analyses.statistics.intervals import Settings
 from unfazed.analyses.statistics.paired import holm
 from unfazed.benchmark.layout import MANIFEST
 from unfazed.errors import UserError, unknown
@@ -83,6 +85,15 @@ class Findings:
         means = fair.group_by("edit").agg(pl.col("effect").mean(), pl.col("n").max())
         few = 2 * pl.col("n") < pl.col("n").max()
         return means.sort(few, -pl.col("effect"), "edit")
+
+    @cached_property
+    def lead(self) -> Gap | None:
+        """Return how much more the worst edit costs than the next one; None if there is only one."""
+        if self.worst.height < 2:
+            return None
+        chosen = Settings(**{name: self.settings[name] for name in ("resamples", "level", "seed")})
+        worst, following = self.worst["edit"][:2]
+        return gap_between(self.answers, worst, following, self.facts, chosen)
 
     @cached_property
     def edits(self) -> list[str]:

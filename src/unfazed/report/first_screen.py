@@ -12,7 +12,7 @@ from unfazed.predictions.facts import AVERAGE, ORIGINAL
 from .findings import SURE, Findings
 from .markup import render
 from .verdict import beyond_chance, measure_words, ranking
-from .words import interval, percent, points
+from .words import interval, listed, percent, points
 
 _CARDS = 6
 
@@ -26,11 +26,13 @@ def first_screen(findings: Findings) -> Markup:
     if len(shown) > _CARDS:
         shown = [*shown[: _CARDS // 2], *shown[-_CARDS // 2 :]]
     left = len(findings.averages) - len(shown)
+    raw = any(row["raw"] for row in findings.averages.values())
     return render(
         "first_screen.html",
         cards=_cards(findings, shown),
         more=f"and {left} more models" if left else None,
-        measure="raw" if any(row["raw"] for row in findings.averages.values()) else "net of control",
+        measure="raw" if raw else "net of control",
+        explanation=_explanation(findings, raw),
         worst=_worst(findings),
         ranking=ranking(findings),
         rows=rows,
@@ -84,12 +86,42 @@ def _cards(findings: Findings, models: list[str]) -> list[dict[str, Any]]:
     ]
 
 
+def _explanation(findings: Findings, raw: bool) -> str:
+    """Return what the numbers and the bars of the cards mean."""
+    controls = findings.facts.sorted(findings.drops.filter(kind="control")["edit"].unique().to_list())
+    bar = "Bar: 95 % interval; vertical line: 0"
+    if raw:
+        return f"Points lost: accuracy on the originals minus accuracy on the edited pictures. {bar}."
+    return (
+        "Net of control: the drop minus what rendering alone costs, measured on pictures that were rendered without a "
+        f"change{f' ({listed(controls)})' if controls else ''}. {bar}; gray mark: the raw drop, which includes it."
+    )
+
+
+def _lead(findings: Findings) -> str:
+    """Return whether the worst edit is surely worse than the next one; empty if there is no other."""
+    gap = findings.lead
+    if gap is None:
+        return ""
+    more = f"{points(gap.points)} points more ({interval(gap.low, gap.high)}, n = {gap.n:,})"
+    following = findings.worst["edit"][1]
+    if gap.low > 0:
+        return f"Surely worse than the next, {following}: {more}."
+    return f"Not surely worse than the next, {following}: {more}."
+
+
 def _worst(findings: Findings) -> dict[str, str] | None:
     """Return the worst edit: its name and meaning, every model's own drop, and how sure the drops are."""
     edit, effect, n = findings.worst.row(0)
     rows = findings.drops.filter((pl.col("edit") == edit) & ~pl.col("white_box"))
     if effect <= 0:
-        return {"edit": "No edit", "meaning": "", "losses": "No edit costs accuracy, averaged over models.", "sure": ""}
+        return {
+            "edit": "No edit",
+            "meaning": "",
+            "losses": "No edit costs accuracy, averaged over models.",
+            "sure": "",
+            "lead": "",
+        }
     order = [row for model in findings.series for row in rows.filter(model=model).iter_rows(named=True)]
     values = ", ".join(f"{row['model']} {points(row['effect'])}" for row in order)
     sure = int((rows["effect_p"] < SURE).sum())
@@ -100,6 +132,7 @@ def _worst(findings: Findings) -> dict[str, str] | None:
         "sure": f"Beyond chance for {sure} of {rows.height} models. In all, {beyond_chance(findings)}"
         if rows.height > 1
         else beyond_chance(findings),
+        "lead": _lead(findings),
     }
 
 

@@ -143,11 +143,13 @@ def model_blocks(
     title: str | None = None,
     notes: str | None = None,
     color: bool = False,
+    suspicious: Collection[str] = (),
 ) -> str:
     """Return the table `shown` for a terminal of 80 columns: one block per model, repeated names left out.
 
-    frame: the rows in full, whose tests say what is sure; color: print sure drops in red and sure gains in green. Of a
-    table that is wider than 80 columns the last columns are left out, and a line says so.
+    frame: the rows in full, whose tests say what is sure; color: print sure drops in red and sure gains in green;
+    suspicious: models that are marked, because the notes say why their numbers mean little. Of a table that is wider
+    than 80 columns the last columns are left out, and a line says so.
     """
     from rich import box
     from rich.table import Table
@@ -175,7 +177,8 @@ def model_blocks(
             again = bool(before) and cells[0] == before[0]
             block.add_row(*(Text("" if again and at == 0 else cell, style) for at, cell in enumerate(cells)))
             before = cells
-        parts += ["", _printed(Text(str(model), "bold"), color).rstrip("\n"), _printed(block, color).strip("\n")]
+        mark = " (suspicious, see the note below)" if model in suspicious else ""
+        parts += ["", _printed(Text(f"{model}{mark}", "bold"), color).rstrip("\n"), _printed(block, color).strip("\n")]
     more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
     words = " ".join(part for part in (notes, more) if part)
     parts += ["", *textwrap.wrap(words, WIDTH)]

@@ -9,7 +9,7 @@ from unfazed.analyses.drops.curves import levels_found
 from unfazed.predictions.facts import read_facts
 from unfazed.predictions.frames import each_model, model_names, read_cards, read_failures
 from unfazed.predictions.overlap import overlap_of
-from unfazed.predictions.suspicions import suspicions
+from unfazed.predictions.suspicions import suspicion_in, suspicions
 from unfazed.storage.working_copy import reachable_copy
 
 
@@ -30,6 +30,11 @@ def remark_lines(
         calls = chosen if other is None else [f"{name} in {place}" for name, place in zip(chosen, places, strict=True)]
         lines.append(str(overlap_of(list(zip(calls, places, chosen, strict=True)))))
     return lines
+
+
+def suspicious_models(predictions: str | Path) -> frozenset[str]:
+    """Return the models whose cards have a suspicion."""
+    return frozenset(name for name, card in read_cards(predictions).items() if suspicion_in(card))
 
 
 def with_remarks(notes: str, remarks: Sequence[str]) -> str:

@@ -43,12 +43,13 @@ EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What a gate found: the verdict over all checks, one row per check (columns: `check_predictions`), and, where only
-    common pictures are compared, how many these are (`overlaps`)."""
+    """What a gate found: the verdict over all checks, one row per check (columns: `check_predictions`), where only
+    common pictures are compared, how many these are (`overlaps`), and limits that look like a mistake (`doubts`)."""
 
     verdict: Verdict
     checks: pl.DataFrame
     overlaps: tuple[Overlap, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -58,7 +59,7 @@ class Checked:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader must know about all checks."""
-        return tuple(map(str, self.overlaps))
+        return (*map(str, self.overlaps), *self.doubts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict, the common part and the checks for a JSON file."""
@@ -164,7 +165,7 @@ def run_checks(
         alone = [name for name in chosen if name not in dict(pairs)]
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
-    return Checked(verdict(checks), checks, tuple(overlaps))
+    return Checked(verdict(checks), checks, tuple(overlaps), rules.doubts)
 
 
 def verdict(checks: pl.DataFrame) -> Verdict:

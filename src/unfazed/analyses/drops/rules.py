@@ -55,6 +55,16 @@ class Rules:
             if not (percent == 0 or 1 < percent <= 100):
                 raise UserError(f"the accuracy wanted for {edit} is {percent:g} %", allowed="percent: 90 means 90 %")
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return a sentence for each limit that looks like a fraction where points are expected."""
+        return tuple(
+            f"the limit {edit}={points:g} allows a drop of {points:g} points of 100; for {100 * points:g} points, "
+            f"write {edit}={100 * points:g}"
+            for edit, points in self.max_drop.items()
+            if 0 < points < 1
+        )
+
 
 def read_rules(config: str | Path | None, **given: Any) -> Rules:
     """Return the rules from a TOML file and from arguments, which override the file.
