@@ -117,3 +117,24 @@ class Counting:
 def slow(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()
+
+
+class Counted:
+    """Counts ten steps per task; dies in the middle of some tasks, once each."""
+
+    counted = None
+
+    def __init__(self, deadly, folder):
+        self.deadly, self.folder = deadly, folder
+
+    def __call__(self, task):
+        for step in range(10):
+            time.sleep(0.06)
+            self.counted(1)
+            mark = os.path.join(self.folder, str(task))
+            if step == 9 and task in self.deadly and not os.path.exists(mark):
+                open(mark, "w").close()
+                time.sleep(0.6)
+                self.counted(1)  # one message more, which is sent at once
+                os.kill(os.getpid(), signal.SIGKILL)
+        return task

@@ -58,6 +58,21 @@ def test_a_task_that_kills_twice_is_recorded_and_the_rest_done():
     assert "SIGKILL" in outcomes[5].failure
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_a_worker_counts_is_heard_while_its_task_runs(apart, tmp_path):
+    counts = []
+    for _ in run_tasks(crew.Counted((), str(tmp_path)), range(2), apart=apart, counted=counts.append):
+        assert len(counts) > 1
+    assert sum(counts) == 20
+
+
+def test_what_was_counted_before_a_death_is_counted_back(tmp_path):
+    counts = []
+    list(run_tasks(crew.Counted((1,), str(tmp_path)), range(3), workers=2, counted=counts.append))
+    assert min(counts) < 0
+    assert sum(counts) == 30
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_exception_ends_the_run_with_itself(workers):
     with pytest.raises(UserError, match="number 0 will not do\nallowed: none"):

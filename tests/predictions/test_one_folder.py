@@ -62,6 +62,21 @@ def test_two_processes_never_mix_their_answers(benchmark: Path, own_models: str,
     assert not list(out.glob("*.failed.json"))
 
 
+def test_a_model_in_a_process_of_its_own_is_counted_while_it_runs(
+    benchmark: Path, own_models: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text(Path(own_models.removeprefix("python:").removesuffix(":")).read_text() + SLOW)
+    counts: list[int] = []
+    settings = EvaluateSettings(device="cpu", batch_size=4)
+    run_evaluation(
+        benchmark, [f"python:{file}:slow"], tmp_path / "out", settings, progress=lambda now, total: counts.append(now)
+    )
+    assert counts == sorted(counts)
+    assert counts[-1] == 48
+    assert len({count for count in counts if 0 < count < 48}) > 1
+
+
 def test_a_lock_is_one_processs_and_leaves_no_file(tmp_path: Path) -> None:
     one, other = Lock(tmp_path / "a" / "x.lock"), Lock(tmp_path / "a" / "x.lock")
     assert one.take()

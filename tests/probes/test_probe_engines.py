@@ -22,12 +22,13 @@ from dataclasses import replace
 from unfazed.models import open_model
 
 class Crash(torch.nn.Module):
+    passes = 0  # of all copies
     def __init__(self, inner):
         super().__init__()
-        self.inner, self.passes = inner, 0
+        self.inner = inner
     def forward(self, x):
-        self.passes += 1
-        if self.passes > 4:
+        Crash.passes += 1
+        if Crash.passes > 4:
             os.kill(os.getpid(), signal.SIGSEGV)
         return self.inner(x)
 

@@ -13,7 +13,7 @@ from .actors import Actors, cluster_cores
 from .devices import choose_devices
 from .prefetch import prefetch
 from .processes import Processes, defined_in_script, preload
-from .scheduling import Crew, Outcome, Streaming, Watch, WorkerState, schedule
+from .scheduling import Counted, Crew, Outcome, Streaming, Watch, WorkerState, schedule
 from .serving import attempt
 from .settings import EngineSettings
 
@@ -47,6 +47,7 @@ def run_tasks(
     devices: Sequence[str] = (),
     apart: bool = False,
     watch: Watch | None = None,
+    counted: Counted | None = None,
 ) -> Iterator[Outcome[Task, Any]]:
     """One `Outcome` for every task, in the order in which they finish; tasks are begun in the order given.
 
@@ -60,6 +61,8 @@ def run_tasks(
         On a Ray cluster they are as many as the cluster has GPUs, and these names are used only if it has none.
     apart: also a single worker has a process for itself, so that one that crashes costs only its task.
     watch: is called with the states of all processes when one of them changes.
+    counted: is called with what a worker passes to its attribute `counted`, if it has one: how much more of a task is
+        done. What was counted for a task that failed is counted back.
 
     A UserError of a worker ends the run and is raised here. A task that raises another exception, or whose process
     dies (killed, out of memory, crashed, its machine lost), is repeated, and if it fails again, the outcome has the
@@ -74,7 +77,9 @@ def run_tasks(
     places: Sequence[str | None] = devices or [None] * workers
     if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
         preload(worker)
-        return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch)
+        return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch, counted)
+    if counted is not None:
+        worker.counted = counted  # type: ignore[union-attr]
     return _run_here(worker, tasks, {} if places[0] is None else {"device": places[0]})
 
 

@@ -51,19 +51,22 @@ class WorkerState:
 
 
 Watch = Callable[[Sequence[WorkerState]], None]
+Counted = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Message:
     """What a worker says: `wants` a task, has a `result`, an `error` that ends the run, or has `ended`, perhaps `died`.
 
-    number: of the task that has a result or a `failure`; died: the cause of its death.
+    number: of the task that has a result or a `failure`; counted: how much more of its task is done; died: the cause
+    of its death.
     """
 
     wants: bool = False
     number: int | None = None
     result: Any = None
     failure: str | None = None
+    counted: int = 0
     error: Exception | None = None
     ended: bool = False
     died: str | None = None
@@ -106,6 +109,7 @@ class _Place:
     feed: Iterator[_Job] | None = None
     begun: dict[int, _Job] = field(default_factory=dict)
     finished: int = 0
+    counted: int = 0
     stillborn: int = 0
     note: str = ""
 
@@ -123,8 +127,8 @@ class _Place:
 class _Schedule:
     """The tasks that wait, first those to be repeated, and the places where workers do them."""
 
-    def __init__(self, crew: Crew, tasks: Iterable[Any], watch: Watch | None) -> None:
-        self.crew, self.watch = crew, watch
+    def __init__(self, crew: Crew, tasks: Iterable[Any], watch: Watch | None, counted: Counted | None) -> None:
+        self.crew, self.watch, self.counted = crew, watch, counted
         self.waiting = (_Job(number, task) for number, task in enumerate(tasks))
         self.retries: deque[_Job] = deque()
         # Tasks of streams that died twice: each group has a worker for itself, until a group of one names the culprit.
@@ -173,9 +177,13 @@ class _Schedule:
         if message.error is not None:
             raise message.error
         found: list[Outcome] = []
+        self.count(place, message.counted)
         if message.number is not None:
             job = place.begun.pop(message.number)
             place.finished += 1
+            if message.failure is not None:
+                self.count(place, -place.counted)
+            place.counted = 0
             if message.failure is None:
                 found.append(Outcome(job.task, message.result))
             else:
@@ -189,6 +197,7 @@ class _Schedule:
             self.crew.send(place.worker, None if following is None else (following.number, following.task))
         if message.ended:
             place.note = message.died or ""
+            self.count(place, -place.counted)
             if message.died is not None:
                 place.stillborn += place.feed is None
                 found += self.failed(
@@ -196,6 +205,12 @@ class _Schedule:
                 )
             place.worker, place.begun = None, {}
         return found
+
+    def count(self, place: _Place, more: int) -> None:
+        """Count what is done of the current task of a worker; less than nothing if that is lost."""
+        place.counted += more
+        if more and self.counted is not None:
+            self.counted(more)
 
     def failed(self, jobs: Sequence[_Job], reason: str) -> list[Outcome]:
         """Repeat the tasks of a worker that failed; a task that was alone with it twice has failed for good."""
@@ -210,6 +225,8 @@ class _Schedule:
         return []
 
 
-def schedule(crew: Crew, tasks: Iterable[Task], watch: Watch | None = None) -> Iterator[Outcome[Task, Any]]:
+def schedule(
+    crew: Crew, tasks: Iterable[Task], watch: Watch | None = None, counted: Counted | None = None
+) -> Iterator[Outcome[Task, Any]]:
     """One outcome for every task, in the order in which they finish."""
-    return _Schedule(crew, tasks, watch).run()
+    return _Schedule(crew, tasks, watch, counted).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from .scheduling import Message
 
 Receive = Callable[[], tuple[int, Any] | None]
 Send = Callable[[Message], None]
+BETWEEN = 0.5  # seconds between two messages about what is done of a task
 
 
 def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> None:
@@ -27,15 +29,35 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
         send(Message(ended=True, died=reason_of(error)))
 
 
+class _Count:
+    """Counts what is done of a task, and sends it now and then."""
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.unsent, self.sent = send, 0, time.monotonic()
+
+    def __call__(self, more: int) -> None:
+        self.unsent += more
+        if time.monotonic() - self.sent > BETWEEN:
+            self.send(Message(counted=self.rest()))
+
+    def rest(self) -> int:
+        """Return what was not sent yet; it counts as sent."""
+        unsent, self.unsent, self.sent = self.unsent, 0, time.monotonic()
+        return unsent
+
+
 def _one_by_one(worker: Any, place: dict[str, str], receive: Receive, send: Send) -> None:
-    answer = Message(wants=True)
+    answer, count = Message(wants=True), _Count(send)
+    if hasattr(worker, "counted"):
+        worker.counted = count
     while True:
         send(answer)
         envelope = receive()
         if envelope is None:
             return
         number, task = envelope
-        answer = Message(wants=True, number=number, **attempt(worker, task, place))
+        done = attempt(worker, task, place)
+        answer = Message(wants=True, number=number, counted=count.rest(), **done)
 
 
 def attempt(worker: Any, task: Any, place: dict[str, str]) -> dict[str, Any]:

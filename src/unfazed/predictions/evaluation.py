@@ -200,9 +200,9 @@ class _Run:
     def _run_here(self, models: Sequence[str | Classifier]) -> None:
         """Run the models in this process."""
         number, count = self.shard
-        here = replace(self.evaluator, counted=self._count, opened={})
+        here = replace(self.evaluator, opened={})
         self.expected.update(name_of(model) for model in models)
-        for outcome in run_tasks(here, [Part(tuple(models), number - 1, count)]):
+        for outcome in run_tasks(here, [Part(tuple(models), number - 1, count)], counted=self._count):
             self._settle(outcome.task, outcome.result, here)
 
     def _run_apart(self, models: Sequence[str]) -> None:
@@ -217,7 +217,15 @@ class _Run:
     def _outcomes(
         self, worker: Evaluator, parts: Sequence[Part], devices: Sequence[str]
     ) -> Iterator[Outcome[Part, list[Answer]]]:
-        return run_tasks(worker, parts, settings=worker.settings, devices=devices, apart=True, watch=self.monitor.watch)
+        return run_tasks(
+            worker,
+            parts,
+            settings=worker.settings,
+            devices=devices,
+            apart=True,
+            watch=self.monitor.watch,
+            counted=self._count,
+        )
 
     def _parts(self, models: Sequence[str]) -> list[Part]:
         """Return the tasks: several models share a decoding pass, and each group has parts for every process."""
@@ -236,8 +244,6 @@ class _Run:
             return
         for answer in answers:
             self._answered(answer)
-        if worker.counted is None:
-            self._count(sum(answer.count for answer in answers))
 
     def _answered(self, answer: Answer) -> None:
         self.answers.setdefault(answer.name, []).append(answer)

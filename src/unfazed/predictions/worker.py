@@ -70,10 +70,9 @@ class Opened:
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What became of one model in one part: classified as `opened`, already `finished`, the `same_as` one that is
-    finished, or failed with an `error`; count: predictions."""
+    finished, or failed with an `error`."""
 
     name: str
-    count: int = 0
     opened: Opened | None = None
     finished: bool = False
     same_as: str | None = None
@@ -152,7 +151,6 @@ class Evaluator:
         return [
             Answer(
                 one.name,
-                sum(len(work.plan[index]) for index in work.own),
                 Opened(
                     job.model.name,
                     job.model.slug,

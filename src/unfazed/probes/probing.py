@@ -55,10 +55,9 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What became of a part: the probe, how many of its pictures, how many of these were measured before, failures."""
+    """What became of a part: the probe, how many of its pictures were measured before, failures."""
 
     probe: Probe | None = None
-    pictures: int = 0
     resumed: int = 0
     failures: dict[str, str] | None = None
     error: str | None = None
@@ -82,7 +81,7 @@ class Prober:
                 ids = probes[0].ids
                 own = ids[part.number * len(ids) // part.count : (part.number + 1) * len(ids) // part.count]
                 resumed, failures = measure_ids(probes, own, self.counted, dict(part.skipped), journal)
-                return Answer(probes[0].sendable(), len(own), resumed, failures)
+                return Answer(probes[0].sendable(), resumed, failures)
         except (Exception, SystemExit) as error:  # whatever one model does, the others are measured
             return Answer(error=reason_of(error))
 
@@ -110,12 +109,14 @@ def run_probes(
     worker = Prober(opener, folder, max(1, threads // len(devices)))
 
     def run_apart(parts: Sequence[Part], places: Sequence[str] = devices) -> Iterator[Outcome[Part, Answer]]:
-        return run_tasks(worker, parts, settings=engine, devices=places, apart=True, watch=monitor.watch)
+        return run_tasks(
+            worker, parts, settings=engine, devices=places, apart=True, watch=monitor.watch, counted=counted
+        )
 
     failed = 0
     answers: dict[Key, list[Answer]] = {}
     counted(0)
-    in_this_process = run_tasks(Prober(opener, folder, threads, counted), parts_of(here, 1))
+    in_this_process = run_tasks(Prober(opener, folder, threads), parts_of(here, 1), counted=counted)
     count = PARTS_EACH * len(devices) if len(devices) > 1 else 1
     in_others = run_apart(parts_of(apart, count)) if apart else iter(())
     for expected, outcome in chain(zip(repeat(1), in_this_process), zip(repeat(count), in_others)):
@@ -126,8 +127,6 @@ def run_probes(
                 careful, lambda part: next(iter(run_apart([part], devices[:1]))), lambda part: _journal(folder, part)
             )
             answer = one_by_one[1].result or Answer(error=str(one_by_one[1].failure))
-        if key in apart:
-            counted(answer.pictures)
         answers.setdefault(key, []).append(answer)
         if len(answers[key]) == expected:
             result = _merged(answers.pop(key), number, shards)
