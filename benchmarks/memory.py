@@ -3,9 +3,9 @@
     python benchmarks/memory.py build --pictures 20000
     python benchmarks/memory.py evaluate --pictures 50000
 
-Prints the memory of a run with all of its processes while the work goes on, and how far it is from its median at most
-(in each twentieth of the work, by its median), without the first tenth, in which caches fill, and the end, when the first
-workers have nothing left to do.
+Prints the memory of a run with all of its processes while the work goes on, and how far it is from its median at most,
+in each twentieth of the work (by its median) and in each moment, without the first tenth, in which caches fill, and the
+end, when the first workers have nothing left to do.
 The photographs are the embedded sample's, linked again and again. A small untrained network classifies them, since only
 the memory around a network is the question: batches, decoding, scoring and storing.
 """
