@@ -84,8 +84,11 @@ def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
     names = tuple(classes)
     count = Counter(map(plain, names))
     if len(count) != len(names):
-        twice = sorted({name for name in names if count[plain(name)] > 1})[:20]
-        raise UserError(f"the class names {', '.join(twice)} occur more than once", allowed="distinct names")
+        groups = [[name for name in names if plain(name) == one] for one, times in count.items() if times > 1]
+        shown = ", ".join(" = ".join(group) for group in groups[:5]) + (" …" if len(groups) > 5 else "")
+        raise UserError(
+            f"class names occur more than once: {shown}", allowed="names that differ in more than capitals and signs"
+        )
     return LabelSpace(name, names)
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from prediction_worlds import benchmark, folder, frame
 
-from unfazed.analyses.drops.gate import check_predictions, verdict
+from unfazed.analyses.drops.gate import check, check_predictions, verdict
 from unfazed.analyses.drops.gate_rows import judge
 from unfazed.analyses.drops.junit import junit_xml
 from unfazed.analyses.drops.rules import Rules, parse_limits, read_rules
@@ -47,6 +47,16 @@ def test_judgement_at_the_threshold_itself():
     assert judge(1, 4, at_most=4) == "pass"
     assert judge(4, 5, at_most=4) == "cannot tell"
     assert judge(4.01, 5, at_most=4) == "fail"
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [(1, ("n = 1: nothing can be concluded from one photograph",)), (4, ("n = 4: one photograph",)), (5, ())],
+)
+def test_a_pass_with_very_few_photographs_has_a_remark(n, words):
+    found = check(answers(n, 0), min_accuracy={"original": 5})
+    assert found.verdict == "pass" and len(found.remarks) == len(words)
+    assert all(remark.startswith(start) for remark, start in zip(found.remarks, words, strict=True))
 
 
 def test_a_failure_outweighs_a_doubt_and_a_doubt_a_pass():

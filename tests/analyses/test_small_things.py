@@ -66,6 +66,11 @@ def test_one_photograph_has_a_wide_interval(interval):
     assert found["low"] < 0 < found["high"]
 
 
+def test_the_mean_over_one_edit_is_named_so():
+    table = dropped_accuracy(frame({"original": [1], "size-0.05": [1]}), resamples=20)
+    assert "mean over 1 edit, controls" in analysis_text(table, "drops", "markdown")
+
+
 def test_a_table_of_groups_counts_groups_and_models(tmp_path):
     both = pl.concat([frame(ANSWERS, name) for name in ("a", "b", "c")])
     (tmp_path / "groups.csv").write_text("model,kind\na,conv\nb,conv\nc,vit\n")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PIL import Image
 
 from unfazed.benchmark import Benchmark, BuildSettings, build
 from unfazed.benchmark.card import differences
@@ -107,3 +108,16 @@ def test_a_limit_that_takes_one_class_says_so(folder):
     assert folder.select(7).remarks == () and folder.select(sample=5).remarks == ()
     with pytest.raises(UserError, match="limit and sample are given"):
         folder.select(3, sample=3)
+
+
+def test_a_build_without_a_single_picture_does_not_bind_the_folder(tmp_path):
+    scene = open_source("sample")["panda"]
+    for name in ("1", "2"):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.fromarray(scene.image).reduce(4).save(tmp_path / f"photos/{name}.jpg")
+    failed = build(f"folder:{tmp_path / 'photos'}", tmp_path / "b", settings(limit=None))
+    assert failed.counts["ok"] == 0 and "?segment=auto" in failed.failures["1"]
+    built = build(f"folder:{tmp_path / 'photos'}?segment=grabcut", tmp_path / "b", settings(limit=1))
+    assert not built.failures and set(pictures(tmp_path / "b")) == {
+        f"1/{edit}/0" for edit in ("source", "original", "reinsertion", "size-0.1")
+    }

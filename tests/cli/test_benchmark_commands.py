@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from unfazed.cli import main
 
@@ -79,6 +80,18 @@ def test_verify_speaks_json_and_names_the_changed_file(bench):
     path.write_bytes(whole)
     assert done.returncode == 1
     assert "images/size-0.1/cat.png: is not the file that was written" in done.stdout
+
+
+def test_one_reason_of_many_failures_is_printed_once(tmp_path):
+    for number in range(6):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / f"photos/{number}.jpg")
+    Image.new("L", (20, 20), 255).save(tmp_path / "photos/5_mask.png")
+    (tmp_path / "photos/5.jpg").write_bytes(b"no picture")
+    done = unfazed("build", f"folder:{tmp_path / 'photos'}", "-o", tmp_path / "b", "--renderer", "paste")
+    first, second = [one for one in done.stderr.splitlines() if "failed:" in one]
+    assert done.returncode == 4 and first.startswith("failed: 5 scenes, such as 0: there is no mask for it")
+    assert second.startswith("failed: 5: ") and "text" in second
 
 
 def test_status_says_how_it_stands(bench, tmp_path):

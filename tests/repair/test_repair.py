@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,16 @@ import torch
 from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
 from typer.testing import CliRunner
 
+from unfazed.analyses.drops.gate import check
+from unfazed.benchmark import BuildSettings, build
 from unfazed.cli import build_app
 from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
 from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
+from unfazed.models.training_photographs import keys_of, trained_on
+from unfazed.predictions import run_evaluation
+from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, repair
 from unfazed.repair.drawing import weights_of
 from unfazed.repair.enhancing import enhance
@@ -41,7 +47,8 @@ def photos(tmp_path_factory):
 def done(photos, tmp_path_factory):
     folder = tmp_path_factory.mktemp("repaired")
     spec = write_model(folder / "model", train_plainly(photos, steps=5))
-    tests = [f"images:{photos}"]
+    write_photographs(folder / "others", 2, seed=1)
+    tests = [f"images:{folder / 'others'}"]
     return repair(f"folder:{photos}", spec, folder / "out", QUICK, recipe=RECIPE, workers=1, tests=tests, device="cpu")
 
 
@@ -59,11 +66,11 @@ def test_control_and_repaired_have_the_same_budget(done):
     assert histories[0]["losses"] != histories[1]["losses"]
 
 
-def test_the_table_holds_every_model_every_edit_and_the_folders(done, photos):
+def test_the_table_holds_every_model_every_edit_and_the_folders(done):
     result = json.loads((done.folder / "repair.json").read_bytes())
     found = {(row["measure"], row["pictures"]) for row in result["rows"]}
     assert {("accuracy", "original"), ("drop", "background-random"), ("drop", "average")} <= found
-    assert ("calibration error", "original") in found and ("accuracy", f"images:{photos}") in found
+    assert {("calibration error", "original"), ("accuracy", f"images:{done.folder.parent / 'others'}")} <= found
     for row in result["rows"]:
         assert row["before"] is not None and np.isclose(row["difference"], row["repaired"] - row["control"])
 
@@ -146,12 +153,50 @@ def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
 
 def test_a_new_head_answers_for_the_classes_of_the_source_and_more_photographs_can_be_added(photos, tmp_path):
     base = open_model("timm:test_resnet.r160_in1k?weights=none", device="cpu")
-    done = repair(
-        f"folder:{photos}", base, tmp_path, QUICK, new_head=True, also=f"images:{photos}", recipe=RECIPE, workers=1
-    )
-    model = open_model(f"repaired:{tmp_path}", device="cpu")
+    more = write_photographs(tmp_path / "more", 12, seed=1)
+    for path in photos.glob("*/*.jpg"):
+        shutil.copy(path, more / path.parent.name / f"copy-{path.name}")
+    out, also = tmp_path / "out", f"images:{more}"
+    done = repair(f"folder:{photos}", base, out, QUICK, new_head=True, also=also, recipe=RECIPE, workers=1)
+    model = open_model(f"repaired:{out}", device="cpu")
+    held_out = keys_of(open_pictures(str(out / "benchmark")).photographs)
+    assert len(held_out) and not set(held_out) & set(trained_on(model.origin)), "copies of them are not trained on"
     assert model.labels.classes == CLASSES and all(row["before"] is None for row in done.rows)
     assert done.counts["train"] > 30 and done.counts["train_without_mask"] >= 35
+
+
+def test_photographs_that_are_measured_on_are_never_trained_on(photos, tmp_path):
+    build(f"folder:{photos}", tmp_path / "bench", BuildSettings(recipe=RECIPE, renderer="paste", size=64, per_class=4))
+    said: list[str] = []
+    done = repair(
+        f"folder:{photos}",
+        small_classifier(),
+        tmp_path / "out",
+        QUICK,
+        benchmark=tmp_path / "bench",
+        workers=1,
+        note=said.append,
+    )
+    measured = open_pictures(str(tmp_path / "bench")).photographs
+    assert len(measured) >= 11, "one of the photographs is no picture"
+    assert f"{len(measured)} photographs are not trained on, since they are also measured on" in said
+    assert done.counts["held_out"] == len(measured)
+    assert sum(done.counts[name] for name in ("train", "validation", "unusable", "held_out")) == 36
+    assert done.verdict == "cannot tell" and "photographs were measured" in done.reason
+    known = trained_on({"trained_on": str(tmp_path / "out/trained-on.bin")})
+    assert len(known) == done.counts["train"] + done.counts["validation"]
+    assert not set(keys_of(measured)) & set(known)
+    with pytest.raises(UserError, match="all 36 photographs of .* are also measured on"):
+        repair(f"folder:{photos}", small_classifier(), tmp_path / "all", QUICK, tests=[f"images:{photos}"])
+
+
+def test_a_model_says_when_it_is_measured_on_photographs_of_its_training(done, photos, tmp_path):
+    spec, other = f"repaired:{done.folder}?trust=yes", f"images:{done.folder.parent / 'others'}"
+    found = run_evaluation(f"images:{photos}", [spec], tmp_path / "seen")
+    (warning,) = [line for line in found.warnings[spec] if "in its training" in line]
+    assert f"{spec}: {done.counts['train'] + done.counts['validation']} of the 36 photographs" in warning
+    assert check(tmp_path / "seen", min_accuracy={"original": 1}).verdict == "not measured"
+    assert "training" not in str(run_evaluation(other, [spec], tmp_path / "new").warnings)
 
 
 def test_the_hybrid_is_a_timm_model_that_can_be_trained():

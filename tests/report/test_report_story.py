@@ -54,6 +54,20 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     assert "rendering alone costs, measured on pictures that were rendered without a change (reinsertion)" in page
 
 
+def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 4, ["a", "b"], ("original", "inversion", "background-random"))
+    folder = make_predictions(tmp_path / "predictions", bench, ["m"], ["a", "b"])
+    rows, control = pl.read_parquet(bench / "manifest.parquet"), pl.col("edit") == "inversion"
+    reason = pl.lit("needs a diffusion network: it regenerates the background")
+    rows.with_columns(
+        status=pl.when(control).then(pl.lit("skipped")).otherwise("status"), reason=pl.when(control).then(reason)
+    ).write_parquet(bench / "manifest.parquet")
+    path = folder / "model00.parquet"
+    pl.read_parquet(path).filter(~control).write_parquet(path)
+    said = verdict(find(folder))[0]
+    assert "raw drop, because the control inversion could not be made: needs a diffusion network)" in said
+
+
 @pytest.mark.parametrize(
     ("worst", "next_worst", "said"),
     [

@@ -10,6 +10,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.labels import own
 from unfazed.scene import Scene
 from unfazed.sources import open_source
+from unfazed.sources.automatic_masks import made_note
 from unfazed.sources.labeled import name_remarks
 from unfazed.sources.mask_checks import doubted_masks, exchanged_masks, mask_warnings, warning_summary
 from unfazed.sources.mask_names import without_masks
@@ -261,6 +262,15 @@ def test_masks_of_other_photographs_are_doubted_and_their_photographs_named():
     assert "that of pig fits the photograph kangaroo" in words
     right = {one.id: mask_warnings(one.mask, one.image) for one in scenes}
     assert doubted_masks(right) is None and exchanged_masks({one.id: one for one in scenes}, right) == []
+
+
+@pytest.mark.parametrize(("confidences", "doubted"), [((0.6, 0.3, 0.9, 0.9), True), ((0.6, 0.75, 0.9, 0.9), False)])
+def test_automatic_masks_are_doubted_if_half_of_them_should_be_looked_at(confidences, doubted):
+    notes = {str(number): [made_note("sam2", one)] for number, one in enumerate(confidences)}
+    words = "the masks may be wrong: 2 of 4 were made automatically with a confidence below 0.7"
+    assert doubted_masks(notes) == (words if doubted else None)
+    checked = dict.fromkeys("abcde", ())
+    assert doubted_masks({**notes, **checked}) is None, "masks of one's own are not automatic"
 
 
 def test_a_mask_of_small_codes_is_refused_with_its_largest_value() -> None:

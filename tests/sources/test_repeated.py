@@ -6,7 +6,7 @@ from pathlib import Path
 from unfazed.benchmark import BuildSettings, build
 from unfazed.predictions.inputs import open_pictures
 from unfazed.sources import open_source
-from unfazed.sources.repeated import repeated_photographs
+from unfazed.sources.repeated import repeated_photographs, same_files
 
 
 def test_a_photograph_with_two_classes_is_pointed_out_by_build_and_evaluate(tmp_path: Path) -> None:
@@ -32,3 +32,12 @@ def test_copies_within_a_class_are_counted():
     scenes = [(name, "same", 3) for name in "abcd"] + [("e", "other", 3)]
     [warning] = repeated_photographs(scenes)
     assert warning.startswith("4 scenes show a photograph that occurs more than once") and warning.endswith("a = b = c")
+
+
+def test_files_of_the_same_content_are_found_under_other_names(tmp_path: Path) -> None:
+    for name, data in {"a": b"one", "b": b"two", "c": b"three", "other/x": b"one", "other/y": b"six"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    mine, others = [str(tmp_path / name) for name in "abcd"], [str(tmp_path / "other" / name) for name in "xyz"]
+    assert same_files(mine, others) == {str(tmp_path / "a")}
+    assert same_files(mine, []) == set()

@@ -10,12 +10,12 @@ from typing import Any
 from unfazed.choices import stored_frame
 from unfazed.edits.items import Item
 from unfazed.errors import UserError
-from unfazed.files import canonical, read_json, write_json
+from unfazed.files import canonical, read_json, remove_file, remove_folder, write_json
 from unfazed.records import read_object, require_fields
 from unfazed.rendering.removal.methods import current_removal
 
-from .layout import CARD
-from .rows import Row, finished_sources
+from .layout import CARD, MANIFEST, ROWS
+from .rows import OK, Row, finished_sources, read_manifest
 
 # The fields that determine the pictures' bytes; they must be the same when a build is resumed.
 DECISIVE = (
@@ -93,6 +93,11 @@ def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None =
             grown[-1]["edits"] = len(old["recipe"]["edits"])
             write_json(root / CARD, {**card, "grown": grown})
             return
+        if there and _is_bare(root):
+            remove_folder(root / ROWS)
+            write_json(root / CARD, card)
+            remove_file(root / MANIFEST)
+            return
         if there:
             raise UserError(
                 f"{root} contains another benchmark; these settings differ:\n  " + "\n  ".join(there),
@@ -113,6 +118,11 @@ def record_facts(root: Path, **facts: Any) -> None:
     before = read_json(root / CARD)
     if canonical({**before, **facts}) != canonical(before):
         write_json(root / CARD, {**before, **facts})
+
+
+def _is_bare(root: Path) -> bool:
+    """Whether a build has ended without a single picture, so that nothing is lost with its settings."""
+    return (root / MANIFEST).is_file() and OK not in read_manifest(root)["status"].to_pylist()
 
 
 def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequence[str]) -> bool:

@@ -35,6 +35,7 @@ def build(
     Exit codes: 0 done, 2 wrong command or full disk, 4 done but some rows failed, 130 interrupted.
     """
     import json
+    from collections import defaultdict
     from dataclasses import asdict
 
     from unfazed.sources import open_source
@@ -69,10 +70,15 @@ def build(
                 f"validity: {built.invalid} pictures are doubtful and kept, {built.left_out} left out; the manifest "
                 "has the reasons, `unfazed review` shows the pictures, `analyze --valid-only` counts the others alone"
             )
-        for source_id, reason in list(built.failures.items())[:20]:
-            typer.echo(f"failed: {source_id}: {reason.removeprefix(f'{source_id}: ')}", err=True)
-        if len(built.failures) > 20:
-            typer.echo(f"and {len(built.failures) - 20} more\nrun: unfazed verify {where}", err=True)
+        failed = defaultdict(list)
+        for source_id, reason in built.failures.items():
+            image = scenes.entry(source_id).image
+            failed[reason.removeprefix(f"{source_id}: ").removeprefix(f"{image}: ")].append(source_id)
+        for reason, ids in list(failed.items())[:20]:
+            who = ids[0] if len(ids) == 1 else f"{len(ids)} scenes, such as {ids[0]}"
+            typer.echo(f"failed: {who}: {reason}", err=True)
+        if len(failed) > 20:
+            typer.echo(f"and {len(failed) - 20} more reasons\nrun: unfazed verify {where}", err=True)
         if built.counts.get("ok") and not built.unfinished:
             known = set(built.classes) <= set(imagenet().classes)
             models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"

@@ -21,6 +21,7 @@ class Confidence:
 
 
 LOOK_BELOW = 0.7
+NO_EDGE = 0.5  # edge contrast below which an outline follows nothing in the picture
 
 
 def mask_confidence(image: np.ndarray, mask: np.ndarray, agreement: float) -> Confidence:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -25,6 +26,7 @@ from unfazed.tensor_files import read_tensor_file, write_tensor_file
 
 from .classifier import Classifier
 from .registry import open_base
+from .training_photographs import origin_of, write_trained_on
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,17 @@ PRESETS = {"default": Training(), "released": RELEASED}
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A trained head: weight (classes, D), bias (classes,), its base model, and a record of the training."""
+    """A trained head: weight (classes, D), bias (classes,), its base model, and a record of the training.
+
+    photographs: (N,) uint64, the keys of the files it was trained on (`training_photographs.keys_of`), if known.
+    """
 
     base: Classifier
     labels: LabelSpace
     weight: torch.Tensor
     bias: torch.Tensor
     card: dict[str, Any]
+    photographs: np.ndarray | None = None
 
     def classifier(self, name: str | None = None) -> Classifier:
         """The base model with this head in place of its own last layer."""
@@ -94,8 +100,10 @@ class Head:
         )
 
     def save(self, folder: str | Path) -> None:
-        """Write `head.safetensors` and `head.json` into `folder`; `head:FOLDER` opens them."""
+        """Write `head.safetensors` and `head.json` into `folder`, and `trained-on.bin` if the photographs are known;
+        `head:FOLDER` opens them."""
         write_tensor_file(Path(folder) / "head.safetensors", {"weight": self.weight, "bias": self.bias})
+        write_trained_on(folder, self.photographs, self.base.origin)
         write_json(Path(folder) / "head.json", self.card)
 
 
@@ -155,7 +163,8 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
     shapes = [tuple(tensors[name].shape) if name in tensors else () for name in ("weight", "bias")]
     if len(shapes[0]) != 2 or shapes[1] != shapes[0][:1] or shapes[1] != (len(space),):
         raise UserError(f"{folder / 'head.safetensors'} is not a linear head for the {len(space)} classes of its card")
-    return Head(base, space, tensors["weight"], tensors["bias"], card).classifier(str(spec))
+    model = Head(base, space, tensors["weight"], tensors["bias"], card).classifier(str(spec))
+    return replace(model, origin={**model.origin, **origin_of(folder)})
 
 
 def check_framing(model: Classifier, frame: str | None) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -20,6 +21,7 @@ from unfazed.tensor_files import read_tensor_file, write_tensor_file
 from .classifier import Classifier
 from .options import COMMON, transform_from
 from .registry import open_base
+from .training_photographs import origin_of, write_trained_on
 from .transforms import Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"
@@ -29,21 +31,24 @@ _KINDS = {
 }
 
 
-def save_repaired(folder: str | Path, model: Classifier, base: str, training: dict[str, Any]) -> None:
-    """`model.safetensors` and `card.json` in `folder`; opened again as `repaired:FOLDER`.
+def save_repaired(
+    folder: str | Path, model: Classifier, base: Classifier, training: dict[str, Any], photographs: np.ndarray
+) -> None:
+    """`model.safetensors`, `trained-on.bin` and `card.json` in `folder`; opened again as `repaired:FOLDER`.
 
-    base: the spec of the model it was trained from; training: what else the card says.
+    base: the model it was trained from; training: what else the card says; photographs: the keys of their files.
     """
     # Copies, since a network may hold one tensor under two names, which the file format refuses.
     write_tensor_file(Path(folder) / WEIGHTS, {name: one.clone() for name, one in model.module.state_dict().items()})
     card = {
-        "base": base,
+        "base": base.name,
         "architecture": _architecture(model),
         "labels": model.labels.to_json(),
         "transform": model.transform.to_json(),
         "weights_sha256": model.weights_hash,
         "training": training,
     }
+    write_trained_on(folder, photographs, base.origin)
     # The card last: it says that the weights beside it are whole.
     write_json(Path(folder) / CARD, card)
 
@@ -72,7 +77,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
         space,
         str(spec),
         layer=spec.options.get("layer"),
-        origin={"base": card["base"], **training},
+        origin={"base": card["base"], **training, **origin_of(folder)},
         **where,
     )
     if model.weights_hash != card["weights_sha256"]:

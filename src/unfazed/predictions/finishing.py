@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from unfazed.errors import UserError, reason_of
 from unfazed.files import remove_file, remove_folder, write_json
+from unfazed.models.training_photographs import training_overlap
 from unfazed.specs import slug_of
 
 from .contract import chance_of
@@ -39,9 +40,13 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
         parts.remove()  # the cause may be the folder, not the pictures
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
-    suspicion = "; ".join(one for one in (parts.note("check").get("suspicion"), pictures.doubt) if one) or None
+    seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
+    doubts = (parts.note("check").get("suspicion"), pictures.doubt, seen.suspicion)
+    suspicion = "; ".join(one for one in doubts if one) or None
     warnings = [suspicion] if suspicion else []
-    few = [seen for seen in parts.note("adapted").values() if seen < ENOUGH]
+    if seen.remark:
+        warnings.append(seen.remark)
+    few = [number for number in parts.note("adapted").values() if number < ENOUGH]
     if few:
         warnings.append(
             f"{model.name}: the batch-norm statistics of {len(few)} edits come from at most {max(few)} pictures"

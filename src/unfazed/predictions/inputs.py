@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unfazed.benchmark.layout import SOURCE_EDIT
 from unfazed.choices import stored_frame
 from unfazed.errors import UserError
 from unfazed.files import canonical, parse_json, sha256
@@ -53,6 +54,12 @@ class Pictures:
     def originals(self) -> list[int]:
         """Return the positions of the unedited pictures; in a folder, of all pictures."""
         return [position for position, row in enumerate(self.rows) if row.edit == ORIGINAL and row.run == 0]
+
+    @property
+    def photographs(self) -> list[str]:
+        """Return the files of the photographs: a benchmark's copies of its sources, or a folder's unedited pictures."""
+        copies = [row.path for row in self.rows if row.edit == SOURCE_EDIT]
+        return copies or [self.rows[place].path for place in self.originals]
 
     @property
     def needed(self) -> set[int]:

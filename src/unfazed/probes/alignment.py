@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from unfazed.choices import Frame
 from unfazed.errors import BadPicture, UserError
+from unfazed.files import parse_json
 from unfazed.measures.alignment import MEASURES, alignment
 from unfazed.models.label_mapping import map_labels
 from unfazed.sources.mask_checks import mask_warnings
@@ -46,7 +47,8 @@ class Looked:
     """One picture, its object and its label, at the size of the comparison of heat map and mask.
 
     image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped;
-    notes: what was done to the photograph or its mask, None if nothing; warnings: about its mask as it was given.
+    notes: what was done to the photograph or its mask, None if nothing; about_mask: who made its mask, and warnings
+    about it as it was given.
     """
 
     source_id: str
@@ -56,7 +58,7 @@ class Looked:
     mask: np.ndarray
     whole: bool
     notes: str | None = None
-    warnings: tuple[str, ...] = ()
+    about_mask: tuple[str, ...] = ()
 
 
 def measure_alignment(
@@ -132,8 +134,8 @@ def scene_pictures(
     def load(scene_id: str) -> Looked:
         scene = source[scene_id]
         image, masks = at_input(scene, model.transform.crop, frame)
-        warnings = mask_warnings(scene.mask, scene.image)
-        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene), warnings)
+        about = (*scene.notes, *mask_warnings(scene.mask, scene.image))
+        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene), about)
 
     return load, source_mapping(model, source)
 
@@ -153,10 +155,11 @@ def opened_pictures(
     from unfazed.sources.pictures import read_mask, read_picture
 
     benchmark: Benchmark = pictures
-    columns = ["sample_id", "source_id", "edit", "label", "path", "mask_path", "status"]
+    columns = ("sample_id", "source_id", "edit", "label", "path", "mask_path", "status", "notes")
+    manifest = benchmark.manifest
     rows = {
         row["sample_id"]: row
-        for row in benchmark.manifest.select(columns).to_pylist()
+        for row in manifest.select([name for name in columns if name in manifest.column_names]).to_pylist()
         if row["status"] == "ok" and row["mask_path"] and row["label"] is not None
     }
 
@@ -164,8 +167,9 @@ def opened_pictures(
         row = rows[sample_id]
         image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
         # Edits may move the object away from the edges of the photograph, so only the original shows a wrong mask.
-        warnings = mask_warnings(mask, image if row["edit"] == "original" else None)
-        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, warnings=warnings)
+        found = mask_warnings(mask, image if row["edit"] == "original" else None)
+        about = (*parse_json(row.get("notes") or "[]", f"the notes of {sample_id}"), *found)
+        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, about_mask=about)
 
     mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
     return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

@@ -73,11 +73,12 @@ def fit_source_head(
 
     Every photograph goes into the network whole, framed and resized to its input size, as `unfazed sensitivity` does
     it; the card records the framing, and pictures in another one are refused later. ablate: train on pictures whose
-    background is gray. A picture that cannot be used is left out and listed.
+    background is gray. A picture that cannot be used is left out and listed. `trained-on.bin` records the photographs.
     """
     import torch
 
     from unfazed.models import fit_head, open_model
+    from unfazed.models.training_photographs import keys_of
     from unfazed.sources import open_source
 
     check_choice("framing", frame, Frame)
@@ -90,6 +91,7 @@ def fit_source_head(
     side = base.transform.crop
     show = counter(progress, len(source)) if progress is not None else None
     targets: list[int] = []
+    used: list[str] = []
     failures: dict[str, str] = {}
 
     def load(scene_id: str) -> tuple[int, np.ndarray, np.ndarray]:
@@ -107,6 +109,7 @@ def fit_source_head(
                 failures[scene_id] = f"{type(loaded).__name__}: {loaded}"
             else:
                 targets.append(loaded[0])
+                used.append(source.entry(scene_id).image)
                 yield loaded[1:]
 
     def prepare(loaded: tuple[np.ndarray, np.ndarray]) -> torch.Tensor:
@@ -117,5 +120,5 @@ def fit_source_head(
 
     described = {"source": spec, "frame": frame, "ablated": ablate}
     head = fit_head(base, pictures(), targets, source.labels, training or choose_training(), prepare, **described)
-    head.save(folder)
+    replace(head, photographs=keys_of(used)).save(folder)
     return FittedHead(Path(folder), head.card, failures)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unfazed.benchmark.layout import SOURCE_EDIT
 from unfazed.choices import Frame
 from unfazed.engine.memory import in_parts
 from unfazed.errors import BadPicture
 from unfazed.files import remove_file, write_json
+from unfazed.models.training_photographs import training_overlap
 from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample
 from unfazed.predictions.passes import SANITY
 from unfazed.records import read_object
@@ -62,11 +64,22 @@ def check_plausible(
     answers, predicted = (one.argmax(1).cpu().numpy() for one in (logits, mapping.apply(logits)))
     doubts = (
         check_accuracy(model, mapping, crops, labels, answers, predicted),
-        doubted_masks({one.source_id: one.warnings for one in looked}),
+        doubted_masks({one.source_id: one.about_mask for one in looked}),
+        training_overlap(model.name, model.origin, _photographs(pictures)).suspicion,
     )
     suspicion = "; ".join(one for one in doubts if one)
     if suspicion:
         write_json(path, {"model": model.name, "suspicion": suspicion})
+
+
+def _photographs(pictures: Source | Benchmark) -> list[str]:
+    """The files of the photographs themselves."""
+    from unfazed.sources import Source
+
+    if isinstance(pictures, Source):
+        return [entry.image for entry in pictures.entries]
+    rows = pictures.manifest.select(["edit", "path"]).to_pylist()
+    return [str(pictures.root / row["path"]) for row in rows if row["edit"] == SOURCE_EDIT and row["path"]]
 
 
 def suspicions_in(folder: str | Path, slugs: Sequence[str] | None = None) -> list[str]:

@@ -97,7 +97,7 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
     if drop is None:
         return "cannot tell", "the benchmark holds no edits"
     if plain["n"] < FEWEST:
-        return "cannot tell", f"{plain['n']} photographs were held out, at least {FEWEST} are needed"
+        return "cannot tell", f"{plain['n']} photographs were measured, at least {FEWEST} are needed"
     if plain["difference"] < -TOLERATED:
         return ("worse", lost) if plain["high"] < -TOLERATED else ("cannot tell", lost)
     words = (

@@ -17,7 +17,10 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import map_labels
 from unfazed.models.registry import open_model
 from unfazed.models.repaired import CARD, for_classes, save_repaired
+from unfazed.models.training_photographs import keys_of
+from unfazed.predictions.inputs import open_pictures
 from unfazed.sources import Source, open_source
+from unfazed.sources.repeated import same_files
 from unfazed.specs import slug_of
 
 from .fine_tuning import Now, fine_tune
@@ -65,8 +68,9 @@ def repair(
     new_head: give the model a new classification layer for the source's classes. also: labeled photographs without
     masks that are trained on as well. tests: folders `images:…` to measure on besides. benchmark: an existing one to
     measure on; without it a share of the source (`settings.held_out`) is left out of training, and edited by `recipe`
-    with `renderer`. cache: a folder for pictures without their objects, `removed` in `out` if
-    None. onnx: also export the repaired model. The same call again resumes where the last one stopped.
+    with `renderer`. A file whose content is measured on is never trained on. cache: a folder for pictures without
+    their objects, `removed` in `out` if None. onnx: also export the repaired model. The same call again resumes where
+    the last one stopped.
 
     The folder holds the repaired model (`repaired:OUT`), the control (`repaired:OUT/control`), the benchmark, the
     predictions, and `repair.json`.
@@ -78,7 +82,10 @@ def repair(
     base = open_model(model, device=device) if isinstance(model, str) else model
     _check_trainable(base)
     started = for_classes(base, _known(scenes), settings.seed) if new_head else base
-    data = _Data.of(scenes, started, also, settings, benchmark is None, new_head)
+    measured = [spec for spec in (benchmark, *tests) if spec is not None]
+    data = _Data.of(scenes, started, also, settings, new_head, benchmark is None, list(map(str, measured)))
+    if data.left_out:
+        say(f"{data.left_out} photographs are not trained on, since they are also measured on")
     plans = {"train": data.train, "validation": data.validation}
     size = max(started.transform.resize, started.transform.crop)
     sets = {
@@ -88,6 +95,7 @@ def repair(
         if len(photographs):
             say(f"reading {len(photographs)} photographs ({name})")
             photographs.read(str(started.device), workers)
+    keys = keys_of(row.entry.image for one in sets.values() for row in one.rows)
     finished: dict[str, Classifier] = {}
     for arm in ARMS:
         say(f"fine-tuning: {arm}")
@@ -104,7 +112,7 @@ def repair(
             "settings": settings.to_json(),
             "history": tuned.history,
         }
-        save_repaired(place, made, base.name, training)
+        save_repaired(place, made, base, training, keys)
         finished[arm] = made
     if onnx:
         from .onnx_export import export_onnx
@@ -141,12 +149,18 @@ def repair(
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """The photographs of each use, and the outputs of the network that stand for each target."""
+    """The photographs of each use, and the outputs of the network that stand for each target.
+
+    left_out: how many are not trained on because they are also in the given benchmark, in a folder to be measured on,
+    or among those held out; held_out: how many of the source are not trained on.
+    """
 
     train: tuple[Photograph, ...]
     validation: tuple[Photograph, ...]
     test: tuple[str, ...]
     members: tuple[tuple[int, ...], ...]
+    held_out: int
+    left_out: int
 
     @staticmethod
     def of(
@@ -154,13 +168,19 @@ class _Data:
         model: Classifier,
         also: str | Source | None,
         settings: RepairSettings,
-        measures: bool,
         new_head: bool,
+        measures: bool,
+        others: Sequence[str],
     ) -> _Data:
         members = _members(model, scenes, new_head)
         rows = listed(scenes, lambda label: label)
         if not rows:
             raise UserError(f"no photograph of '{scenes.spec}' has a label", allowed="a source with labels")
+        total = len(rows)
+        measured = [path for spec in others for path in open_pictures(spec).photographs]
+        rows = _without(rows, measured)
+        if not rows:
+            raise _nothing_left(scenes, total)
         labels = np.array([row.target for row in rows])
         # Only photographs with masks can be edited, so only they are held out to be measured on.
         masked = np.array([row.masked for row in rows])
@@ -184,11 +204,19 @@ class _Data:
             offset = len(members)
             members = (*members, *_members(model, other, new_head))
             more = tuple(replace(row, masked=False) for row in listed(other, lambda label: offset + label))
+        held_out = [*measured, *(rows[place].entry.image for place in test)]
+        trained, chosen = (_without([rows[place] for place in places], held_out) for places in (train, validation))
+        kept = _without(more, held_out)
+        if not trained + kept:
+            raise _nothing_left(scenes, total)
+        alone = total - len(trained) - len(chosen)
         return _Data(
-            tuple(rows[place] for place in train) + more,
-            tuple(rows[place] for place in validation),
+            trained + kept,
+            chosen,
             tuple(rows[place].entry.id for place in test),
             members,
+            alone,
+            alone - len(test) + len(more) - len(kept),
         )
 
     def counts(self, sets: dict[str, Photographs]) -> dict[str, int]:
@@ -198,9 +226,22 @@ class _Data:
             "train_with_mask": masked,
             "train_without_mask": len(sets["train"]) - masked,
             "validation": len(sets["validation"]),
-            "held_out": len(self.test),
+            "held_out": self.held_out,
             "unusable": sum(len(one.unusable) for one in sets.values()),
         }
+
+
+def _without(rows: Sequence[Photograph], measured: Sequence[str]) -> tuple[Photograph, ...]:
+    """The photographs whose files have another content than all that are measured on."""
+    known = same_files((row.entry.image for row in rows), measured)
+    return tuple(row for row in rows if row.entry.image not in known)
+
+
+def _nothing_left(scenes: Source, total: int) -> UserError:
+    return UserError(
+        f"all {total} photographs of '{scenes.spec}' are also measured on, so none is left to be trained on",
+        allowed="a --benchmark and --test folders of other photographs; without --benchmark some of these are held out",
+    )
 
 
 def _check_trainable(model: Classifier) -> None:

@@ -226,7 +226,8 @@ def _notes(frame: pl.DataFrame, compact: bool = False) -> str:
     averages = frame.drop_nulls("edits")
     if averages.height:
         counts = sorted(set(averages["edits"].to_list()))
-        notes.append(f"average: mean over {' or '.join(map(str, counts))} edits, controls left out.")
+        edits = "edit" if counts == [1] else "edits"
+        notes.append(f"average: mean over {' or '.join(map(str, counts))} {edits}, controls left out.")
     if differs(frame):
         notes.append("valid: on the pictures alone whose validity is 0.5 or more.")
     if "human_accuracy" in frame.columns:

@@ -23,7 +23,7 @@ from .source import Entry, Source
 TABLE = "labels.csv"
 NO_MASK = (
     "there is no mask for it: none next to it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
-    "make one with `unfazed masks`, or add ?segment=grabcut to the source"
+    "make one with `unfazed masks`, or add ?segment=auto to the source"
 )
 
 
@@ -43,7 +43,7 @@ def open_scenes(spec: Spec) -> Source:
     """The scenes of a folder.
 
     masks=DIR: the folder of the masks; labels=FILE: a table of file, label, mask; space: auto, imagenet-1k or own;
-    segment=grabcut or onnx:FILE: makes a mask for a picture that has none.
+    segment=auto, grabcut, onnx:FILE …: makes a mask for a picture that has none.
     """
     root = spec.folder()
     options = spec.take(masks=None, labels=None, space="auto", segment=None)

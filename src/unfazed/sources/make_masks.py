@@ -21,7 +21,7 @@ from unfazed.measures.mask_confidence import mask_confidence
 from .labeled import pictures_below
 from .mask_names import object_name
 from .pictures import read_picture
-from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, with_agreement
+from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, require_object, with_agreement
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,7 @@ class MaskMaker:
             place = None if self.box is None else checked_box(self.box, image.shape)
             choice = self.choice_for(name) if self.choice_for else None
             mask, agreement = with_agreement(self.opened, image, place, choice)
-            if not (mask > 0.5).any():
-                raise BadPicture(
-                    f"{name}: {self.segmenter} found no object",
-                    allowed="--box X,Y,W,H around it, or a mask of your own",
-                )
+            require_object(image, mask, f"{name}: {self.segmenter}")
         except BadPicture as error:
             return Made(name, str(path), "failed", str(error))
         write_bytes(path, mask_png(mask))

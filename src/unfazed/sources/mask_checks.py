@@ -10,6 +10,7 @@ from statistics import median
 import numpy as np
 
 from unfazed.errors import BadPicture
+from unfazed.measures.mask_confidence import LOOK_BELOW
 from unfazed.measures.mask_fit import mask_fit
 from unfazed.scene import Scene
 
@@ -28,6 +29,9 @@ FITS = 0.8  # standard deviations of the fit: 1 % of right masks are below, 80 %
 OWN = 4.0  # the same for a mask that surely belongs to the photograph: 92 % of right masks are above, 0 % of others
 COMPARED = 12  # scenes whose masks are exchanged with each other to find where they belong
 MANY = 1 / 3  # share of the scenes with one warning from which on the masks as a whole are doubted, and at least two
+# Share of automatic masks of low confidence from which on the same holds. On real photographs SAM 2 had 28 % of them,
+# with about a fifth of its masks wrong, and GrabCut 62 %, with three quarters wrong (docs/sources.md).
+UNSURE = 1 / 2
 
 
 def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[str, ...]:
@@ -85,7 +89,8 @@ def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def doubted_masks(notes: Mapping[str, Iterable[str]]) -> str | None:
-    """What makes the masks as a whole doubtful, as one sentence; None if few scenes have a warning.
+    """What makes the masks as a whole doubtful, as one sentence; None if few scenes have a warning and most automatic
+    masks have a confidence of LOOK_BELOW or more.
 
     >>> doubted_masks(dict.fromkeys("ab", ["warning: the mask is all white: the object covers 100.0 % of the picture"]))
     'the masks may be wrong: the mask is all white in 2 of 2 scenes'
@@ -95,6 +100,9 @@ def doubted_masks(notes: Mapping[str, Iterable[str]]) -> str | None:
         for kind, found in _by_kind(notes).items()
         if len(found) >= max(MANY * len(notes), 2)
     ]
+    unsure = sum(one is not None and one < LOOK_BELOW for one in automatic(notes).values())
+    if unsure >= max(UNSURE * len(notes), 2):
+        found.append(f"{unsure} of {len(notes)} were made automatically with a confidence below {LOOK_BELOW:g}")
     return f"the masks may be wrong: {', '.join(found)}" if found else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import BadPicture, UserError, unknown
-from unfazed.measures.mask_confidence import mask_confidence
+from unfazed.measures.mask_confidence import NO_EDGE, edge_contrast, mask_confidence
 from unfazed.scene import Scene
 
 from .automatic_masks import made_note
@@ -38,7 +38,8 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
     salient-object network such as U²-Net) or `transformers:CHECKPOINT` (SAM, SAM 2, BiRefNet).
     """
     mask = open_segmenter(segmenter)(image, None if box is None else checked_box(box, image.shape))
-    return _with_object(mask, segmenter)
+    require_object(image, mask, segmenter)
+    return mask
 
 
 def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
@@ -46,7 +47,7 @@ def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: st
     try:
         place = None if box is None else checked_box(box, image.shape)
         mask, agreement = with_agreement(open_segmenter(segmenter), image, place)
-        _with_object(mask, segmenter)
+        require_object(image, mask, segmenter)
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
     prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
@@ -76,10 +77,11 @@ def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, cho
         return mask, 0.0
 
 
-def _with_object(mask: np.ndarray, segmenter: str) -> np.ndarray:
-    if not (mask > 0.5).any():
+def require_object(image: np.ndarray, mask: np.ndarray, segmenter: str) -> None:
+    """Refuse a mask without an object, and one whose outline follows nothing in the picture, as on a blank wall."""
+    inside = mask > 0.5
+    if not inside.any() or (not inside.all() and edge_contrast(image, mask) < NO_EDGE):
         raise BadPicture(f"{segmenter} found no object in the picture", allowed="--box X,Y,W,H around it, or a mask")
-    return mask
 
 
 def parse_box(text: str) -> Box:

@@ -38,6 +38,7 @@ from .gate_rows import (
 )
 from .rules import Rules, read_rules
 
+FEW = 5  # photographs below which a pass says next to nothing
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 
@@ -59,7 +60,8 @@ class Checked:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader must know about all checks."""
-        return (*map(str, self.overlaps), *self.doubts)
+        fewest = self.checks.filter((pl.col("verdict") == PASS) & (pl.col("n") < FEW))["n"].min()
+        return (*map(str, self.overlaps), *self.doubts, *([] if fewest is None else [_few(int(fewest))]))  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict, the common part and the checks for a JSON file."""
@@ -166,6 +168,16 @@ def run_checks(
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
     return Checked(verdict(checks), checks, tuple(overlaps), rules.doubts)
+
+
+def _few(n: int) -> str:
+    """
+    >>> _few(4)
+    'n = 4: one photograph counts for 25.0 points, so a pass says little'
+    """
+    if n == 1:
+        return "n = 1: nothing can be concluded from one photograph"
+    return f"n = {n}: one photograph counts for {100 / n:.1f} points, so a pass says little"
 
 
 def verdict(checks: pl.DataFrame) -> Verdict:
