@@ -192,4 +192,9 @@ def test_nothing_overflows_a_phone(browser, address):
     phone.goto(address)
     phone.wait_for_selector("#answers .bars", timeout=LONG)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    assert violations(phone) == []
+    phone.get_by_role("tab", name="Compare").click()
+    phone.wait_for_selector("#comparison table", timeout=LONG)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    assert violations(phone) == []
     phone.close()

@@ -31,6 +31,7 @@ def comparison_text(
     shown = table.select(
         *(["first", "second"] if "first" in table.columns else []),
         "edit",
+        "verdict",
         "n",
         (100 * pl.col("first_accuracy")).alias("first %"),
         (100 * pl.col("second_accuracy")).alias("second %"),
@@ -41,7 +42,6 @@ def comparison_text(
         pl.col(difference).alias("difference"),
         interval_cell(low, high).alias("95 %"),
         "p_holm",
-        "verdict",
     )
     compared = {"accuracy": "accuracy", "drop": "drop", "net": "net drop"}[measure]
     less = "positive if the first is more accurate" if measure == "accuracy" else "negative if the first drops less"
