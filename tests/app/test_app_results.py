@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from unfazed.analyses.drops.drop import dropped_accuracy
@@ -16,6 +17,7 @@ from unfazed.app.results import SHOWN, Filter, Results
 from unfazed.app.stage import Said, stage
 from unfazed.app.studio import Studio
 from unfazed.errors import UserError
+from unfazed.report.gallery_pictures import Album
 
 HOSTILE = "<script>window.hacked=1</script>"
 
@@ -53,6 +55,17 @@ def test_heat_maps_are_made_only_by_models_of_the_page(results):
     assert note == ""
     other = results.flips(Filter(model="lite:1")).shown[0]
     assert results.warm_pair(studio, other) == ([], "For heat maps start the page with -m lite:1.")
+
+
+def test_pictures_that_changed_since_the_evaluation_are_not_shown(predictions):
+    results = Results(predictions)
+    manifest = results.facts.manifest
+    results.album = Album(results.root, manifest.with_columns(sha256=pl.lit("0" * 64)))
+    flips = results.flips(Filter(model="lite:0"))
+    listed = figures.flips_list(results, flips)
+    assert "not shown: a picture changed since the evaluation" in listed and "<img" not in listed
+    warm, note = results.warm_pair(Studio(["lite:0"]), flips.shown[0])
+    assert warm == [] and "changed since the evaluation" in note
 
 
 def test_two_models_are_compared_paired_with_holm(results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,11 @@ def write_benchmark(root: Path, a_class: int = 6, guide: dict[str, str] | None =
     (root / "benchmark.json").write_text(json.dumps(card))
     parquet.write_table(pa.Table.from_pylist(rows), root / "manifest.parquet")
     return root
+
+
+def copied(benchmark: Path, target: Path, **changed: object) -> Path:
+    """A copy of a benchmark, with other entries in its card."""
+    shutil.copytree(benchmark, target)
+    card = json.loads((target / "benchmark.json").read_text())
+    (target / "benchmark.json").write_text(json.dumps({**card, **changed}))
+    return target

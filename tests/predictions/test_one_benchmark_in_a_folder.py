@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
+from colour_world import copied
 
 from unfazed.errors import UserError
 from unfazed.predictions import cards, run_evaluation
 from unfazed.predictions.settings import EvaluateSettings
-
-
-def copied(benchmark: Path, target: Path, **changed: object) -> Path:
-    shutil.copytree(benchmark, target)
-    card = json.loads((target / "benchmark.json").read_text())
-    (target / "benchmark.json").write_text(json.dumps({**card, **changed}))
-    return target
 
 
 def test_another_benchmark_into_the_same_folder_is_refused(benchmark: Path, own_models: str, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_sensitivity_and_checks_beside_the_predictions_are_shown(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"benchmark": "nowhere"}, "not a finished benchmark"),
+        ({"benchmark": "nowhere"}, "nowhere is not a benchmark"),
         ({"sensitivity": "nowhere"}, "there is no folder nowhere"),
         ({"flips": -1}, "flips is -1"),
     ],

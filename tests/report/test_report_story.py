@@ -13,6 +13,7 @@ import pytest
 from report_world import make_benchmark, make_predictions
 
 from unfazed.errors import UserError
+from unfazed.files import sha256
 from unfazed.report.extras import sensitivity_section
 from unfazed.report.findings import find
 from unfazed.report.first_screen import first_screen
@@ -131,13 +132,34 @@ def test_missing_pictures_are_missing_and_not_impossible(tmp_path: Path) -> None
     some = (tmp_path / "some.html").read_text()
     assert some.count(">not possible<") == 1
     assert some.count(">missing<") == 1
-    assert f"1 picture of this table cannot be read from {bench}" in some
+    assert f"1 picture of {bench} could not be read and is not shown, first images/size-0.1/scene00001.png" in some
     for path in (bench / "images").rglob("*.png"):
         path.unlink()
     write_report(tmp_path / "predictions", tmp_path / "none.html", heat_maps=0)
     none = (tmp_path / "none.html").read_text()
     assert ">not possible<" not in none
     assert "has their list, but not the files" in none
+
+
+def test_pictures_that_changed_since_the_evaluation_are_not_shown(tmp_path: Path) -> None:
+    """The report showed whatever is now under the name of a picture as the picture that was classified."""
+    bench = make_benchmark(tmp_path / "bench", 8, ["a", "b"])
+    make_predictions(tmp_path / "predictions", bench, ["one"], ["a", "b"])
+    manifest = pl.read_parquet(bench / "manifest.parquet")
+    hashes = [sha256(bench / path) for path in manifest["path"]]
+    manifest.with_columns(sha256=pl.Series(hashes)).write_parquet(bench / "manifest.parquet")
+    assert write_report(tmp_path / "predictions", tmp_path / "before.html", heat_maps=0).notes == []
+    changed, missing = "images/size-0.1/scene00001.png", "images/size-0.1/scene00002.png"
+    (bench / changed).write_bytes((bench / "images/original/scene00003.png").read_bytes())
+    (bench / missing).unlink()
+    written = write_report(tmp_path / "predictions", tmp_path / "after.html", heat_maps=0)
+    assert written.notes == [
+        f"1 picture of {bench} changed since the evaluation and is not shown, first {changed}",
+        f"1 picture of {bench} could not be read and is not shown, first {missing}",
+    ]
+    page = (tmp_path / "after.html").read_text()
+    assert [page.count(f"Note: {one}.") for one in written.notes] == [1, 1]
+    assert (page.count(">changed<"), page.count(">missing<")) == (1, 1)
 
 
 def test_impossible_edits_are_one_line_each(world: Path, tmp_path: Path) -> None:

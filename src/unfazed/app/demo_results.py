@@ -46,6 +46,7 @@ class Remade:
     def __init__(self, manifest: pl.DataFrame) -> None:
         made = manifest.filter(status="ok").select("sample_id", "source_id", "edit", "parameters", "seed")
         self.rows = {row["sample_id"]: row for row in made.iter_rows(named=True) if row["edit"] != "source"}
+        self.gone: dict[str, str] = {}
         self._made = functools.lru_cache(maxsize=256)(self._make)
 
     def picture(self, sample_id: str) -> np.ndarray | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -14,11 +15,12 @@ import polars as pl
 from unfazed.analyses.drops.compare import compare
 from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.errors import UserError
+from unfazed.predictions.card import is_evaluated
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory, model_names
 from unfazed.predictions.suspicions import suspicions
 from unfazed.report.flips import FLIP_COLUMNS, Flip, Flips, find_flips
-from unfazed.report.gallery_pictures import Album
+from unfazed.report.gallery_pictures import CHANGED, CHANGED_WORDS, Album
 from unfazed.report.verdict_tables import comparison_text
 
 from .studio import Studio
@@ -27,7 +29,13 @@ SHOWN = 24
 
 
 class Pictures(Protocol):
-    """Where the pictures come from: `picture` returns (H, W, 3) uint8, or None if there is none of that id."""
+    """Where the pictures come from: `picture` returns (H, W, 3) uint8, or None if there is none of that id.
+
+    gone: why pictures that were asked for are not shown, by id.
+    """
+
+    @property
+    def gone(self) -> Mapping[str, str]: ...
 
     def picture(self, sample_id: str) -> np.ndarray | None: ...
 
@@ -91,17 +99,22 @@ class Results:
         """Return the photograph and the edited picture of a flip; None if one is not available."""
         return self.album.picture(f"{flip.source_id}/{ORIGINAL}/0"), self.album.picture(flip.sample_id)
 
+    def why_not_shown(self, flip: Flip) -> str:
+        """Return why the pictures of a flip are not shown."""
+        if CHANGED in (self.album.gone.get(f"{flip.source_id}/{ORIGINAL}/0"), self.album.gone.get(flip.sample_id)):
+            return f"not shown: a picture {CHANGED_WORDS}"
+        return "no pictures available"
+
     def warm_pair(self, studio: Studio, flip: Flip) -> tuple[list[np.ndarray], str]:
         """Return both pictures with the heat maps of their predictions, or none and the reason."""
         before, after = self.pair(flip)
         if before is None or after is None:
-            return [], "The pictures are not available: start the page with --benchmark BENCH."
+            return [], f"{self.why_not_shown(flip).capitalize()}: start the page with --benchmark BENCH."
         if flip.model not in studio.models:
             return [], f"For heat maps start the page with -m {flip.model}."
         try:
-            expected: Any = self.facts.cards.get(flip.model, {}).get("weights_sha256")
-            if expected not in (None, studio.model(flip.model).weights_hash):
-                return [], f"No heat maps: the weights of {flip.model} are not those that were evaluated."
+            if not is_evaluated(studio.model(flip.model), self.facts.cards.get(flip.model, {})):
+                return [], f"No heat maps: {flip.model} has other weights or code than were evaluated."
             said = studio.answers(flip.model, [before, after])
             return studio.heat(flip.model, [before, after], [one.best for one in said]), ""
         except UserError as error:

@@ -78,6 +78,7 @@ def evaluate(
     elif there:
         known = cards(output)
         print(f"{address(done.folder)}: {done.pictures} pictures")
+        called = {known: f"{name} (stored as {known})" for name, known in done.stored_as.items()}
         for name in there:
             originals = known[name]["originals"]
             right = (
@@ -88,7 +89,7 @@ def evaluate(
                 right = (
                     f"{among['accuracy']:.1%} over the {among['classes']} classes of the folder, all classes: {right}"
                 )
-            print(f"  {name}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
+            print(f"  {called.get(name, name)}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
         next_command(f"unfazed analyze {address(done.folder)}")
     if there:
         record_results(output, trackers, there)

@@ -11,12 +11,13 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unfazed.errors import UserError, unknown
 from unfazed.files import sha256
@@ -24,6 +25,9 @@ from unfazed.labels import LabelSpace
 from unfazed.specs import Spec
 
 from .classifier import Classifier
+
+if TYPE_CHECKING:
+    from torch import nn
 
 # Modules that users' files have imported from their own folder: name -> folder and digest of the content.
 _stamps: dict[str, str] = {}
@@ -112,6 +116,16 @@ def _code_hash(module: ModuleType, path: Path | None) -> str | None:
     files = {file for folder in getattr(package, "__path__", ()) for file in Path(folder).rglob("*.py")}
     files |= {Path(module.__file__)} if module.__file__ else set()
     return _digest(files) if files else None
+
+
+def classes_hash(module: nn.Module) -> str | None:
+    """SHA-256 of the source of a network's classes and their bases, less torch's; None if none of it can be read."""
+    kinds = {kind for part in module.modules() for kind in type(part).__mro__}
+    texts = set()
+    for kind in (kind for kind in kinds if kind.__module__.partition(".")[0] not in ("torch", "builtins")):
+        with contextlib.suppress(OSError, TypeError):
+            texts.add(inspect.getsource(kind))
+    return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest() if texts else None
 
 
 def _helpers(path: Path) -> dict[str, set[Path]]:

@@ -130,6 +130,18 @@ def model_key(name: str) -> str:
     return f"{spec.kind}:{_resolved(spec.name)}{'?' * bool(options)}{'&'.join(options)}{wrappers}"
 
 
+def is_same_model(one: str, two: str) -> bool:
+    """Whether two names mean the same model: the same source, file or published name, options and wrappers.
+
+    Models with equal weights are not the same model: `lite:0+flip` has the weights of `lite:0`, and two functions of
+    one Python file can return the same weights.
+    """
+    try:
+        return model_key(one) == model_key(two)
+    except UserError:  # the name of an object, which no source opens
+        return one == two
+
+
 def _resolved(text: str) -> str:
     """A path that exists, or one followed by `:function`, as an absolute path without links; other text as it is."""
     path, colon, function = text.rpartition(":")

@@ -65,7 +65,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
     require_fields(card["architecture"], {"library": str | None, "name": str | None}, f"{folder / CARD}, architecture")
     state = read_tensor_file(folder / WEIGHTS)
     space = LabelSpace.from_json(card["labels"])
-    module = _network(spec, card, len(space))
+    module, code = _network(spec, card, len(space))
     try:
         module.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError):
@@ -77,7 +77,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
         space,
         str(spec),
         layer=spec.options.get("layer"),
-        origin={"base": card["base"], **training, **origin_of(folder)},
+        origin={"base": card["base"], **training, **origin_of(folder), **code},
         **where,
     )
     if model.weights_hash != card["weights_sha256"]:
@@ -97,7 +97,8 @@ def _architecture(model: Classifier) -> dict[str, Any]:
     return {}
 
 
-def _network(spec: Spec, card: dict[str, Any], classes: int) -> nn.Module:
+def _network(spec: Spec, card: dict[str, Any], classes: int) -> tuple[nn.Module, dict[str, Any]]:
+    """The network with its first weights, and the hash of the code that builds it where that is a user's."""
     architecture = card["architecture"]
     # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
     if architecture.get("library") == "timm" and ":" not in architecture["name"]:
@@ -105,20 +106,19 @@ def _network(spec: Spec, card: dict[str, Any], classes: int) -> nn.Module:
 
         from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
 
-        return timm.create_model(architecture["name"], pretrained=False, num_classes=classes)
+        return timm.create_model(architecture["name"], pretrained=False, num_classes=classes), {}
     if architecture.get("library") == "torchvision":
         import torchvision
 
-        return torchvision.models.get_model(architecture["name"], weights=None, num_classes=classes)
+        return torchvision.models.get_model(architecture["name"], weights=None, num_classes=classes), {}
     if ":" not in card["base"]:
         raise UserError(
             f"the network was repaired from an object named {card['base']!r}, which cannot be opened by name",
             allowed="a model given to repair as python:FILE.py:function",
         )
     base = open_base(spec, card["base"], device="cpu")
-    if len(base.labels) == classes:
-        return copy.deepcopy(base.module)
-    return with_new_head(base, classes)
+    code = {name: base.origin[name] for name in ("code_sha256",) if name in base.origin}
+    return copy.deepcopy(base.module) if len(base.labels) == classes else with_new_head(base, classes), code
 
 
 def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from unfazed.engine.threads import FLOATS
 from unfazed.files import canonical
 from unfazed.models.classifier import Classifier
+from unfazed.models.from_python import classes_hash
 from unfazed.models.label_mapping import LabelMapping
 from unfazed.versions import versions
 
@@ -21,18 +23,21 @@ def fingerprint_of(
     mapping: LabelMapping,
     pictures: Pictures,
     adaptation: int | None = None,
-    name: str | None = None,
+    named: tuple[str, str] | None = None,
 ) -> str:
     """Return the SHA-256 of everything that determines the predictions; if it is unchanged they are not made again.
 
-    adaptation: the size of the batches that a model adapts to, which its statistics depend on; name: another name of
-    the model.
+    adaptation: the size of the batches that a model adapts to, which its statistics depend on; named: another name of
+    the model, and what opens it under that name.
     """
+    name, spec = named or (model.name, model.spec)
     parts = {
         "format": FORMAT,
-        "model": name or model.name,
+        "model": name,
+        # An alias says nothing about the model, and two models with the same weights can compute different things.
+        **({"spec": spec} if spec != name else {}),
         "weights": model.weights_hash,
-        "code": model.origin.get("code_sha256"),
+        "code": model.origin.get("code_sha256") if model.origin else classes_hash(model.module),
         "settings": model.origin.get("settings"),
         "adaptation": adaptation,
         "transform": model.transform.to_json(),
@@ -58,6 +63,12 @@ def model_card(model: Classifier, mapping: LabelMapping, pictures: Pictures, fin
         "floats": FLOATS,
         "fingerprint": fingerprint,
     }
+
+
+def is_evaluated(model: Classifier, card: Mapping[str, Any]) -> bool:
+    """Return whether the model is the one of a card, as far as that states its weights and its code."""
+    code = (card.get("origin") or {}).get("code_sha256")
+    return card.get("weights_sha256") in (None, model.weights_hash) and code in (None, model.origin.get("code_sha256"))
 
 
 def is_white_box(model: Classifier, pictures: Pictures) -> bool:

@@ -21,7 +21,7 @@ from unfazed.files import make_folder, read_json, remove_file
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import read_groups
-from unfazed.models.registry import PROGRAMS, model_key, model_spec, opener
+from unfazed.models.registry import PROGRAMS, model_key, model_spec, opener, split_alias
 from unfazed.specs import slug_of
 from unfazed.storage import local_copy, refresh
 
@@ -41,7 +41,8 @@ PARTS_EACH = 4  # parts for each worker process, so that none waits long for the
 class Evaluation:
     """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model, also
     those of finished models; unfinished: models of which other shards have not made all parts yet;
-    remarks: about the pictures, such as masks that were not counted as photographs."""
+    remarks: about the pictures, such as masks that were not counted as photographs; stored_as: the name under which
+    the folder already has the predictions of a model that was given by another path."""
 
     folder: Path
     pictures: int
@@ -51,6 +52,7 @@ class Evaluation:
     warnings: dict[str, list[str]]
     remarks: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
+    stored_as: dict[str, str] = field(default_factory=dict)
 
 
 def run_evaluation(
@@ -125,6 +127,7 @@ class _Run:
     unfinished: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, list[str]] = field(default_factory=dict)
+    stored_as: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Evaluation:
         started, folder, pictures = time.time(), self.evaluator.folder, self.evaluator.pictures
@@ -162,6 +165,7 @@ class _Run:
             self.warnings,
             (*pictures.remarks, *self.remarks),
             unfinished,
+            self.stored_as,
         )
 
     @cached_property
@@ -281,7 +285,8 @@ class _Run:
                 raise UserError(error)
             if known is not None:
                 self.remarks.append(f"{name} is the same model as {known}, whose predictions are already in {folder}")
-                self.skipped.append(known)
+                self.stored_as[name] = known
+                self.skipped += [known] if known not in self.skipped else []
             elif any(answer.finished for answer in answers):
                 self._already(name)
             else:
@@ -291,7 +296,7 @@ class _Run:
             self.failed[name] = record_failure(folder, name, problem)
         finally:
             self.locks.pop(name).release()
-        if name in self.failed or name in self.skipped:
+        if name in self.failed or name in self.skipped or name in self.stored_as:
             self._count(len(pictures) // self.shard[1])
 
     def _merge(self, name: str, opened: Opened) -> None:
@@ -342,13 +347,16 @@ def runs_code(name: str) -> bool:
 
 
 def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:
-    """The models without those that are named twice, by whatever path, and a remark about each that was left out."""
+    """The models without those that are named twice, by whatever path, and a remark about each that was left out.
+
+    An alias is a name that was asked for, so a model with an alias is kept beside the same one without it.
+    """
     kept: list[str | Classifier] = []
     remarks: list[str] = []
-    seen: dict[str, str] = {}
+    seen: dict[tuple[str | None, str], str] = {}
     for model in dict.fromkeys(models):
         if isinstance(model, str):
-            key = model_key(model)
+            key = split_alias(model)[0], model_key(model)
             if key in seen:
                 remarks.append(f"{model} is the same model as {seen[key]} and is evaluated once")
                 continue

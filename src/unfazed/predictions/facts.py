@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,17 +11,14 @@ from typing import Any
 
 import polars as pl
 
-from unfazed.benchmark.card import read_card
-from unfazed.benchmark.layout import CARD, MANIFEST
-from unfazed.benchmark.rows import read_manifest
 from unfazed.edits import all_edits, edit_from, edit_named_in
 from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
 from unfazed.errors import UserError, unknown
 from unfazed.files import parse_json
-from unfazed.storage.working_copy import local_copy, reachable_copy
 
-from .frames import Predictions, is_frame, polars_frame, polars_table, read_cards
+from .found_benchmark import find_benchmark
+from .frames import Predictions, is_frame, polars_frame, read_cards
 from .identity import require_one_benchmark
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
@@ -55,7 +51,8 @@ class Facts:
     order: edits as the benchmark lists them; controls: edit -> the edit that shows what the rendering alone costs;
     guided: edits made against a classifier; white_box: models that are that classifier or share its weights;
     official: the benchmark is the published ImageNet-E; classes: class names by label; manifest: one row per picture,
-    or None if the benchmark is not available; cards: by model; root: the benchmark's folder; benchmark: its card.
+    or None if the benchmark is not available; cards: by model; root: the benchmark's folder; benchmark: its card;
+    absent: why the benchmark is not where the cards say.
     """
 
     order: tuple[str, ...] = ()
@@ -68,6 +65,7 @@ class Facts:
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     root: Path | None = None
     benchmark: Mapping[str, Any] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
 
     def control(self, edit: str) -> str | None:
         """Return what the edit's net drop is measured against: its control, from the benchmark or, if that is not
@@ -171,7 +169,7 @@ def read_facts(
     models: Sequence[str] | None = None,
     common: bool = False,
 ) -> Facts:
-    """Return the facts of a predictions folder; its benchmark is given or found through the cards.
+    """Return the facts of a predictions folder; its benchmark is given or found through the cards, and never another.
 
     models: those that will be looked at, all if None; they must come from one benchmark unless `common` says that
     only their common pictures are used. From a data frame only its white-box rows are known, through the column that
@@ -184,11 +182,11 @@ def read_facts(
     guided = frozenset[str]()
     if is_frame(predictions):
         white_box, guided = _marked(polars_frame(predictions))
-    for root in _benchmarks(cards, benchmark):
-        manifest, card = _read_benchmark(root)
-        if manifest is not None:
-            return replace(_with_manifest(manifest, card, white_box, cards), root=root, benchmark=card)
-    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards))
+    found = find_benchmark(predictions, cards, benchmark, models)
+    if found.manifest is not None:
+        facts = _with_manifest(found.manifest, found.card, white_box, cards)
+        return replace(facts, root=found.root, benchmark=found.card)
+    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards), absent=found.absent)
 
 
 def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:
@@ -198,22 +196,6 @@ def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], f
     pair = pl.col("model", "edit").cast(pl.String)
     rows = predictions.lazy().filter(pl.col(WHITE_BOX)).select(pair).unique().collect()
     return frozenset(rows["model"]), frozenset(rows["edit"])
-
-
-def _benchmarks(cards: Mapping[str, Mapping[str, Any]], given: str | Path | None) -> list[Path]:
-    if given is not None:
-        root = local_copy(given)
-        read_card(root)  # refuses what is not a benchmark
-        return [root]
-    paths = [card["benchmark"].get("path") for card in cards.values() if isinstance(card.get("benchmark"), dict)]
-    return [reachable_copy(path) for path in dict.fromkeys(path for path in paths if path)]
-
-
-def _read_benchmark(root: Path) -> tuple[pl.DataFrame | None, Mapping[str, Any]]:
-    if not os.path.isfile(root / MANIFEST):
-        return None, {}
-    card = read_card(root) if (root / CARD).is_file() else {}
-    return polars_table(read_manifest(root, (), outside=True)), card
 
 
 def _with_manifest(

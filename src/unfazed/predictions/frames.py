@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -132,7 +132,7 @@ def each_model(
                 yield name, _text(frame.filter(pl.col("model") == name))
     for name in models or ():
         if name not in seen:
-            raise unknown("model", name, seen, run=_list_command(predictions))
+            raise missing_model(name, seen, predictions)
 
 
 def in_memory(
@@ -215,5 +215,13 @@ def _require(there: Any, columns: Sequence[str], where: str) -> None:
         )
 
 
-def _list_command(predictions: Predictions) -> str | None:
-    return None if is_frame(predictions) else f"ls {predictions}"
+def missing_model(name: str, names: Iterable[str], predictions: Predictions) -> UserError:
+    """Return the error for a model that is not among these names, with the name it is stored under if there is one."""
+    from unfazed.models.registry import is_same_model
+
+    for known, card in read_cards(predictions).items():
+        if is_same_model(name, card.get("spec") or known):
+            return UserError(
+                f"the predictions of {name} are stored under the name '{known}'", run=f"the same command with '{known}'"
+            )
+    return unknown("model", name, names, run=None if is_frame(predictions) else f"ls {predictions}")

@@ -130,8 +130,6 @@ def require_same_benchmark(
 
 def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Picture]) -> None:
     """Refuse a folder with predictions for another benchmark; a benchmark that has only grown counts as the same."""
-    from .storage import COLUMNS
-
     looked_at = {identity["sha256"]}
     for path in sorted(folder.glob("*.parquet")):
         card = path.with_suffix(".json")
@@ -139,20 +137,40 @@ def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Pictu
         if stated is None or stated.get("sha256") in looked_at:
             continue
         looked_at.add(stated.get("sha256"))
-        table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
-        there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
-        now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
-        shared = there.keys() & now.keys()
-        same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
-        if same_settings and shared and all(there[key] == now[key] for key in shared):
-            continue
-        photographs = {key[0] for key in there} & {key[0] for key in now}
-        lines = identity_differences(stated, identity, ("there", "now"), len(photographs))
-        raise UserError(
-            f"{folder} contains predictions for another benchmark; what differs:\n  " + "\n  ".join(lines),
-            allowed="the same benchmark, or another folder",
-            run="unfazed evaluate … -o ANOTHER",
-        )
+        lines = stored_differences(path, stated, identity, rows, ("there", "now"))
+        if lines:
+            raise UserError(
+                f"{folder} contains predictions for another benchmark; what differs:\n  " + "\n  ".join(lines),
+                allowed="the same benchmark, or another folder",
+                run="unfazed evaluate … -o ANOTHER",
+            )
+
+
+def stored_differences(
+    path: Path,
+    stated: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    rows: Sequence[Picture],
+    words: tuple[str, str],
+    whole: bool = False,
+) -> list[str]:
+    """Return what differs between the benchmark of stored predictions, `stated` in their card, and another one.
+
+    identity, rows: of the other one, which is the same if it has the settings and the pictures of the predictions:
+    some of them, or, if `whole`, all of them. So a benchmark that has only grown is the same.
+    """
+    from .storage import COLUMNS
+
+    table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
+    there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
+    now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
+    shared = there.keys() & now.keys()
+    same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
+    enough = shared == there.keys() if whole else shared
+    if same_settings and enough and all(there[key] == now[key] for key in shared):
+        return []
+    photographs = {key[0] for key in there} & {key[0] for key in now}
+    return identity_differences(stated, identity, words, len(photographs))
 
 
 def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:

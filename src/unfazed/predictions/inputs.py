@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,21 +132,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
     if limit is not None:
         kept = set(list(dict.fromkeys(row["source_id"] for row in manifest))[:limit])
         manifest = [row for row in manifest if row["source_id"] in kept]
-    rows = tuple(
-        Picture(
-            row["sample_id"],
-            row["source_id"],
-            Path(row["path"]).name,
-            row["edit"],
-            row["run"],
-            row["label"],
-            str(root / row["path"]),
-            str(root / row["mask_path"]) if row.get("mask_path") else None,
-            picture_hash(row.get("sha256") or row["sample_id"]),
-        )
-        for row in manifest
-        if row["status"] == "ok"
-    )
+    rows = rows_of(root, manifest)
     if not rows:
         raise UserError(f"the benchmark {root} contains no finished picture", run=f"unfazed status {root}")
     fetch_pictures(root, [row[name] for row in manifest for name in ("path", "mask_path") if row.get(name)])
@@ -186,6 +172,25 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         frozenset(guides),
         (*warning_summary(notes), *repeated_photographs(originals)),
         doubted_masks(notes),
+    )
+
+
+def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
+    """Return the finished pictures in the rows of a benchmark's manifest, in their order."""
+    return tuple(
+        Picture(
+            row["sample_id"],
+            row["source_id"],
+            Path(row["path"]).name,
+            row["edit"],
+            row["run"],
+            row.get("label"),
+            str(root / row["path"]),
+            str(root / row["mask_path"]) if row.get("mask_path") else None,
+            picture_hash(row.get("sha256") or row["sample_id"]),
+        )
+        for row in manifest
+        if row["status"] == "ok"
     )
 
 

@@ -57,7 +57,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     from unfazed.tables import read_checked
 
     from .facts import Facts, read_facts
-    from .frames import polars_table
+    from .frames import missing_model, polars_table
     from .storage import COLUMNS
 
     folder = local_copy(folder)
@@ -65,9 +65,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     wanted = list(found) if models is None else list(models)
     for name in wanted:
         if name not in found:
-            from unfazed.errors import unknown
-
-            raise unknown(f"model in {folder}", name, found)
+            raise missing_model(name, found, folder)
     root = folder if folder.is_dir() else folder.parent
     files = [root / f"{found[name]['file']}.parquet" for name in wanted]
     facts = read_facts(folder, common=True) if any(card.get("white_box") for card in found.values()) else Facts()

@@ -16,7 +16,7 @@ from unfazed.files import read_json
 from unfazed.models.classifier import Classifier
 from unfazed.models.heads import check_framing
 from unfazed.models.label_mapping import LabelMapping, map_labels
-from unfazed.models.registry import open_model, split_alias
+from unfazed.models.registry import is_same_model, open_model, split_alias
 from unfazed.specs import slug_of
 
 from .batch_sizes import batch_size_for, fits_beside
@@ -208,7 +208,7 @@ class Evaluator:
         if is_finished(self.folder, model.slug, fingerprint):
             return Answer(name, finished=True)
         if isinstance(given, str) and split_alias(given)[0] is None:
-            known = _known_as(self.folder, partial(fingerprint_of, model, mapping, pictures, size))
+            known = _known_as(self.folder, given, partial(fingerprint_of, model, mapping, pictures, size))
             if known is not None:
                 return Answer(name, same_as=known)
         return _Ready(name, model, mapping, fingerprint)
@@ -237,14 +237,15 @@ def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     yield from ([one] for one in ready if one.model.adapt is not None)
 
 
-def _known_as(folder: Path, fingerprint_as: Callable[[str], str]) -> str | None:
-    """Return the name of the finished predictions in the folder that this model would make under that name, or None."""
+def _known_as(folder: Path, given: str, fingerprint_as: Callable[..., str]) -> str | None:
+    """Return the other name under which the folder has the finished predictions of this same model, or None."""
     for path in sorted(folder.glob("*.parquet")):
         card = path.with_suffix(".json")
         known = read_json(card) if card.is_file() else {}
         if isinstance(known, dict) and {"fingerprint", "model"} <= known.keys():
             name = str(known["model"])
-            if is_finished(folder, path.stem, fingerprint_as(name)):
+            spec = str(known.get("spec") or name)
+            if is_same_model(given, spec) and is_finished(folder, path.stem, fingerprint_as(named=(name, spec))):
                 return name
     return None
 

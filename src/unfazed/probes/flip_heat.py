@@ -12,6 +12,7 @@ from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
 from unfazed.models import open_model
 from unfazed.models.label_mapping import map_labels
+from unfazed.predictions.card import is_evaluated
 
 from .alignment import Looked, look
 from .saliency import explainer
@@ -63,8 +64,8 @@ def explain_pairs(
 def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: bool) -> list[Maps]:
     labels = LabelSpace.from_json(card["labels"]) if "labels" in card else None
     model = open_model(str(card.get("spec", name)), labels=labels, trust=trust)
-    if card.get("weights_sha256") not in (None, model.weights_hash):
-        raise UserError("its weights differ from those that were evaluated")
+    if not is_evaluated(model, card):
+        raise UserError("its weights or its code differ from those that were evaluated")
     mapping = map_labels(model.labels, labels or model.labels, {pair.label for pair in pairs})
     photographs: dict[str, np.ndarray] = {}
     found: list[Maps] = []

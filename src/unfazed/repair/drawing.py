@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from unfazed.errors import unknown
+from unfazed.predictions.frames import missing_model
 from unfazed.transforms.mixture import KINDS, EditMixture
 
 FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then
@@ -18,7 +18,7 @@ def mixture_from(predictions: str | Path, model: str, mixture: EditMixture) -> E
     table = dropped_accuracy(predictions)
     models = table["model"].unique(maintain_order=True).to_list()
     if model not in models and len(models) > 1:
-        raise unknown(f"model in {predictions}", model, models)
+        raise missing_model(model, models, predictions)
     rows = table.filter(model=model if model in models else models[0], kind="edit")
     drops = dict(zip(rows["edit"].to_list(), rows["drop"].to_list(), strict=True))
     return replace(mixture, weights=weights_of(drops))

@@ -113,9 +113,10 @@ class _Run:
         self.best: dict[str, Tensor] = {}
         self.best_epoch, self.best_loss = 0, float("inf")
         self._views: list[tuple[Tensor, Tensor]] | None = None
+        code = model.origin.get("code_sha256")  # two functions of one file can return the same weights
         self.identity = {
             "arm": arm,
-            "model": model.weights_hash,
+            "model": model.weights_hash if code is None else [model.spec, model.weights_hash, code],
             "settings": settings.to_json(),
             "train": train.digest,
             "validation": validation.digest,

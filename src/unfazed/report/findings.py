@@ -19,7 +19,6 @@ from unfazed.analyses.drops.thresholds import thresholds
 from unfazed.analyses.drops.worst import Gap, gap_between
 from unfazed.analyses.statistics.intervals import Settings
 from unfazed.analyses.statistics.paired import holm
-from unfazed.benchmark.layout import MANIFEST
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory
@@ -134,10 +133,6 @@ def find(
 ) -> Findings:
     """Return the findings of a folder of predictions; names: shorter names of models; flips: how many to show."""
     predictions = Path(predictions)
-    if benchmark is not None and not (Path(benchmark) / MANIFEST).is_file():
-        raise UserError(
-            f"{benchmark} is not a finished benchmark: it contains no {MANIFEST}", run="unfazed status BENCH"
-        )
     facts, answers = read_facts(predictions, benchmark), in_memory(predictions, FLIP_COLUMNS)
     if names:
         facts, answers = _renamed(facts, answers, names)

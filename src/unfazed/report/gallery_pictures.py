@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -13,8 +13,12 @@ import numpy as np
 import polars as pl
 
 from unfazed.errors import BadPicture
+from unfazed.files import sha256
 from unfazed.sources.pictures import read_picture
 
+from .words import plural
+
+CHANGED, CHANGED_WORDS = "changed", "changed since the evaluation"
 SIDE = 256
 THUMBNAIL = 104
 _QUALITY = 72
@@ -22,13 +26,18 @@ _QUALITY = 72
 
 @dataclass(frozen=True, eq=False)
 class Album:
-    """The pictures of a benchmark by sample id; root None: there are none."""
+    """The pictures of a benchmark by sample id; root None: there are none.
+
+    gone: which of the pictures that were asked for are `missing` or unreadable, or `changed`: their SHA-256 is not that
+    of the manifest, so they are not the pictures that were evaluated.
+    """
 
     root: Path | None
     manifest: pl.DataFrame | None
+    gone: dict[str, str] = field(default_factory=dict)
 
     def picture(self, sample_id: str) -> np.ndarray | None:
-        """Return (H, W, 3) uint8, or None if it is missing, unreadable or outside the benchmark's folder."""
+        """Return (H, W, 3) uint8, or None if it is missing, unreadable, changed or outside the benchmark's folder."""
         path = self.paths.get(sample_id)
         if self.root is None or path is None:
             return None
@@ -36,9 +45,23 @@ class Album:
         if parts.is_absolute() or ".." in parts.parts:
             return None
         try:
-            return read_picture(self.root / path)
+            picture = read_picture(self.root / path)
+            if self.hashes.get(sample_id) in (None, sha256(self.root / path)):
+                return picture
+            self.gone[sample_id] = CHANGED
         except (BadPicture, OSError):
-            return None
+            self.gone[sample_id] = "missing"
+        return None
+
+    def remarks(self) -> list[str]:
+        """Return a line about the pictures asked for that have changed, and one about those that cannot be read."""
+        lines = []
+        for reason, words in ((CHANGED, CHANGED_WORDS), ("missing", "could not be read")):
+            paths = [self.paths[one] for one, why in self.gone.items() if why == reason]
+            if paths:
+                shown = "is not shown" if len(paths) == 1 else "are not shown"
+                lines.append(f"{plural(len(paths), 'picture')} of {self.root} {words} and {shown}, first {paths[0]}")
+        return lines
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
@@ -46,6 +69,12 @@ class Album:
             return {}
         there = self.manifest.filter((pl.col("status") == "ok") & pl.col("path").is_not_null())
         return dict(there.select("sample_id", "path").iter_rows())
+
+    @cached_property
+    def hashes(self) -> Mapping[str, str]:
+        if self.manifest is None or "sha256" not in self.manifest.columns:
+            return {}
+        return dict(self.manifest.select("sample_id", "sha256").drop_nulls().iter_rows())
 
     def scenes(self, count: int) -> list[str]:
         """Return the first scenes that have an original, in the benchmark's order."""

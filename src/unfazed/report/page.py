@@ -48,7 +48,7 @@ _LONG = 30
 @dataclass(frozen=True, eq=False)
 class Written:
     """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
-    under `assets`, and why models have no heat maps."""
+    under `assets`, and notes: which pictures are not available or have changed, and why models have no heat maps."""
 
     path: Path
     size: int
@@ -113,7 +113,6 @@ def write_report(
     data["strips"] = pictures_of(findings, album, data)
     with drawing("unfazed"):
         sections = [
-            _verdict_section(findings),
             edits_section(findings, album),
             drops_section(findings),
             gallery_section(findings, album, heat, notes, draw),
@@ -125,13 +124,14 @@ def write_report(
             *_extra_sections(predictions, given, findings),
             made_section(findings, again, command),
         ]
-        there = [section for section in sections if section is not None]
+        remarks = [*findings.facts.absent, *album.remarks()]  # now that every picture has been read
+        there = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
         page = render_page(there, title, _subtitle(findings), data).encode()
         files = write_assets(Path(assets), there) if assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
     said = [*(f"Suspicious: {one}." for one in findings.suspicions), *verdict(findings)]
-    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, notes)
+    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any]) -> str:
@@ -153,11 +153,11 @@ def render_page(sections: Sequence[Section], title: str, subtitle: str, data: di
     )
 
 
-def _verdict_section(findings: Findings) -> Section:
+def _verdict_section(findings: Findings, remarks: Sequence[str]) -> Section:
     small = (
         "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
     )
-    words = paragraphs(*verdict(findings), mask_sentence(findings.card))
+    words = paragraphs(*verdict(findings), mask_sentence(findings.card), *(f"Note: {one}." for one in remarks))
     doubts = joined(tag("p", tag("strong", f"Suspicious: {one}."), class_="doubt") for one in findings.suspicions)
     content = [doubts, first_screen(findings), words, tag("p", small, class_="quiet")]
     return Section("verdict", "Verdict", joined(content))

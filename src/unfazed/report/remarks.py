@@ -10,7 +10,6 @@ from unfazed.predictions.facts import read_facts
 from unfazed.predictions.frames import each_model, model_names, read_cards, read_failures
 from unfazed.predictions.overlap import overlap_of
 from unfazed.predictions.suspicions import suspicion_in, suspicions
-from unfazed.storage.working_copy import reachable_copy
 
 
 def remark_lines(
@@ -51,12 +50,7 @@ def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:
 
 def moved_lines(predictions: str | Path) -> list[str]:
     """A line where the benchmark is not at the place that the cards name, which leaves its controls unknown."""
-    paths = [card["benchmark"].get("path") for card in read_cards(predictions).values() if card.get("benchmark")]
-    gone = [path for path in dict.fromkeys(paths) if path and not reachable_copy(path).exists()]
-    return [
-        f"the benchmark is no longer at {path}, so its controls and levels are unknown: give its place by --benchmark"
-        for path in gone
-    ]
+    return list(read_facts(predictions, common=True).absent)
 
 
 def failure_lines(predictions: str | Path) -> list[str]:

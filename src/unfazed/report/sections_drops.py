@@ -260,8 +260,6 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     there = {
         scene: {edit: album.picture(f"{scene}/{edit}/0") for edit in ["original", *findings.edits]} for scene in scenes
     }
-    missing = [f"{scene}/{edit}" for scene in scenes for edit, one in there[scene].items()
-               if one is None and f"{scene}/{edit}/0" in album.paths]  # fmt: skip
     if all(one is None for pictures in there.values() for one in pictures.values()):
         return Section("edits", "What the edits do", paragraphs(missing_words(album)))
     rows = [
@@ -274,9 +272,8 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     ]
     caption = "What the edits do: the first scenes of the benchmark, the worst edit first."
     table = tag("table", tag("caption", tag("span", caption)), tag("tbody", *rows), class_="sheet")
-    note = f"{plural(len(missing), 'picture')} of this table cannot be read from {album.root}." if missing else None
     body = tag("div", table, class_="scroll sheet-scroll", tabindex=0, role="region", aria_label=caption)
-    return Section("edits", "What the edits do", joined([paragraphs(note), body]))
+    return Section("edits", "What the edits do", body)
 
 
 def missing_words(album: Album) -> str:
@@ -288,6 +285,6 @@ def missing_words(album: Album) -> str:
 
 def _thumbnail(album: Album, picture: Any, scene: str, edit: str) -> object:
     if picture is None:
-        return tag("small", "missing" if f"{scene}/{edit}/0" in album.paths else "not possible")
+        return tag("small", album.gone.get(f"{scene}/{edit}/0", "not possible"))
     address = data_address(picture, THUMBNAIL)
     return tag("img", src=address, alt=f"{scene}, {edit}", width=THUMBNAIL, height=THUMBNAIL)

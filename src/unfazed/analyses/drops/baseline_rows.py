@@ -38,10 +38,11 @@ def baseline_rows(
     assert rules.baseline is not None
     candidate, baseline = read_pair(predictions, model, rules.baseline, other, overlap is not None)
     card = facts.cards.get(model, {})
-    hashes = [one.get("weights_sha256") for one in (card, old_card)]
+    networks = [_network(one) for one in (card, old_card)]
     partial = overlap is not None and not overlap.complete
-    # The same weights with the same answers need no test. Where pictures fell away, the rest decides by its interval.
-    unchanged = hashes[0] is not None and hashes[0] == hashes[1] and not partial and _same(candidate, baseline)
+    # The same network with the same answers needs no test. Where pictures fell away, the rest decides by its interval.
+    known = card.get("weights_sha256") is not None and networks[0] == networks[1]
+    unchanged = known and not partial and _same(candidate, baseline)
     rows = []
     found = compared(candidate, baseline, facts, settings, "drop" if rules.measure == "drop" else "accuracy")
     lost = _edits_of(rules.baseline, other) - {row["edit"] for row in found} - {SOURCE}
@@ -68,6 +69,14 @@ def baseline_rows(
             out["reason"] = f"{out['reason']} ({overlap.brief})"
         rows.append(out)
     return rows
+
+
+def _network(card: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a card says about what is computed: the weights alone do not tell `lite:0+flip` from `lite:0`."""
+    origin = card.get("origin") or {}
+    function = str(origin.get("function", "")).rpartition(":")[2]
+    wrappers = str(card.get("spec") or card.get("model", "")).split("+")[1:]
+    return card.get("weights_sha256"), origin.get("code_sha256"), function, wrappers, card.get("transform")
 
 
 def _same(one: Outcomes, two: Outcomes) -> bool:

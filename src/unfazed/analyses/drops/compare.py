@@ -13,7 +13,7 @@ from unfazed.analyses.columns import schema
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.analyses.statistics.paired import sign_flip
 from unfazed.choices import check_choice
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
 from unfazed.predictions.frames import (
     COLUMNS,
@@ -22,6 +22,7 @@ from unfazed.predictions.frames import (
     common_predictions,
     each_model,
     is_frame,
+    missing_model,
     model_names,
     read_cards,
 )
@@ -88,7 +89,7 @@ def compare_all(
     names = model_names(predictions)
     for name in models or ():
         if name not in names:
-            raise unknown("model", name, names)
+            raise missing_model(name, names, predictions)
     chosen = names if models is None else list(dict.fromkeys(models))
     if len(chosen) < 2:
         raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
@@ -214,7 +215,7 @@ def _called(predictions: Predictions, model: str) -> str:
 def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
     names = model_names(predictions)
     if model not in names:
-        raise unknown("model", model, names)
+        raise missing_model(model, names, predictions)
     columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
     (_, rows), *_ = each_model(predictions, columns, models=[model])
     return rows

@@ -14,9 +14,16 @@ from typing import Any, Literal
 import polars as pl
 
 from unfazed.analyses.statistics.intervals import Settings
-from unfazed.errors import UserError, unknown
+from unfazed.errors import UserError
 from unfazed.predictions.facts import Facts, read_facts
-from unfazed.predictions.frames import Predictions, common_predictions, is_frame, model_names, read_cards
+from unfazed.predictions.frames import (
+    Predictions,
+    common_predictions,
+    is_frame,
+    missing_model,
+    model_names,
+    read_cards,
+)
 from unfazed.predictions.overlap import Overlap, overlap_of, overlap_of_models
 from unfazed.predictions.suspicions import suspicion_in
 
@@ -134,7 +141,7 @@ def run_checks(
     names = model_names(predictions)
     for name in rules.models:
         if name not in names:
-            raise unknown("model", name, names)
+            raise missing_model(name, names, predictions)
     chosen = [name for name in names if not rules.models or name in rules.models]
     if facts is None:
         facts = read_facts(predictions, models=chosen, common=common)

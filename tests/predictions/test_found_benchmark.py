@@ -1,0 +1,85 @@
+"""Predictions are read with the benchmark that was evaluated, wherever it is now, and with no other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+from colour_world import copied, write_benchmark
+
+from unfazed.errors import UserError
+from unfazed.predictions import run_evaluation
+from unfazed.predictions.facts import read_facts
+from unfazed.predictions.settings import EvaluateSettings
+from unfazed.report.drop_tables import analyze
+from unfazed.report.page import write_report
+from unfazed.report.remarks import moved_lines
+
+
+@pytest.fixture(scope="module")
+def world(own_models: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("found")
+    run_evaluation(write_benchmark(root / "bench"), [own_models + "good"], root / "predictions")
+    return root
+
+
+CHANGES = [{"seed": 7}, {"frame": "squash"}, {"labels": {"name": "own", "classes": ["x"]}}]
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_another_benchmark_is_refused_with_what_differs(
+    world: Path, tmp_path: Path, changed: dict[str, object]
+) -> None:
+    other = copied(world / "bench", tmp_path / "other", **changed)
+    for read in (
+        lambda: read_facts(world / "predictions", other),
+        lambda: analyze(world / "predictions", benchmark=other),
+        lambda: write_report(world / "predictions", tmp_path / "report.html", benchmark=other, heat_maps=0),
+    ):
+        with pytest.raises(UserError, match="is not the benchmark that was evaluated") as refused:
+            read()
+        assert f"{next(iter(changed))}:" in str(refused.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_other_photographs_are_refused(world: Path, tmp_path: Path) -> None:
+    fewer = write_benchmark(tmp_path / "fewer", a_class=2)
+    with pytest.raises(UserError, match="photographs: 24 in the predictions, 8 in .*fewer, 8 of them in both"):
+        read_facts(world / "predictions", fewer)
+    other = copied(world / "bench", tmp_path / "other")
+    rows = parquet.read_table(other / "manifest.parquet")
+    parquet.write_table(rows.append_column("sha256", [["0" * 64] * rows.num_rows]), other / "manifest.parquet")
+    with pytest.raises(UserError, match="the same settings and names, but other files"):
+        read_facts(world / "predictions", other)
+
+
+def test_a_copy_and_a_benchmark_that_has_grown_are_the_same(world: Path, own_models: str, tmp_path: Path) -> None:
+    moved = copied(world / "bench", tmp_path / "moved")
+    assert read_facts(world / "predictions", moved).root == moved
+    # The manifest has other bytes, such as a column that was measured later, and the same pictures.
+    rows = parquet.read_table(moved / "manifest.parquet")
+    parquet.write_table(rows.append_column("validity", [[0.9] * rows.num_rows]), moved / "manifest.parquet")
+    assert read_facts(world / "predictions", moved).root == moved
+    small = write_benchmark(tmp_path / "small", a_class=2)
+    run_evaluation(small, [own_models + "good"], tmp_path / "p")
+    assert read_facts(tmp_path / "p", world / "bench").root == world / "bench"
+    run_evaluation(moved, [own_models + "good"], tmp_path / "q", EvaluateSettings(limit=3))
+    assert read_facts(tmp_path / "q", world / "bench").root == world / "bench"
+
+
+def test_a_benchmark_that_was_replaced_or_moved_is_not_used(own_models: str, tmp_path: Path) -> None:
+    bench = write_benchmark(tmp_path / "bench")
+    run_evaluation(bench, [own_models + "good"], tmp_path / "p")
+    assert (read_facts(tmp_path / "p").root, moved_lines(tmp_path / "p")) == (bench, [])
+    shutil.rmtree(bench)
+    write_benchmark(bench, a_class=2)
+    assert read_facts(tmp_path / "p").root is None
+    [line] = moved_lines(tmp_path / "p")
+    assert "is not the one that was evaluated (photographs: 24 in the predictions, 8 in" in line
+    shutil.rmtree(bench)
+    [line] = moved_lines(tmp_path / "p")
+    assert f"the benchmark is no longer at {bench}" in line and "--benchmark" in line
+    assert write_report(tmp_path / "p", tmp_path / "report.html", heat_maps=0).notes == [line]
+    assert f"Note: {line}." in (tmp_path / "report.html").read_text()
