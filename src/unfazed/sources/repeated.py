@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from unfazed.files import sha256
 
@@ -30,7 +31,7 @@ def repeated_photographs(scenes: Iterable[tuple[str, Hashable, int | None]]) -> 
     return found
 
 
-def content_key(path: str | os.PathLike[str]) -> int:
+def content_key(path: str | Path) -> int:
     """A number of 64 bits that stands for the content of a file: the start of its SHA-256."""
     return int(sha256(path)[:16], 16)
 
