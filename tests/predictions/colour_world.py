@@ -16,7 +16,7 @@ MODELS = '''
 """Classifiers that answer by the picture's mean colour, well or badly."""
 import torch
 from torch import nn
-from unfazed.models import Classifier, Transform
+from unfazed.models import Classifier, LogProbabilities, Transform
 
 NAMES = ["red", "green", "blue", "grey"]
 PLAIN = Transform(32, 28, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -33,6 +33,21 @@ class Colour(nn.Module):
 
     def forward(self, x):
         return self.linear(x.mean((2, 3)))
+
+
+class Soft(Colour):
+    def forward(self, x):
+        return super().forward(x).softmax(1)
+
+
+class SoftHalf(Colour):
+    def forward(self, x):
+        return super().forward(x).softmax(1).half()
+
+
+class Sigmoid(Colour):
+    def forward(self, x):
+        return super().forward(x).sigmoid()
 
 
 class Noisy(Colour):
@@ -80,6 +95,12 @@ def reordered(): return Classifier(Colour((2, 0, 3, 1)), PLAIN, ["blue", "red", 
 def shifted(): return Classifier(Colour((1, 2, 3, 0)), PLAIN, NAMES)
 def permuted(): return Classifier(Colour((1, 0, 3, 2)), PLAIN, NAMES)
 def bytes_wanted(): return Classifier(Colour(), Transform(32, 28, mean=(0.5,) * 3, std=(40.0,) * 3), NAMES)
+def exchanged(): return Classifier(Colour((0, 2, 1, 3)), PLAIN, NAMES)
+def soft(): return Classifier(Soft(), PLAIN, NAMES)
+def soft_half(): return Classifier(SoftHalf(), PLAIN, NAMES)
+def soft_stated(): return Classifier(LogProbabilities(Soft()), PLAIN, NAMES)
+def sigmoid(): return Classifier(Sigmoid(), PLAIN, NAMES)
+def soft_shades(): return Classifier(Soft(), PLAIN, ["crimson", "green", "scarlet", "grey"])
 def noisy(): return Classifier(Noisy(), PLAIN, NAMES)
 def batch_statistics(): return Classifier(BatchStatistics(), PLAIN, NAMES)
 def broken(): return Classifier(Broken(), PLAIN, NAMES)

@@ -13,7 +13,8 @@ from unfazed.labels import imagenet, own
 from unfazed.models import open_model
 from unfazed.models.label_mapping import map_labels
 from unfazed.predictions import EvaluateSettings, cards, run_evaluation
-from unfazed.predictions.contract import check_accuracy, suspect_order
+from unfazed.predictions.contract import check_accuracy
+from unfazed.predictions.label_orders import suspect_order
 
 SPACE = own(["zebra", "Ant", "cat", "dog", "bee", "emu", "fox", "gnu", "hen", "ibis", "jay", "kiwi"])
 
@@ -23,6 +24,11 @@ def answers_under(meaning: np.ndarray, truth: np.ndarray, wrong: float = 0.1) ->
     rng = np.random.default_rng(0)
     answers = np.argsort(meaning)[truth]
     return np.where(rng.random(len(truth)) < wrong, rng.integers(0, len(meaning), len(truth)), answers)
+
+
+def black(geometry: object, places: np.ndarray) -> torch.Tensor:
+    """Black originals in every geometry, one pixel each."""
+    return torch.zeros(len(places), 1, 1, 3, dtype=torch.uint8)
 
 
 def suspicion(meaning: np.ndarray, a_class: int = 5, space=SPACE):  # type: ignore[no-untyped-def]
@@ -46,25 +52,24 @@ def test_thousands_of_originals_are_checked() -> None:
     model, space = open_model("lite:0", device="cpu"), imagenet()
     labels = np.arange(2048) % 1000
     answers = np.where(np.random.default_rng(0).random(2048) < 0.6, labels, (labels * 7 + 3) % 1000)
-    crops = torch.zeros(2048, 1, 1, 3, dtype=torch.uint8)
-    assert check_accuracy(model, map_labels(space, space, set(range(1000))), crops, labels, answers, answers) is None
+    assert check_accuracy(model, map_labels(space, space, set(range(1000))), black, labels, answers, answers) is None
 
 
 def test_a_perfect_model_on_two_photographs_is_not_called_untrained() -> None:
     model, space = open_model("lite:0", device="cpu"), own(["tench", "goldfish"])
     mapping = map_labels(imagenet(), space, [0, 1])
-    crops, labels = torch.zeros(2, 1, 1, 3, dtype=torch.uint8), np.array([0, 1])
-    assert check_accuracy(model, mapping, crops, labels, np.array([0, 1]), labels) is None
+    labels = np.array([0, 1])
+    assert check_accuracy(model, mapping, black, labels, np.array([0, 1]), labels) is None
 
 
 def test_accuracy_is_counted_as_it_is_scored() -> None:
     """Outputs outside the benchmark's classes do not count, so the arg max over all thousand is not the answer."""
     model, space = open_model("lite:0", device="cpu"), own(["tench", "goldfish"])
     mapping = map_labels(imagenet(), space, [0, 1])
-    crops, labels = torch.zeros(16, 1, 1, 3, dtype=torch.uint8), np.arange(16) % 2
+    labels = np.arange(16) % 2
     elsewhere = np.full(16, 500)
-    assert check_accuracy(model, mapping, crops, labels, elsewhere, predicted=labels) is None
-    assert "accuracy on 16 originals is 0.0%" in check_accuracy(model, mapping, crops, labels, elsewhere, 1 - labels)
+    assert check_accuracy(model, mapping, black, labels, elsewhere, predicted=labels) is None
+    assert "accuracy on 16 originals is 0.0%" in check_accuracy(model, mapping, black, labels, elsewhere, 1 - labels)
 
 
 @pytest.mark.parametrize(("shift", "words"), [(1, r"output j means class j \+ 1"), (11, "output j means class j - 1")])
@@ -81,6 +86,12 @@ def test_alphabetical_and_text_orders_are_named() -> None:
     assert "alphabetical order" in suspicion(alphabetical).explanation
     text = np.array(sorted(range(1000), key=str))
     assert "indices as text" in suspicion(text, 1, imagenet()).explanation
+
+
+def test_a_few_exchanged_outputs_are_named_though_they_are_also_in_alphabetical_order() -> None:
+    found = suspicion(np.array([0, 1, 3, 2]), 4, own(["Birman", "British_Shorthair", "Siamese", "Ragdoll"]))
+    assert "alphabetical" not in found.explanation
+    assert "output 2 ('Siamese') means 'Ragdoll', output 3 ('Ragdoll') means 'Siamese'" in found.explanation
 
 
 def test_two_swapped_classes_are_named() -> None:

@@ -13,7 +13,7 @@ from unfazed.errors import UserError
 from unfazed.labels import RIVAL10, LabelSpace, imagenet
 from unfazed.models.label_mapping import map_labels
 from unfazed.predictions import EvaluateSettings, run_evaluation
-from unfazed.predictions.contract import suspect_order
+from unfazed.predictions.label_orders import suspect_order
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
 from unfazed.probes.plausibility import suspicions_in
@@ -45,6 +45,16 @@ class Noisy(Rolled):
 def shifted():
     model = open_model("lite:0", device="cpu")
     return replace(model, module=Rolled(model.module), name="shifted")
+
+
+class Ended(Rolled):
+    def forward(self, x):
+        return self.inner(x).softmax(1)
+
+
+def soft():
+    model = open_model("lite:0", device="cpu")
+    return replace(model, module=Ended(model.module), name="soft")
 
 
 def noisy():
@@ -122,6 +132,11 @@ def test_masks_that_look_wrong_are_said_by_evaluate_and_no_gate_passes_on_them(w
     assert "the masks may be wrong" in done.warnings["lite:0"][0] and words in done.warnings["lite:0"][0]
     gate = CliRunner().invoke(build_app(), ["check", str(tmp_path / "p"), "--min-accuracy", "10"])
     assert gate.exit_code == 3 and "the masks may be wrong" in " ".join(gate.output.split()), gate.output
+
+
+def test_a_softmax_inside_the_model_is_said_by_a_study(models, tmp_path):
+    study = run_study("sample", [f"{models}soft"], tmp_path, SETTINGS, limit=3)
+    assert "seems to end in a softmax" in study.suspicions[0] and "iRFS are wrong" in study.suspicions[0]
 
 
 def test_a_model_that_is_not_reproducible_is_refused(models, tmp_path):

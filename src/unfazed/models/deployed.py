@@ -27,6 +27,7 @@ from unfazed.specs import Spec
 from .classifier import Classifier
 from .foreign_transforms import as_transform
 from .options import COMMON, read_labels, transform_from
+from .probabilities import LogProbabilities
 from .transforms import Transform
 
 LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
@@ -75,7 +76,7 @@ def open_deployed(
         raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
     module = _Deployed(runtime, settings, len(space), str(spec))
     return Classifier(
-        module,
+        LogProbabilities(module) if module.scores == "probabilities" else module,
         transform,
         space,
         str(spec),
@@ -165,8 +166,6 @@ class _Deployed(nn.Module):
                 f"{self.name} has {logits.shape[1]} outputs: too few for {self.classes} classes from {self.offset} on",
                 allowed="labels that the outputs cover; label_offset=1 skips a leading background class",
             )
-        if self.scores == "probabilities":
-            logits = logits.clamp_min(1e-12).log()
         return logits[:, self.offset : self.offset + self.classes] if self.offset else logits
 
     def _run(self, pixels: torch.Tensor) -> torch.Tensor:

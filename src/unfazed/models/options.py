@@ -70,9 +70,13 @@ def _value(name: str, text: str) -> Any:
             return int(text)
         if name == "scale":
             return float(text)
+        if name == "checked":
+            return {"yes": True, "no": False}[text]
         if name in ("mean", "std"):
             numbers = [float(one) for one in text.split(",")]
             return numbers[0] if len(numbers) == 1 else tuple(numbers)
+    except KeyError:
+        raise UserError(f"{name}={text}", allowed=f"{name}=yes or {name}=no") from None
     except ValueError:
         raise UserError(f"{name}={text} is not a number", allowed=f"{name}=256, {name}=0.5,0.5,0.5 …") from None
     return text

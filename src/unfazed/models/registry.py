@@ -18,6 +18,7 @@ from unfazed.specs import Spec
 
 from .classifier import Classifier
 from .hub import quick_hub
+from .options import TRANSFORM
 
 # source -> (module of this room, function, what its names look like)
 SOURCES: dict[str, tuple[str, str, str]] = {
@@ -41,6 +42,8 @@ ENTRY_POINTS = "unfazed.models"
 DATA_ONLY = ("lite", "mobilenet", "onnx", "openvino", "tflite", "head", "repaired")
 PROGRAMS = ("python", "torchscript", "pt2")  # opening one runs what its file says
 HUB_SOURCES = ("timm", "open_clip", "transformers")
+# Models of these come with their transform; for any other the user states it.
+WITH_TRANSFORM = (*HUB_SOURCES, "lite", "mobilenet", "torchvision", "head", "repaired")
 # The kind of a model contains no `=`, so one before the first colon ends an alias.
 _ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
 
@@ -89,6 +92,16 @@ def split_alias(name: str) -> tuple[str | None, str]:
     """
     match = _ALIAS.match(name)
     return (match[1], name[match.end() :]) if match else (None, name)
+
+
+def brings_transform(name: str) -> bool:
+    """Whether the model comes with its transform: no option changes it, and its weights are not the user's own.
+
+    >>> brings_transform("lite:0"), brings_transform("timm:resnet50?mean=0.5"), brings_transform("python:mine.py:build")
+    (True, False, False)
+    """
+    spec = Spec.parse(split_alias(name)[1])
+    return spec.kind in WITH_TRANSFORM and not {*TRANSFORM, "checkpoint"} & spec.options.keys()
 
 
 def refuse_untrusted(name: str, run: str = "the same command with --trust, if you trust the file") -> None:

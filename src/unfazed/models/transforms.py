@@ -26,6 +26,7 @@ _KINDS = {
     **dict.fromkeys(("interpolation", "fit", "channels"), str),
     **dict.fromkeys(("mean", "std"), float | list[float]),
     "scale": float,
+    "checked": bool,
 }
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 
@@ -93,7 +94,8 @@ class Transform:
     resize: the side after resizing, in pixels; `fit` states which side: `short` (the shorter one, as usual),
     `squash` (both, the shape is lost), `long` (the longer one, the rest is filled with the mean). crop: the central
     square that is cut out. mean, std: of RGB in [0, 1]; scale: the factor applied first (255 for networks that take
-    0…255); channels: RGB or BGR, the order the network takes (mean and std are in that order).
+    0…255); channels: RGB or BGR, the order the network takes (mean and std are in that order). checked: you know that
+    the transform is that of the training, so no other is tried before an evaluation.
 
     >>> Transform(resize=256, crop=224).geometry.window(256, 256)
     (16.0, 16.0, 240.0, 240.0)
@@ -107,6 +109,7 @@ class Transform:
     fit: str = "short"
     scale: float = 1.0
     channels: str = "RGB"
+    checked: bool = False
 
     def __post_init__(self) -> None:
         for name in ("resize", "crop"):
@@ -172,7 +175,10 @@ class Transform:
         return self.normalize(pixels[..., top : top + self.crop, left : left + self.crop])
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+        values = {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+        if not self.checked:
+            del values["checked"]
+        return values
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Transform:

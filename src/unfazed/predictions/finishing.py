@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from unfazed.errors import UserError, reason_of
 from unfazed.files import remove_file, remove_folder, write_json
@@ -17,6 +18,7 @@ from unfazed.specs import slug_of
 
 from .contract import chance_of
 from .inputs import ORIGINAL, Pictures
+from .label_orders import suspect_exchange
 from .settings import EvaluateSettings
 from .storage import FAILED, parts_of, write_predictions
 from .worker import Opened
@@ -40,12 +42,15 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
         parts.remove()  # the cause may be the folder, not the pictures
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
+    checked = parts.note("check")
+    remark = checked.get("remark")
     seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
-    doubts = (parts.note("check").get("suspicion"), pictures.doubt, seen.suspicion)
+    doubts = [checked.get("suspicion") or _exchanged(table, model.name, pictures), pictures.doubt, seen.suspicion]
+    if remark and model.mapping.kind == "groups":
+        # A group's probability is the sum of its members', so that the predicted classes are wrong as well.
+        doubts, remark = [remark, *doubts], None
     suspicion = "; ".join(one for one in doubts if one) or None
-    warnings = [suspicion] if suspicion else []
-    if seen.remark:
-        warnings.append(seen.remark)
+    warnings = [one for one in (suspicion, remark, seen.remark) if one]
     few = [number for number in parts.note("adapted").values() if number < ENOUGH]
     if few:
         warnings.append(
@@ -70,6 +75,7 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
         },
         **_over_subset(table, pictures),
         "suspicion": suspicion,
+        "remark": remark,
         "warnings": warnings,
     }
     slug = model.slug
@@ -78,6 +84,13 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
     remove_file(folder / f"{slug}{FAILED}")
     remove_parts(parts_of(folder, slug))
     return warnings
+
+
+def _exchanged(table: pa.Table, name: str, pictures: Pictures) -> str | None:
+    """Return which classes look exchanged on all originals; the check before the evaluation sees some of them."""
+    originals = table.filter(pc.equal(table["edit"], ORIGINAL))
+    labels, predicted = (originals[one].fill_null(-1).to_numpy() for one in ("label", "predicted"))
+    return suspect_exchange(name, pictures.labels, labels, predicted)
 
 
 def remove_parts(folders: Sequence[Path]) -> None:

@@ -16,8 +16,10 @@ from unfazed.engine.threads import one_thread
 from unfazed.errors import reason_of
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import LabelMapping
+from unfazed.models.transforms import Geometry
+from unfazed.sources.pictures import read_picture
 
-from .contract import REPEATED, check_accuracy, check_answers, sanity_sample
+from .contract import REPEATED, check_accuracy, check_answers, sanity_sample, suspect_scores
 from .decoding import Batch, Decoder, worker_count
 from .inputs import Pictures
 from .scoring import Scores, score
@@ -29,7 +31,7 @@ SANITY = 64  # originals that are checked before any prediction is stored
 @dataclass(eq=False)
 class Job:
     """One model's progress; `held` are predictions that wait for the contract check, `first` are the
-    logits of the first few pictures of the first batch, `most` is how many pictures fit into memory at once."""
+    logits of the first batch, `most` is how many pictures fit into memory at once."""
 
     model: Classifier
     mapping: LabelMapping
@@ -148,7 +150,7 @@ class Pass:
             if fitting < whole:
                 job.most = fitting
             if batch.index == 0:
-                job.first = logits[: min(REPEATED, len(rows))].clone()
+                job.first = logits[: len(rows)].clone()
             return score(logits[: len(rows)], labels, job.mapping, self.pictures.subset)
         except (Exception, SystemExit) as error:
             job.error = reason_of(error)
@@ -183,19 +185,28 @@ class Pass:
         """Run the contract check on the held originals; a suspicion is written to a note next to the parts."""
         if job.parts.note("check"):
             return
-        number = self.geometries.index(job.model.transform.geometry)
-        crops = torch.cat([batch.crops[number] for batch, _ in job.held])
-        labels = [self.pictures.rows[row].label for batch, _ in job.held for row in self._rows(batch)]
+        own = job.model.transform.geometry
+        held = torch.cat([batch.crops[self.geometries.index(own)] for batch, _ in job.held])
+        rows = [self.pictures.rows[row] for batch, _ in job.held for row in self._rows(batch)]
         answers, predicted = (np.concatenate([values[name] for _, values in job.held]) for name in ("raw", "predicted"))
-        known = np.array([-1 if label is None else label for label in labels])
+        labels = np.array([-1 if row.label is None else row.label for row in rows])
+
+        def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
+            if geometry == own:
+                return held[torch.from_numpy(places)]
+            return torch.from_numpy(np.stack([geometry.apply(read_picture(rows[place].path)) for place in places]))
+
+        remark = None
         try:
             if job.first is not None:
-                check_answers(job.model, crops[: len(job.first)], job.first, len(job.held[0][0].kept))
-            suspicion = check_accuracy(job.model, job.mapping, crops, known, answers, predicted)
+                few = job.first[:REPEATED]
+                check_answers(job.model, held[: len(few)], few, len(job.held[0][0].kept))
+                remark = suspect_scores(job.model.name, job.first)
+            suspicion = check_accuracy(job.model, job.mapping, crops, labels, answers, predicted)
         except (Exception, SystemExit) as error:
             job.error = reason_of(error)
             return
-        job.parts.write_note("check", {"originals": len(labels), "suspicion": suspicion})
+        job.parts.write_note("check", {"originals": len(rows), "suspicion": suspicion, "remark": remark})
 
     def _adapt(self, edit: str) -> None:
         """Adapt the model to one edit's pictures before they are classified; a short last batch is left out."""

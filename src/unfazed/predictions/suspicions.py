@@ -1,7 +1,8 @@
 """Suspicions about models, read from their cards: labels in another order, a wrong transform, untrained weights.
 
 `evaluate` finds them on the originals (`contract.py`). A number that is measured with such a model says nothing about
-the model, so every analysis repeats the suspicion and no gate passes.
+the model, so every analysis repeats the suspicion and no gate passes. Every analysis also repeats a remark, about
+outputs that are no logits, but accuracies are right and gates pass.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def chance_in(card: Mapping[str, Any]) -> float:
 
 
 def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
-    """Return the suspicions about these models, or about all."""
+    """Return the suspicions and remarks about these models, or about all."""
     chosen = list(cards) if models is None else [name for name in models if name in cards]
-    return [found for name in chosen if (found := suspicion_in(cards[name]))]
+    return [str(found) for name in chosen for kind in ("suspicion", "remark") if (found := cards[name].get(kind))]
 
 
 def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> None:

@@ -6,6 +6,7 @@ FOLDER/suspicions/<model>.json      what is suspicious about a model; absent if 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from unfazed.engine.memory import in_parts
 from unfazed.errors import BadPicture
 from unfazed.files import remove_file, write_json
 from unfazed.models.training_photographs import training_overlap
-from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample
+from unfazed.models.transforms import Geometry
+from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample, suspect_scores
+from unfazed.predictions.label_orders import suspect_exchange
 from unfazed.predictions.passes import SANITY
 from unfazed.records import read_object
 from unfazed.sources.mask_checks import doubted_masks
@@ -53,17 +56,27 @@ def check_plausible(
     remove_file(path)
     if not looked:
         return
-    geometry = model.transform.geometry
-    crops = torch.from_numpy(np.stack([one.image if one.whole else geometry.apply(one.image) for one in looked]))
+
+    def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
+        some = [looked[place] for place in places]
+        if some[0].whole and geometry.crop != model.transform.crop:
+            other = replace(model, transform=replace(model.transform, crop=geometry.crop))
+            load_other = opened_pictures(pictures, other, frame)[0]
+            some = [load_other(f"{one.source_id}/original/0") for one in some]
+        return torch.from_numpy(np.stack([one.image if one.whole else geometry.apply(one.image) for one in some]))
+
+    own = crops(model.transform.geometry, np.arange(len(looked)))
     logits = torch.cat(
-        [in_parts(lambda some: model.logits(model.from_pixels(some)), part) for part in crops.split(BATCH)]
+        [in_parts(lambda some: model.logits(model.from_pixels(some)), part) for part in own.split(BATCH)]
     )
     if model.adapt is None:
-        check_answers(model, crops[:REPEATED], logits[:REPEATED], min(BATCH, len(crops)))
+        check_answers(model, own[:REPEATED], logits[:REPEATED], min(BATCH, len(own)))
     labels = np.array([one.label for one in looked])
     answers, predicted = (one.argmax(1).cpu().numpy() for one in (logits, mapping.apply(logits)))
     doubts = (
-        check_accuracy(model, mapping, crops, labels, answers, predicted),
+        suspect_scores(model.name, logits),
+        check_accuracy(model, mapping, crops, labels, answers, predicted)
+        or suspect_exchange(model.name, mapping.target, labels, predicted),
         doubted_masks({one.source_id: one.about_mask for one in looked}),
         training_overlap(model.name, model.origin, _photographs(pictures)).suspicion,
     )
