@@ -135,7 +135,7 @@ def test_masks_that_look_wrong_are_said_by_evaluate_and_no_gate_passes_on_them(w
 
 
 def test_a_softmax_inside_the_model_is_said_by_a_study(models, tmp_path):
-    study = run_study("sample", [f"{models}soft"], tmp_path, SETTINGS, limit=3)
+    study = run_study("sample", [f"{models}soft"], tmp_path, SETTINGS, limit=2)
     assert "seems to end in a softmax" in study.suspicions[0] and "iRFS are wrong" in study.suspicions[0]
 
 

@@ -89,9 +89,9 @@ def check_accuracy(
     doubted = at_chance or (model.adapt is None and not brings_transform(model.spec))
     if doubted and not model.transform.checked:
         # Half of the pictures is enough to show the cause of an accuracy at chance.
-        count = TRIED // 2 if at_chance else TRIED
-        stated, truth = (predicted == labels)[:count], labels[:count]
-        transform = suspect_transform(model, mapping, crops, known[:count], truth, stated, at_chance)
+        few = np.array(sanity_sample(range(len(known)), TRIED // 2 if at_chance else TRIED))
+        stated = (predicted == labels)[few]
+        transform = suspect_transform(model, mapping, crops, known[few], labels[few], stated, at_chance)
         if transform is not None:
             return f"{told}; suspected: the transform. {transform.explanation}"
     if not at_chance:
