@@ -114,7 +114,8 @@ def benchmark_card() -> Reader:
 
 
 def model_cards() -> Reader:
-    from unfazed.predictions.facts import _benchmarks, _classes
+    from unfazed.predictions.facts import _classes
+    from unfazed.predictions.found_benchmark import find_benchmark
     from unfazed.predictions.frames import read_cards
     from unfazed.predictions.identity import identity_differences, identity_in
 
@@ -126,8 +127,9 @@ def model_cards() -> Reader:
     placed("cards/m.parquet", as_parquet({"model": ["m"]}))
 
     def read(data: bytes) -> None:
-        found = read_cards(placed("cards/m.json", data).parent)
-        _benchmarks(found, None), _classes(found)
+        folder = placed("cards/m.json", data).parent
+        found = read_cards(folder)
+        find_benchmark(folder, found), _classes(found)
         for one in found.values():
             identity_differences(identity_in(one), identity, ("there", "now"))
 

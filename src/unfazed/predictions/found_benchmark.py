@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,9 +60,10 @@ def find_benchmark(
     for path, one in {one["path"]: one for one in described if one.get("path")}.items():
         root = reachable_copy(path)
         # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
-        if not root.exists() or ("card_sha256" in one and not (root / MANIFEST).is_file()):
+        finished = os.path.isfile(root / MANIFEST)
+        if not os.path.exists(root) or ("card_sha256" in one and not finished):
             absent.append(f"the benchmark is no longer at {path}")
-        elif (root / MANIFEST).is_file():
+        elif finished:
             card = read_card(root) if (root / CARD).is_file() else {}
             lines = _differences(predictions, stated, root, card)
             if not lines:
