@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -80,6 +82,21 @@ def test_what_a_killed_run_left_is_removed_and_known(tmp_path: Path) -> None:
     write(tmp_path, 3, time.time() - 90)
     with Monitor(tmp_path, "evaluate", "predictions") as monitor:
         assert not monitor.interrupted  # it was another command
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_heartbeat_that_was_not_written_to_its_end_is_removed_once_its_process_is_dead(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    parts = [tmp_path / f"..heartbeat-{name}.json.part" for name in (f"{platform.node()}-{dead.pid}", "else-where-7")]
+    for part in parts:
+        part.write_text("{")
+    with Monitor(tmp_path, "build", "scenes"):
+        pass
+    assert list(tmp_path.iterdir()) == parts[1:]  # that of another machine may still be written
+    os.utime(parts[1], (time.time() - 90, time.time() - 90))
+    with Monitor(tmp_path, "build", "scenes"):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 

@@ -76,9 +76,14 @@ class Monitor:
         self.made = not self.folder.exists()
         make_folder(self.folder)
         for path, beat in _beats(self.folder):
-            if _is_dead(path, beat) or path == self.path:
+            if _is_dead(beat) or path == self.path:
                 self.interrupted |= beat.get("command") == self.view.command
                 remove_file(path)
+        for path in self.folder.glob(f".{_NAME.format('*', '*')}.part"):
+            machine, _, process = path.name.removesuffix(".json.part").removeprefix("..heartbeat-").rpartition("-")
+            with contextlib.suppress(OSError):
+                if _is_dead({"machine": machine, "process": process, "time": path.stat().st_mtime}):
+                    path.unlink()  # of a process that was killed while it wrote
         self._beat()
         self.thread.start()
         return self
@@ -153,7 +158,7 @@ def heartbeats(folder: Path, patience: float | None = None) -> list[Heartbeat]:
         if path not in again:
             continue  # it has just ended
         moved = again[path].get("number") != beat.get("number")
-        alive = moved or (path not in doubtful and not _is_dead(path, beat))
+        alive = moved or (path not in doubtful and not _is_dead(beat))
         found.append(Heartbeat(alive, 0.0 if moved else age[path], again[path]))
     return found
 
@@ -175,7 +180,7 @@ def _is_ours(beat: dict[str, Any]) -> bool:
     return beat.get("machine") == _machine()
 
 
-def _is_dead(path: Path, beat: dict[str, Any]) -> bool:
+def _is_dead(beat: dict[str, Any]) -> bool:
     """Whether the process is known to have ended: it was on this machine, or its last heartbeat is old."""
     if _is_ours(beat):
         try:
