@@ -44,8 +44,8 @@ def marker(photograph: Photograph) -> Markup:
     warned = doubts(photograph.scene)
     if warned:
         warned = (*warned, "Draw a box around the object, mend the mask with the brush, or upload a mask.")
-    share = percent(scene.pixel_rate, 0 if scene.pixel_rate >= 0.01 else 1)
-    words = f"{photograph.name}; the object, {share} of the picture, is outlined"
+    covered = percent(scene.pixel_rate, 0 if scene.pixel_rate >= 0.01 else 1)
+    words = f"{photograph.name}; the object, {covered} of the picture, is outlined"
     tools = [
         tag("button", title, type="button", data_tool=tool, aria_pressed=str(tool == "box").lower())
         for tool, title in (
