@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from colour_world import CLASSES, coloured
 from PIL import Image
+from torch import nn
 
 from unfazed.analyses.drops.gate import check
 from unfazed.errors import UserError
 from unfazed.labels import imagenet, own
+from unfazed.models import Classifier
 from unfazed.models.options import transform_from
 from unfazed.models.registry import brings_transform
 from unfazed.models.transforms import Transform
@@ -35,11 +38,12 @@ def scored(benchmark: Path, own_models: str, tmp_path_factory: pytest.TempPathFa
 
 
 def test_a_softmax_or_a_sigmoid_inside_the_model_is_remarked(scored: Path) -> None:
-    remarks = {name: card["remark"] for name, card in cards(scored).items()}
+    remarks = {name: card["remarks"] for name, card in cards(scored).items()}
     for name in ("soft", "soft_half"):
-        assert "sum to 1 for each picture" in remarks[name] and "LogProbabilities" in remarks[name]
-    assert "as those of sigmoids" in remarks["sigmoid"]
-    assert remarks["good"] is remarks["soft_stated"] is remarks["constant"] is None
+        (remark,) = remarks[name]
+        assert "sum to 1 for each picture" in remark and "LogProbabilities" in remark
+    assert "as those of sigmoids" in remarks["sigmoid"][0]
+    assert remarks["good"] == remarks["soft_stated"] == remarks["constant"] == []
 
 
 def test_a_remark_is_repeated_and_does_not_stop_the_gate(scored: Path) -> None:
@@ -48,6 +52,34 @@ def test_a_remark_is_repeated_and_does_not_stop_the_gate(scored: Path) -> None:
     assert "softmax" in " ".join(cards(scored)["soft"]["warnings"])
     found = check(scored, models=["soft"], max_drop={"dark": 60})
     assert found.checks["verdict"].to_list() == ["pass"]
+    assert "seems to end in a softmax" in " ".join(found.remarks)
+
+
+class Wider(nn.Module):
+    """The mean colors and one more class, whose logit is the same for every picture."""
+
+    def __init__(self, background: float) -> None:
+        super().__init__()
+        self.background = nn.Parameter(torch.tensor([background]))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return torch.cat([20 * pixels.mean((2, 3)), self.background.expand(len(pixels), 1)], 1)
+
+
+@pytest.mark.parametrize(("background", "outside", "verdict"), [(0.0, 0, "pass"), (100.0, 6, "not measured")])
+def test_answers_outside_the_benchmarks_classes_are_counted(
+    background: float, outside: int, verdict: str, tmp_path: Path
+) -> None:
+    for name in ("red", "green", "blue"):
+        _write(tmp_path, name, 2)
+    plain = Transform(32, 28, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    model = Classifier(Wider(background), plain, own(["red", "green", "blue", "background"]), "m")
+    run_evaluation(f"images:{tmp_path}/pictures", [model], tmp_path / "p", CPU)
+    said = f"scored over 3 of its 4 classes, those of the benchmark; for {outside} of 6 originals it prefers"
+    found = check(tmp_path / "p", min_accuracy={"original": 30})
+    assert found.verdict == verdict
+    assert said in " ".join([*found.remarks, *found.checks["reason"].to_list()])
+    assert said in " ".join(remark_lines(tmp_path / "p"))
 
 
 def test_stated_probabilities_are_those_of_the_logits(scored: Path) -> None:
@@ -72,7 +104,7 @@ def test_a_softmax_with_groups_is_suspicious(own_models: str, tmp_path: Path) ->
     settings = EvaluateSettings(device="cpu", groups=groups)
     run_evaluation(f"images:{tmp_path}/pictures", [f"m={own_models}soft_shades"], tmp_path / "p", settings)
     assert "seems to end in a softmax" in cards(tmp_path / "p")["m"]["suspicion"]
-    assert cards(tmp_path / "p")["m"]["remark"] is None
+    assert cards(tmp_path / "p")["m"]["remarks"] == []
 
 
 def test_two_exchanged_classes_among_many_are_named() -> None:

@@ -134,6 +134,25 @@ def test_masks_that_look_wrong_are_said_by_evaluate_and_no_gate_passes_on_them(w
     assert gate.exit_code == 3 and "the masks may be wrong" in " ".join(gate.output.split()), gate.output
 
 
+def test_automatic_masks_that_seem_good_are_a_remark_of_every_table(tmp_path):
+    folder = tmp_path / "photos"
+    for scene in (open_source("sample")[one] for one in ("cat", "dog")):
+        place = imagenet().classes[scene.label]
+        for kind, suffix, pixels in (
+            (place, ".jpg", scene.image),
+            (f"masks/{place}", ".png", 255 * (scene.mask > 0.5)),
+        ):
+            (folder / kind).mkdir(parents=True)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / kind / f"{scene.id}{suffix}")
+    lines = [f"{path.relative_to(folder)},0.9" for path in folder.glob("*/*.jpg")]
+    (folder / "masks/confidence.csv").write_text("\n".join(["picture,confidence", *lines]))
+    build(f"folder:{folder}", tmp_path / "bench", BuildSettings(recipe="size=0.1", renderer="paste", quality="off"))
+    run_evaluation(str(tmp_path / "bench"), ["lite:0"], tmp_path / "p", EvaluateSettings())
+    for arguments in (["analyze", str(tmp_path / "p")], ["check", str(tmp_path / "p"), "--min-accuracy", "10"]):
+        output = " ".join(CliRunner().invoke(build_app(), arguments).output.split())
+        assert "2 of 2 masks were made automatically" in output, output
+
+
 def test_a_softmax_inside_the_model_is_said_by_a_study(models, tmp_path):
     study = run_study("sample", [f"{models}soft"], tmp_path, SETTINGS, limit=2)
     assert "seems to end in a softmax" in study.suspicions[0] and "iRFS are wrong" in study.suspicions[0]

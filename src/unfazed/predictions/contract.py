@@ -121,6 +121,19 @@ def suspect_scores(name: str, outputs: torch.Tensor) -> str | None:
     )
 
 
+def classes_left_out(name: str, mapping: LabelMapping, answers: np.ndarray) -> tuple[str | None, bool]:
+    """Return a remark about a model that is scored over some of its classes only, or None, and whether it prefers one
+    of the other classes for most originals; answers: (n,) the arg max of its own logits."""
+    used = sorted(index for members in mapping.members for index in members)
+    if len(used) == mapping.classes or not len(answers):
+        return None, False
+    outside = int((~np.isin(answers, used)).sum())
+    return (
+        f"{name} is scored over {len(used)} of its {mapping.classes} classes, those of the benchmark; for {outside} of "
+        f"{len(answers)} originals it prefers one of the others, which does not count here"
+    ), 2 * outside > len(answers)
+
+
 def chance_of(mapping: LabelMapping) -> float:
     """Return the accuracy of guessing: one over the number of classes that the model can answer."""
     return 1 / max(1, sum(bool(group) for group in mapping.members))

@@ -43,14 +43,12 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
     checked = parts.note("check")
-    remark = checked.get("remark")
+    told = [str(one) for one in checked.get("remarks", [])]
     seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
     doubts = [checked.get("suspicion") or _exchanged(table, model.name, pictures), pictures.doubt, seen.suspicion]
-    if remark and model.mapping.kind == "groups":
-        # A group's probability is the sum of its members', so that the predicted classes are wrong as well.
-        doubts, remark = [remark, *doubts], None
     suspicion = "; ".join(one for one in doubts if one) or None
-    warnings = [one for one in (suspicion, remark, seen.remark) if one]
+    told += [seen.remark] if seen.remark else []
+    warnings = [*([suspicion] if suspicion else []), *told]
     few = [number for number in parts.note("adapted").values() if number < ENOUGH]
     if few:
         warnings.append(
@@ -75,7 +73,7 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
         },
         **_over_subset(table, pictures),
         "suspicion": suspicion,
-        "remark": remark,
+        "remarks": [*told, *pictures.cautions],
         "warnings": warnings,
     }
     slug = model.slug

@@ -62,6 +62,11 @@ class Pictures:
         return copies or [self.rows[place].path for place in self.originals]
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        """Return the remarks that every table of numbers repeats: those about a benchmark's masks and photographs."""
+        return () if self.spec.startswith("images:") else self.remarks
+
+    @property
     def needed(self) -> set[int]:
         """Return the labels that occur."""
         return {row.label for row in self.rows if row.label is not None}

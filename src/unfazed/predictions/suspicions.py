@@ -28,10 +28,17 @@ def chance_in(card: Mapping[str, Any]) -> float:
     return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
 
 
+def remarks(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
+    """Return what else a reader of the numbers of these models, or of all, must know; each remark once."""
+    chosen = list(cards) if models is None else [name for name in models if name in cards]
+    found = (cards[name].get("remarks") for name in chosen)
+    return list(dict.fromkeys(str(one) for listed in found if isinstance(listed, list) for one in listed))
+
+
 def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
     """Return the suspicions and remarks about these models, or about all."""
     chosen = list(cards) if models is None else [name for name in models if name in cards]
-    return [str(found) for name in chosen for kind in ("suspicion", "remark") if (found := cards[name].get(kind))]
+    return [*(found for name in chosen if (found := suspicion_in(cards[name]))), *remarks(cards, chosen)]
 
 
 def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> None:

@@ -25,7 +25,7 @@ from unfazed.predictions.frames import (
     read_cards,
 )
 from unfazed.predictions.overlap import Overlap, overlap_of, overlap_of_models
-from unfazed.predictions.suspicions import suspicion_in
+from unfazed.predictions.suspicions import remarks, suspicion_in
 
 from .baseline_rows import baseline_rows
 from .compare import read_model
@@ -52,7 +52,8 @@ EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 @dataclass(frozen=True, eq=False)
 class Checked:
     """What a gate found: the verdict over all checks, one row per check (columns: `check_predictions`), where only
-    common pictures are compared, how many these are (`overlaps`), and limits that look like a mistake (`doubts`)."""
+    common pictures are compared, how many these are (`overlaps`), and `doubts`: limits that look like a mistake, and
+    remarks about the models and the benchmark."""
 
     verdict: Verdict
     checks: pl.DataFrame
@@ -174,7 +175,7 @@ def run_checks(
         alone = [name for name in chosen if name not in dict(pairs)]
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
-    return Checked(verdict(checks), checks, tuple(overlaps), rules.doubts)
+    return Checked(verdict(checks), checks, tuple(overlaps), (*rules.doubts, *remarks(facts.cards, chosen)))
 
 
 def _few(n: int) -> str:
