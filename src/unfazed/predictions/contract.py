@@ -104,7 +104,7 @@ def check_accuracy(
 
 def suspect_scores(name: str, outputs: torch.Tensor) -> str | None:
     """Return a remark if the outputs, (n, classes), look like probabilities where logits are expected, or None."""
-    if outputs.min() < 0 or outputs.max() > 1 + NEAR_ONE or bool((outputs == outputs[:1]).all()):
+    if not outputs.numel() or outputs.min() < 0 or outputs.max() > 1 + NEAR_ONE or bool((outputs == outputs[:1]).all()):
         return None
     if bool(((outputs.sum(1) - 1).abs() < NEAR_ONE).all()):
         return (
