@@ -73,7 +73,7 @@ def test_every_command_repeats_the_suspicion(suspected, tmp_path):
     for arguments in (["analyze", suspected], ["compare", suspected], ["compare", suspected, "m", "good"]):
         done = run(*arguments)
         assert done.exit_code == 0
-        assert f"warning: {SUSPICION}" in done.stderr
+        assert f"Suspicious: {SUSPICION}." in done.stderr.splitlines()
         assert "suspected: the label order" in " ".join(done.stdout.split())
     headings = [line for line in run("analyze", suspected).stdout.splitlines() if line.startswith(("m", "good"))]
     assert headings == ["good", "m (suspicious, see the note below)"]
@@ -86,6 +86,27 @@ def test_every_command_repeats_the_suspicion(suspected, tmp_path):
     assert done.exit_code == 0, done.output
     assert f"Suspicious: {SUSPICION}" in done.stderr
     assert "suspected: the label order" in page.read_text()
+
+
+def test_a_remark_about_the_benchmark_is_one_note_and_no_suspicion(tmp_path):
+    cards = {name: {"remarks": ["2 of 400 masks were made automatically"]} for name in ("one", "two")}
+    there = folder(tmp_path / "p", {"one": answers(400, 400, 396), "two": answers(400, 390, 300)}, cards)
+    note = "Note: 2 of 400 masks were made automatically."
+    with pytest.warns(UnfazedWarning) as warned:
+        compare(there, "one", "two")
+    assert [str(one.message) for one in warned] == [note]
+    for arguments in (
+        ["analyze", there],
+        ["analyze", there, "--wide"],
+        ["compare", there],
+        ["compare", there, "one", "two"],
+    ):
+        done = run(*arguments)
+        assert (done.stderr.count(note), " ".join(done.stdout.split()).count(note)) == (1, 1), done.output
+        assert "uspicious" not in done.output
+    page = tmp_path / "report.html"
+    done = run("report", there, "-o", page, "--heat-maps", "0", "--resamples", "50")
+    assert page.read_text().count(note) == 1 and "Suspicious" not in page.read_text() + done.output
 
 
 def test_a_fraction_instead_of_points_is_pointed_out(tmp_path):

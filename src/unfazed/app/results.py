@@ -18,7 +18,7 @@ from unfazed.errors import UserError
 from unfazed.predictions.card import is_evaluated
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory, model_names
-from unfazed.predictions.suspicions import suspicions
+from unfazed.predictions.suspicions import sentences
 from unfazed.report.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unfazed.report.gallery_pictures import CHANGED, CHANGED_WORDS, Album
 from unfazed.report.verdict_tables import comparison_text
@@ -123,8 +123,8 @@ class Results:
     def _comparison(self, first: str, second: str) -> tuple[str, str]:
         """Return the paired comparison of two models as a Markdown table, and what its average is, in a sentence."""
         table = compare(self.predictions, first, second, facts=self.facts)
-        remarks = suspicions(self.facts.cards, (first, second))
-        text = comparison_text(table, (first, second), "markdown", remarks=remarks)
+        told = sentences(self.facts.cards, (first, second))
+        text = comparison_text(table, (first, second), "markdown", remarks=told)
         return text, self._average_said(table, first, second)
 
     def _average_said(self, table: pl.DataFrame, first: str, second: str) -> str:

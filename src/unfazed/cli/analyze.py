@@ -135,7 +135,7 @@ def analyze(
     )
     remarks = remark_lines(predictions, model if groups is None else None, common)
     for line in remarks:
-        typer.echo(f"warning: {line}", err=True)
+        typer.echo(line, err=True)
     if against is not None:
         curve = along(frame, against, edit)
         if drawn and output is not None:

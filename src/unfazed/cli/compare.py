@@ -94,5 +94,5 @@ def compare(
         table = compare_all(predictions, names or None, **settings)
     remarks = remark_lines(predictions, names, common, other)
     for line in remarks:
-        typer.echo(f"warning: {line}", err=True)
+        typer.echo(line, err=True)
     typer.echo(comparison_text(table, names, format, measure, remarks), nl=False)

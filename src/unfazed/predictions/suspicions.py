@@ -1,8 +1,9 @@
-"""Suspicions about models, read from their cards: labels in another order, a wrong transform, untrained weights.
+"""Suspicions and remarks about models, read from their cards and repeated by every analysis.
 
-`evaluate` finds them on the originals (`contract.py`). A number that is measured with such a model says nothing about
-the model, so every analysis repeats the suspicion and no gate passes. Every analysis also repeats a remark, about
-outputs that are no logits, but accuracies are right and gates pass.
+A suspicion says that a number measured with the model means nothing, and no gate passes: labels in another order, a
+wrong transform, untrained weights, wrong masks, photographs of the training, answers mostly of other classes.
+A remark says what a reader must know beside numbers that are right, and gates pass: outputs that are no logits, a
+few answers of other classes, automatic masks, repeated photographs, a few photographs of the training.
 """
 
 from __future__ import annotations
@@ -28,20 +29,31 @@ def chance_in(card: Mapping[str, Any]) -> float:
     return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
 
 
+def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
+    """Return the suspicions about these models, or about all."""
+    return [found for card in _chosen(cards, models) if (found := suspicion_in(card))]
+
+
 def remarks(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
     """Return what else a reader of the numbers of these models, or of all, must know; each remark once."""
-    chosen = list(cards) if models is None else [name for name in models if name in cards]
-    found = (cards[name].get("remarks") for name in chosen)
+    found = (card.get("remarks") for card in _chosen(cards, models))
     return list(dict.fromkeys(str(one) for listed in found if isinstance(listed, list) for one in listed))
 
 
-def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
-    """Return the suspicions and remarks about these models, or about all."""
-    chosen = list(cards) if models is None else [name for name in models if name in cards]
-    return [*(found for name in chosen if (found := suspicion_in(cards[name]))), *remarks(cards, chosen)]
+def sentences(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
+    """Return the suspicions about these models, or about all, and then the remarks, as sentences for a reader."""
+    chosen = list(cards if models is None else models)
+    return [
+        *(f"Suspicious: {one}." for one in suspicions(cards, chosen)),
+        *(f"Note: {one}." for one in remarks(cards, chosen)),
+    ]
 
 
 def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> None:
-    """Warn of the suspicions about these models, for callers in Python."""
-    for text in suspicions(cards, models):
+    """Warn of the suspicions and remarks about these models, for callers in Python."""
+    for text in sentences(cards, models):
         warnings.warn(text, UnfazedWarning, stacklevel=3)
+
+
+def _chosen(cards: Cards, models: Iterable[str] | None) -> list[Mapping[str, Any]]:
+    return [cards[name] for name in (cards if models is None else models) if name in cards]

@@ -28,7 +28,6 @@ from unfazed.predictions.frames import (
 )
 
 from .formats import format_table, interval_cell, model_blocks
-from .remarks import with_remarks
 from .words import probability
 
 _DIGITS = {"p_holm": 4, "level": 4}
@@ -131,22 +130,22 @@ def analysis_text(
 ) -> str:
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
-    `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks: what
-    a reader of the numbers must know; below the table in the formats for people. found: what there is instead of a
-    sweep, where the table is empty. suspicious: models whose blocks are marked.
+    `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks:
+    sentences that a reader of the numbers must know; below the table in the formats for people. found: what there is
+    instead of a sweep, where the table is empty. suspicious: models whose blocks are marked.
     """
     if format in ("csv", "json"):
         return format_table(frame, format)
     shown = ANALYSES[table]
     marks: dict[str, Any] = {"color": color, "suspicious": suspicious}
     if table == "drops":
-        title, notes = _title(frame, by), with_remarks(_notes(frame, format == "table"), remarks)
+        title, notes = _title(frame, by), " ".join([_notes(frame, format == "table"), *remarks])
         if format == "table":
             return model_blocks(_compact(frame, by, level), frame, digits=1, title=title, notes=notes, **marks)
         return format_table(for_people(frame, by, level), format, digits=_DIGITS, title=title, notes=notes)
     columns = [name for name in shown.columns if name in frame.columns]
     none = f"{shown.none}; {found}." if found else f"{shown.none}."
-    notes = with_remarks(shown.notes if frame.height else none, remarks)
+    notes = " ".join([shown.notes if frame.height else none, *remarks])
     frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
     chosen = frame.select(columns)
     if format == "table" and "model" in columns:

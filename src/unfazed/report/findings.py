@@ -22,7 +22,7 @@ from unfazed.analyses.statistics.paired import holm
 from unfazed.errors import UserError, unknown
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unfazed.predictions.frames import in_memory
-from unfazed.predictions.suspicions import suspicions
+from unfazed.predictions.suspicions import remarks, suspicions
 
 from .drop_tables import with_conditions
 from .flips import FLIP_COLUMNS, Draw, Flips, find_flips
@@ -62,6 +62,11 @@ class Findings:
     def suspicions(self) -> list[str]:
         """Return what is suspicious about the models, from their cards: their numbers say nothing about them."""
         return suspicions(self.facts.cards, self.models)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what else a reader of the numbers must know, from the models' cards."""
+        return remarks(self.facts.cards, self.models)
 
     @cached_property
     def series(self) -> dict[str, int]:

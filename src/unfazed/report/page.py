@@ -33,7 +33,7 @@ from .gallery import gallery_section
 from .gallery_heat import Explain, heat_maps_of_flips
 from .gallery_pictures import Album
 from .markup import joined, render, tag
-from .provenance import made_section, mask_sentence
+from .provenance import made_section
 from .repair_section import RESULT, repair_section
 from .section import Section, paragraphs
 from .sections_answers import answers_section, groups_section
@@ -124,7 +124,7 @@ def write_report(
             *_extra_sections(predictions, given, findings),
             made_section(findings, again, command),
         ]
-        remarks = [*findings.facts.absent, *album.remarks()]  # now that every picture has been read
+        remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
         there = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
         page = render_page(there, title, _subtitle(findings), data).encode()
         files = write_assets(Path(assets), there) if assets is not None else []
@@ -157,7 +157,7 @@ def _verdict_section(findings: Findings, remarks: Sequence[str]) -> Section:
     small = (
         "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
     )
-    words = paragraphs(*verdict(findings), mask_sentence(findings.card), *(f"Note: {one}." for one in remarks))
+    words = paragraphs(*verdict(findings), *(f"Note: {one}." for one in remarks))
     doubts = joined(tag("p", tag("strong", f"Suspicious: {one}."), class_="doubt") for one in findings.suspicions)
     content = [doubts, first_screen(findings), words, tag("p", small, class_="quiet")]
     return Section("verdict", "Verdict", joined(content))

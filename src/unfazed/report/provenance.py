@@ -165,15 +165,6 @@ def _models(findings: Findings) -> Markup:
     return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])
 
 
-def mask_sentence(card: Mapping[str, Any]) -> str | None:
-    """Return how many of the benchmark's masks are automatic and how sure they are; None if none is known to be."""
-    masks = _mapping(card.get("masks"))
-    if not masks.get("automatic"):
-        return None
-    caution = "Sizes and positions depend on them, and a high confidence does not prove a mask right: look at them."
-    return f"{_masks(card)}. {caution}"
-
-
 def _masks(card: Mapping[str, Any]) -> str:
     masks = _mapping(card.get("masks"))
     if not masks:

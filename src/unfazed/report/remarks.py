@@ -9,7 +9,7 @@ from unfazed.analyses.drops.curves import levels_found
 from unfazed.predictions.facts import read_facts
 from unfazed.predictions.frames import each_model, model_names, read_cards, read_failures
 from unfazed.predictions.overlap import overlap_of
-from unfazed.predictions.suspicions import suspicion_in, suspicions
+from unfazed.predictions.suspicions import sentences, suspicion_in
 
 
 def remark_lines(
@@ -18,27 +18,24 @@ def remark_lines(
     common: bool = False,
     other: str | Path | None = None,
 ) -> list[str]:
-    """Return what a reader of these models' numbers must know: suspicions in their cards, and how much is common.
+    """Return sentences that a reader of these models' numbers must know, each once: the suspicions and remarks in their
+    cards, and how much is common.
 
     other: the folder of the last model's predictions, if it is another one.
     """
     chosen = list(models or model_names(predictions))
-    places = [predictions] * len(chosen) if other is None else [*[predictions] * (len(chosen) - 1), other]
-    lines = [line for name, place in zip(chosen, places, strict=True) for line in suspicions(read_cards(place), [name])]
+    parts = [(predictions, chosen)] if other is None else [(predictions, chosen[:-1]), (other, chosen[-1:])]
+    lines = [line for place, names in parts for line in sentences(read_cards(place), names)]
     if common and len(chosen) > 1:
-        calls = chosen if other is None else [f"{name} in {place}" for name, place in zip(chosen, places, strict=True)]
-        lines.append(str(overlap_of(list(zip(calls, places, chosen, strict=True)))))
-    return lines
+        known = [(name, place) for place, names in parts for name in names]
+        calls = [(name if other is None else f"{name} in {place}", place, name) for name, place in known]
+        lines.append(f"Note: {overlap_of(calls)}.")
+    return list(dict.fromkeys(lines))
 
 
 def suspicious_models(predictions: str | Path) -> frozenset[str]:
     """Return the models whose cards have a suspicion."""
     return frozenset(name for name, card in read_cards(predictions).items() if suspicion_in(card))
-
-
-def with_remarks(notes: str, remarks: Sequence[str]) -> str:
-    """Return the notes below a table with the remarks at their end."""
-    return " ".join([notes, *(f"Note: {one}." for one in remarks)])
 
 
 def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:

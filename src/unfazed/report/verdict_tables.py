@@ -11,7 +11,6 @@ from unfazed.analyses.drops.baseline_rows import SAME_WEIGHTS
 from unfazed.analyses.drops.same_model import SameModel
 
 from .formats import format_table, interval_cell, number_cell
-from .remarks import with_remarks
 
 _DIGITS = {"p_holm": 4}
 _DIFFERENCES = {
@@ -52,7 +51,7 @@ def comparison_text(
     )
     title = f"first: {models[0]}, second: {models[1]}" if "first" not in table.columns else "all pairs"
     title = f"{title}; by {compared}"
-    return format_table(shown, format, digits=_DIGITS, title=title, notes=with_remarks(notes, remarks))
+    return format_table(shown, format, digits=_DIGITS, title=title, notes=" ".join([notes, *remarks]))
 
 
 def same_model_text(found: SameModel, models: Sequence[str], format: str) -> str:
@@ -106,5 +105,5 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
         for model, reason, edits in told.group_by("model", "reason", maintain_order=True).agg("edit").iter_rows()
     ]
     shown = ordered.select(*columns, limit, *(["more"] if doubtful.height else []))  # type: ignore[arg-type]
-    notes = with_remarks(notes, [*remarks, *reasons])
+    notes = " ".join([notes, *(f"Note: {one}." for one in [*remarks, *reasons])])
     return format_table(shown, format, title=f"unfazed check: {overall}", notes=notes)

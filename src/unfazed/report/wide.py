@@ -44,7 +44,7 @@ def wide_text(drops: pl.DataFrame, measure: WideMeasure, format: str, remarks: S
     notes += "Drop different from zero, corrected over the table: * p < 0.05, ** p < 0.01, *** p < 0.001."
     if attacked:
         notes += " The white-box results of " + ", ".join(sorted({model for model, _ in attacked})) + " are never best."
-    notes = " ".join([notes, *(f"Note: {one}." for one in remarks)])
+    notes = " ".join([notes, *remarks])
     title = "Dropped accuracy by model and edit" if measure == "drop" else "Accuracy by model and edit"
     return format_table(frame, format, title=title, notes=notes, strong=strong, marks=marks)
 

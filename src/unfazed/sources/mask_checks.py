@@ -82,7 +82,10 @@ def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
     sure = sorted(one for one in made.values() if one is not None)
     range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {median(sure):.2f}" if sure else ""
     counted = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(makers(notes))}{range_of})"
-    return [counted + ", and sizes depend on them: look at them first"] * bool(made) + [
+    caution = (
+        ", and sizes and positions depend on them: look at them first, since a high confidence does not prove one right"
+    )
+    return [counted + caution] * bool(made) + [
         f"{_counted(kind, found, len(notes))}: {', '.join(list(found)[:5])}{' …' if len(found) > 5 else ''}"
         for kind, found in _by_kind(notes).items()
     ]

@@ -68,8 +68,8 @@ def compare(
     beside = predictions if other is None else other
     if facts is None:
         facts = read_facts(predictions, models=[first], common=common)
-        warn_of_suspicions(facts.cards, [first])
-        warn_of_suspicions(read_cards(beside), [second])
+        both = {"first": facts.cards.get(first, {}), "second": read_cards(beside).get(second, {})}
+        warn_of_suspicions(both)
     one, two = read_pair(predictions, first, beside, second, common)
     return _judged(compared(one, two, facts, settings, measure), SCHEMA, measure)
 
