@@ -75,7 +75,7 @@ def test_answers_outside_the_benchmarks_classes_are_counted(
     plain = Transform(32, 28, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     model = Classifier(Wider(background), plain, own(["red", "green", "blue", "background"]), "m")
     run_evaluation(f"images:{tmp_path}/pictures", [model], tmp_path / "p", CPU)
-    said = f"scored over 3 of its 4 classes, those of the benchmark; for {outside} of 6 originals it prefers"
+    said = f"scored over 3 of its 4 classes, those of the pictures; for {outside} of 6 originals it prefers"
     found = check(tmp_path / "p", min_accuracy={"original": 30})
     assert found.verdict == verdict
     assert said in " ".join([*found.remarks, *found.checks["reason"].to_list()])

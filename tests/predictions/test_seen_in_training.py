@@ -17,7 +17,7 @@ from unfazed.models import open_model
 from unfazed.models.training_photographs import trained_on
 from unfazed.predictions import EvaluateSettings, run_evaluation
 from unfazed.probes.head_fitting import choose_training, fit_source_head
-from unfazed.probes.plausibility import check_plausible, suspicions_in
+from unfazed.probes.plausibility import check_plausible, sentences_in
 from unfazed.report.remarks import remark_lines
 from unfazed.sources import open_source
 
@@ -63,7 +63,7 @@ def test_a_head_tested_on_its_training_photographs_is_not_measured(head: Path, t
         "built": Benchmark(tmp_path / "bench"),
     }.items():
         check_plausible(model, pictures, tmp_path / place)
-        assert "8 of the 8 photographs were in its training" in suspicions_in(tmp_path / place)[0]
+        assert "8 of the 8 photographs were in its training" in sentences_in(tmp_path / place)[0]
 
 
 def test_new_photographs_and_a_few_of_the_training_are_measured(head: Path, tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """A study says what `evaluate` says about a model whose labels are in another order."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -11,12 +14,13 @@ from unfazed.benchmark.settings import BuildSettings
 from unfazed.cli import build_app
 from unfazed.errors import UserError
 from unfazed.labels import RIVAL10, LabelSpace, imagenet
+from unfazed.models import open_model
 from unfazed.models.label_mapping import map_labels
 from unfazed.predictions import EvaluateSettings, run_evaluation
 from unfazed.predictions.label_orders import suspect_order
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
-from unfazed.probes.plausibility import suspicions_in
+from unfazed.probes.plausibility import check_plausible, sentences_in
 from unfazed.probes.study import run_study
 from unfazed.report.extras import sensitivity_section
 from unfazed.report.findings import find
@@ -80,7 +84,7 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     assert "suspected: the label order" in done.stderr
     assert "output j means class j + 1" in done.stderr
     assert "Suspicious: " in done.stdout and "label order" in " ".join(done.stdout.split())
-    assert len(suspicions_in(out)) == 1
+    assert len(sentences_in(out)) == 1
     rows = {"model": ["m"], "source_id": ["a"], "sample_id": ["a/original/0"], "edit": ["original"], "run": [0]}
     (tmp_path / "p").mkdir()
     pl.DataFrame({**rows, "label": [0], "predicted": [0], "probability": [0.9], "correct": [True]}).write_parquet(
@@ -89,7 +93,7 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     assert "label order" in str(sensitivity_section(out, find(tmp_path / "p")).body)
     # A later run of another model into the same folder still says it, since the model stays in the tables.
     again = run_study("sample", ["other=lite:0"], out, SETTINGS, limit=2)
-    assert len(again.suspicions) == 1
+    assert len(again.remarks) == 1
 
 
 WRONG = {
@@ -122,7 +126,7 @@ def wrong(tmp_path_factory, request):
 def test_wrong_masks_are_said_by_a_study(wrong, tmp_path):
     source, words = wrong
     study = run_study(source, ["lite:0"], tmp_path / "out", SETTINGS)
-    assert words in study.suspicions[0]
+    assert words in study.remarks[0]
 
 
 def test_masks_that_look_wrong_are_said_by_evaluate_and_no_gate_passes_on_them(wrong, tmp_path):
@@ -155,7 +159,29 @@ def test_automatic_masks_that_seem_good_are_a_remark_of_every_table(tmp_path):
 
 def test_a_softmax_inside_the_model_is_said_by_a_study(models, tmp_path):
     study = run_study("sample", [f"{models}soft"], tmp_path, SETTINGS, limit=2)
-    assert "seems to end in a softmax" in study.suspicions[0] and "iRFS are wrong" in study.suspicions[0]
+    assert "seems to end in a softmax" in study.remarks[0] and "iRFS are wrong" in study.remarks[0]
+
+
+class Wider(torch.nn.Module):
+    """The network and one more class, whose logit is the same for every picture."""
+
+    def __init__(self, inner, logit):
+        super().__init__()
+        self.inner, self.logit = inner, logit
+
+    def forward(self, x):
+        return torch.nn.functional.pad(self.inner(x), (0, 1), value=self.logit)
+
+
+@pytest.mark.parametrize(("logit", "start", "count"), [(-100.0, "Note: wide", 0), (100.0, "Suspicious: wide", 4)])
+def test_answers_of_other_classes_are_counted_as_by_evaluate(logit, start, count, tmp_path):
+    model = open_model("lite:0", device="cpu")
+    labels = LabelSpace("wide", (*imagenet().classes, "background"), (*imagenet().wnids, "n00000000"))
+    wide = replace(model, module=Wider(model.module, logit), labels=labels, name="wide")
+    check_plausible(wide, open_source("sample").select(4), tmp_path)
+    (sentence,) = sentences_in(tmp_path)
+    assert sentence.startswith(start) and "is scored over 1000 of its 1001 classes" in sentence
+    assert f"for {count} of 4 originals it prefers one of the others" in sentence
 
 
 def test_a_model_that_is_not_reproducible_is_refused(models, tmp_path):
@@ -167,7 +193,7 @@ def test_a_benchmark_is_checked_on_its_originals(models, tmp_path):
     settings = BuildSettings(recipe="size=0.1", renderer="paste", limit=6, quality="off")
     build("sample", tmp_path / "bench", settings)
     study = run_study(str(tmp_path / "bench"), [f"{models}shifted"], tmp_path / "out", SETTINGS)
-    assert "label order" in study.suspicions[0]
+    assert "label order" in study.remarks[0]
 
 
 def test_a_shift_is_found_where_a_class_has_several_outputs():

@@ -120,11 +120,9 @@ def sensitivity(
     tables = write_tables(output, study.noise, study.saliency, made)
     wanted = choose_table(tables, table)
     shown = wanted if format in ("csv", "json") else for_people(wanted)
-    notes = " ".join(f"Suspicious: {one}." for one in study.suspicions) or None
+    notes = " ".join(study.remarks) or None
     typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
-    for line in study.suspicions:
-        typer.echo(f"warning: {line}", err=True)
-    for note in [*study.notes, *write_study_pictures(study)]:
+    for note in [*study.remarks, *study.notes, *write_study_pictures(study)]:
         typer.echo(note, err=True)
     for name, reason in list(study.failures.items())[:20]:
         typer.echo(f"failed: {name}: {reason}", err=True)

@@ -60,6 +60,30 @@ def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, 
     )
 
 
+def check_originals(
+    model: Classifier,
+    mapping: LabelMapping,
+    crops: Crops,
+    labels: np.ndarray,
+    answers: np.ndarray,
+    predicted: np.ndarray,
+    outputs: torch.Tensor,
+    of_probabilities: bool = False,
+) -> tuple[list[str], list[str]]:
+    """Return what is suspicious about a model, and remarks for a reader of its numbers, from its answers on originals.
+
+    outputs: (m, classes), its logits for some of them; of_probabilities: whether the results are computed from its
+    probabilities; the others: see `check_accuracy`.
+    """
+    scores = suspect_scores(model.name, outputs)
+    outside, most = classes_left_out(model.name, mapping, answers)
+    # A group's probability is the sum of its members', so that a softmax makes its predicted classes wrong too.
+    wrong = scores if of_probabilities or mapping.kind == "groups" else None
+    accuracy = check_accuracy(model, mapping, crops, labels, answers, predicted)
+    grave = [one for one in (wrong, accuracy, outside if most else None) if one]
+    return grave, [one for one in (scores, outside) if one and one not in grave]
+
+
 def check_accuracy(
     model: Classifier,
     mapping: LabelMapping,
@@ -129,7 +153,7 @@ def classes_left_out(name: str, mapping: LabelMapping, answers: np.ndarray) -> t
         return None, False
     outside = int((~np.isin(answers, used)).sum())
     return (
-        f"{name} is scored over {len(used)} of its {mapping.classes} classes, those of the benchmark; for {outside} of "
+        f"{name} is scored over {len(used)} of its {mapping.classes} classes, those of the pictures; for {outside} of "
         f"{len(answers)} originals it prefers one of the others, which does not count here"
     ), 2 * outside > len(answers)
 

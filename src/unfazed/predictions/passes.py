@@ -19,7 +19,7 @@ from unfazed.models.label_mapping import LabelMapping
 from unfazed.models.transforms import Geometry
 from unfazed.sources.pictures import read_picture
 
-from .contract import REPEATED, check_accuracy, check_answers, classes_left_out, sanity_sample, suspect_scores
+from .contract import REPEATED, check_answers, check_originals, sanity_sample
 from .decoding import Batch, Decoder, worker_count
 from .inputs import Pictures
 from .scoring import Scores, score
@@ -196,21 +196,15 @@ class Pass:
                 return held[torch.from_numpy(places)]
             return torch.from_numpy(np.stack([geometry.apply(read_picture(rows[place].path)) for place in places]))
 
-        scores = None
+        first = torch.zeros(0) if job.first is None else job.first
         try:
-            if job.first is not None:
-                few = job.first[:REPEATED]
-                check_answers(job.model, held[: len(few)], few, len(job.held[0][0].kept))
-                scores = suspect_scores(job.model.name, job.first)
-            accuracy = check_accuracy(job.model, job.mapping, crops, labels, answers, predicted)
+            if len(first):
+                check_answers(job.model, held[:REPEATED], first[:REPEATED], len(job.held[0][0].kept))
+            grave, remarks = check_originals(job.model, job.mapping, crops, labels, answers, predicted, first)
         except (Exception, SystemExit) as error:
             job.error = reason_of(error)
             return
-        outside, most = classes_left_out(job.model.name, job.mapping, answers)
-        # A group's probability is the sum of its members', so that a softmax makes its predicted classes wrong too.
-        grave = [scores if job.mapping.kind == "groups" else None, accuracy, outside if most else None]
-        suspicion = "; ".join(one for one in grave if one) or None
-        remarks = [one for one in (scores, outside) if one and one not in grave]
+        suspicion = "; ".join(grave) or None
         job.parts.write_note("check", {"originals": len(rows), "suspicion": suspicion, "remarks": remarks})
 
     def _adapt(self, edit: str) -> None:

@@ -1,6 +1,6 @@
 """The check of `evaluate` before a probe: is a model's accuracy on the originals plausible?
 
-FOLDER/suspicions/<model>.json      what is suspicious about a model; absent if nothing is
+FOLDER/suspicions/<model>.json      the suspicion and the remarks about a model; absent if there are none
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from unfazed.errors import BadPicture
 from unfazed.files import remove_file, write_json
 from unfazed.models.training_photographs import training_overlap
 from unfazed.models.transforms import Geometry
-from unfazed.predictions.contract import REPEATED, check_accuracy, check_answers, sanity_sample, suspect_scores
+from unfazed.predictions.contract import REPEATED, check_answers, check_originals, sanity_sample
 from unfazed.predictions.label_orders import suspect_exchange
 from unfazed.predictions.passes import SANITY
+from unfazed.predictions.suspicions import sentences
 from unfazed.records import read_object
 from unfazed.sources.mask_checks import doubted_masks
 
@@ -73,16 +74,17 @@ def check_plausible(
         check_answers(model, own[:REPEATED], logits[:REPEATED], min(BATCH, len(own)))
     labels = np.array([one.label for one in looked])
     answers, predicted = (one.argmax(1).cpu().numpy() for one in (logits, mapping.apply(logits)))
-    doubts = (
-        suspect_scores(model.name, logits),
-        check_accuracy(model, mapping, crops, labels, answers, predicted)
-        or suspect_exchange(model.name, mapping.target, labels, predicted),
+    grave, remarks = check_originals(model, mapping, crops, labels, answers, predicted, logits, of_probabilities=True)
+    seen = training_overlap(model.name, model.origin, _photographs(pictures))
+    doubts = [
+        *(grave or [suspect_exchange(model.name, mapping.target, labels, predicted)]),
         doubted_masks({one.source_id: one.about_mask for one in looked}),
-        training_overlap(model.name, model.origin, _photographs(pictures)).suspicion,
-    )
+        seen.suspicion,
+    ]
     suspicion = "; ".join(one for one in doubts if one)
-    if suspicion:
-        write_json(path, {"model": model.name, "suspicion": suspicion})
+    remarks += [seen.remark] if seen.remark else []
+    if suspicion or remarks:
+        write_json(path, {"model": model.name, "suspicion": suspicion, "remarks": remarks})
 
 
 def _photographs(pictures: Source | Benchmark) -> list[str]:
@@ -95,10 +97,11 @@ def _photographs(pictures: Source | Benchmark) -> list[str]:
     return [str(pictures.root / row["path"]) for row in rows if row["edit"] == SOURCE_EDIT and row["path"]]
 
 
-def suspicions_in(folder: str | Path, slugs: Sequence[str] | None = None) -> list[str]:
-    """Return what is suspicious about the models of a folder of results, or about those called `slugs`."""
+def sentences_in(folder: str | Path, slugs: Sequence[str] | None = None) -> list[str]:
+    """Return the suspicions and remarks about the models of a folder of results, or about those called `slugs`."""
     found = sorted((Path(folder) / "suspicions").glob("*.json"))
-    return [read_object(path, {"suspicion": str})["suspicion"] for path in found if slugs is None or path.stem in slugs]
+    kinds = {"suspicion": str, "remarks": list}
+    return sentences({path.stem: read_object(path, kinds) for path in found}, slugs)
 
 
 def _file(folder: str | Path, slug: str) -> Path:

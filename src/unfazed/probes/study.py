@@ -30,7 +30,7 @@ from .alignment import alignment_probe
 from .channel_examples import ChannelExample, channel_examples
 from .neural_features import study_channels
 from .noise_response import NoiseSettings, noise_probe
-from .plausibility import check_plausible, suspicions_in
+from .plausibility import check_plausible, sentences_in
 from .probing import run_probes
 from .run import Outcome, Probe, counter, read_probe
 from .spurious import Region, shared_regions
@@ -65,8 +65,8 @@ class Channels:
 class Study:
     """The result of a study: the file names of the models with noise and with saliency results, in order, and failures.
 
-    classes: the names of the pictures' classes; suspicions: about the models' labels and transforms, as `evaluate` has
-    them; unfinished: probes of which other shards have not measured all pictures yet; regions, channels: what
+    classes: the names of the pictures' classes; remarks: sentences about the models, as `evaluate` has them;
+    unfinished: probes of which other shards have not measured all pictures yet; regions, channels: what
     `report.study_pictures` draws, by a model's file name.
     """
 
@@ -76,7 +76,7 @@ class Study:
     saliency: list[str]
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    suspicions: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     regions: dict[str, Regions] = field(default_factory=dict)
     channels: dict[str, Channels] = field(default_factory=dict)
@@ -146,7 +146,7 @@ def run_study(
         raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
     for kind, slugs in (("noise", study.noise), ("saliency", study.saliency)):
         slugs.extend(_earlier(Path(folder), kind, slugs))
-    study.suspicions.extend(suspicions_in(folder, [*study.noise, *study.saliency]))
+    study.remarks.extend(sentences_in(folder, dict.fromkeys([*study.noise, *study.saliency])))
     return study
 
 

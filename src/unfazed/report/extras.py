@@ -46,7 +46,7 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
 
 def sensitivity_section(folder: Path, findings: Findings) -> Section:
     """Return the section about relative foreground sensitivity, from the folder that `unfazed sensitivity` wrote."""
-    from unfazed.probes.plausibility import suspicions_in
+    from unfazed.probes.plausibility import sentences_in
 
     table = findings.named(sensitivity_table(folder))
     models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
@@ -57,7 +57,7 @@ def sensitivity_section(folder: Path, findings: Findings) -> Section:
     body = joined(
         [
             paragraphs(
-                *(f"Suspicious: {one}." for one in suspicions_in(folder)),
+                *sentences_in(folder),
                 "The relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, −1 if "
                 "only noise on the background does, 0 if both lower it equally.",
             ),
