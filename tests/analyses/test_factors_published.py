@@ -142,12 +142,11 @@ def test_calibration(both):
             assert error == pytest.approx(theirs.loc[model, factor], abs=1e-12)
 
 
+@pytest.mark.parametrize("both", ["top"], indirect=True)  # the published class knows only the top factors
 def test_prevalence_shifts(both, folder):
     from imagenet_x.prevalence import Prevalence
 
     annotations, answers, _ = both
-    if annotations.which == "multi":
-        pytest.skip("the published class knows only the top factors")
     theirs = Prevalence(models_dir=str(folder))
     for metaclass, factor, share, shift in (
         metaclass_shift(annotations).select("metaclass", "factor", "prevalence", "shift").iter_rows()
