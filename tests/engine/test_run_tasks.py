@@ -66,6 +66,11 @@ def test_what_a_worker_counts_is_heard_while_its_task_runs(apart, tmp_path):
     assert sum(counts) == 20
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_worker_that_counts_nothing_runs_all_the_same(apart):
+    assert [one.result for one in run_tasks(abs, [-1, -2], apart=apart, counted=print)] == [1, 2]
+
+
 def test_what_was_counted_before_a_death_is_counted_back(tmp_path):
     counts = []
     list(run_tasks(crew.Counted((1,), str(tmp_path)), range(3), workers=2, counted=counts.append))

@@ -78,8 +78,8 @@ def run_tasks(
     if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
         preload(worker)
         return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch, counted)
-    if counted is not None:
-        worker.counted = counted  # type: ignore[union-attr]
+    if counted is not None and hasattr(worker, "counted"):
+        worker.counted = counted
     return _run_here(worker, tasks, {} if places[0] is None else {"device": places[0]})
 
 
