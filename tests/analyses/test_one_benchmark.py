@@ -114,7 +114,7 @@ def test_analyze_never_mixes_two_benchmarks(tmp_path):
     there = world(tmp_path / "p", model="b", seed=7, edits=("size-0.05", "position"))
     with pytest.raises(UserError, match="a and b were evaluated on different benchmarks") as refused:
         analyze(there)
-    assert "seed: 0 for a, 7 for b" in str(refused.value)
+    assert "seed: 0 for the first, 7 for the second" in str(refused.value)
     assert analyze(there, models=["a"])["model"].unique().to_list() == ["a"]
     assert set(analyze(there, common=True)["edit"]) == {"original"}
 

@@ -102,29 +102,23 @@ def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterab
     """Refuse models of one folder that were evaluated on different benchmarks, with what differs."""
     chosen = [name for name in cards if models is None or name in set(models)]
     for name in chosen[1:]:
-        words = (f"for {chosen[0]}", f"for {name}")
-        lines = identity_differences(identity_in(cards[chosen[0]]), identity_in(cards[name]), words)
-        if lines:
-            raise UserError(
-                f"{chosen[0]} and {name} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
-                allowed="models evaluated on one benchmark; --common keeps only the pictures that all of them have",
-                run="unfazed evaluate BENCH -m MODEL … -o PREDICTIONS, with all models on the same benchmark",
-            )
+        require_same_benchmark(cards[chosen[0]], cards[name], (chosen[0], name))
 
 
 def require_same_benchmark(
-    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str], shared: int
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str], shared: int | None = None
 ) -> None:
     """Refuse to compare predictions whose cards name different benchmarks, with what differs.
 
-    names: the names of the two in the message; shared: how many photographs both have.
+    names: the names of the two in the message; shared: how many photographs both have, if that is known.
     """
     words = ("for the first", "for the second")
     lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words, shared)
     if lines:
         raise UserError(
             f"{names[0]} and {names[1]} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
-            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
+            allowed="predictions on the same benchmark; --common keeps only the pictures that all of them have",
+            run="unfazed evaluate BENCH -m MODEL … -o PREDICTIONS, with all models on the same benchmark",
         )
 
 
