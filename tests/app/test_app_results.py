@@ -57,15 +57,30 @@ def test_heat_maps_are_made_only_by_models_of_the_page(results):
     assert results.warm_pair(studio, other) == ([], "For heat maps start the page with -m lite:1.")
 
 
-def test_pictures_that_changed_since_the_evaluation_are_not_shown(predictions):
+@pytest.mark.parametrize(
+    ("album", "reason", "helps"),
+    [
+        (
+            lambda root, rows: Album(root, rows.with_columns(sha256=pl.lit("0" * 64))),
+            "not shown: a picture changed since the evaluation",
+            "restore the benchmark, or evaluate the models on it again.",
+        ),
+        (
+            lambda root, rows: Album(root / "none", rows),
+            "not shown: a picture could not be read",
+            "restore the files of",
+        ),
+        (lambda root, rows: Album(None, None), "no pictures available", "start the page with --benchmark BENCH."),
+    ],
+)
+def test_pictures_that_are_not_shown_have_their_reason_and_what_helps(predictions, album, reason, helps):
     results = Results(predictions)
-    manifest = results.facts.manifest
-    results.album = Album(results.root, manifest.with_columns(sha256=pl.lit("0" * 64)))
+    results.album = album(results.root, results.facts.manifest)
     flips = results.flips(Filter(model="lite:0"))
     listed = figures.flips_list(results, flips)
-    assert "not shown: a picture changed since the evaluation" in listed and "<img" not in listed
+    assert reason in listed and "<img" not in listed
     warm, note = results.warm_pair(Studio(["lite:0"]), flips.shown[0])
-    assert warm == [] and "changed since the evaluation" in note
+    assert warm == [] and note.startswith(f"{reason.capitalize()}; {helps}")
 
 
 def test_two_models_are_compared_paired_with_holm(results):

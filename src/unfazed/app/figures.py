@@ -162,7 +162,7 @@ def flips_list(results: Results, flips: Flips | None) -> Markup:
 
 def _flip_button(results: Results, flip: Flip, place: int) -> Markup:
     before, after = results.pair(flip)
-    pictures: list[object] = [results.why_not_shown(flip)]
+    pictures: list[object] = [results.why_not_shown(flip)[0]]
     if before is not None and after is not None:
         pictures = [
             tag("img", src=data_address(before, 128), alt=f"photograph {flip.source_id}"),

@@ -99,17 +99,21 @@ class Results:
         """Return the photograph and the edited picture of a flip; None if one is not available."""
         return self.album.picture(f"{flip.source_id}/{ORIGINAL}/0"), self.album.picture(flip.sample_id)
 
-    def why_not_shown(self, flip: Flip) -> str:
-        """Return why the pictures of a flip are not shown."""
-        if CHANGED in (self.album.gone.get(f"{flip.source_id}/{ORIGINAL}/0"), self.album.gone.get(flip.sample_id)):
-            return f"not shown: a picture {CHANGED_WORDS}"
-        return "no pictures available"
+    def why_not_shown(self, flip: Flip) -> tuple[str, str]:
+        """Return why the pictures of a flip are not shown, and what helps."""
+        gone = [self.album.gone.get(one) for one in (f"{flip.source_id}/{ORIGINAL}/0", flip.sample_id)]
+        if CHANGED in gone:
+            return f"not shown: a picture {CHANGED_WORDS}", "restore the benchmark, or evaluate the models on it again"
+        if any(gone):
+            return "not shown: a picture could not be read", f"restore the files of {self.root}"
+        return "no pictures available", "start the page with --benchmark BENCH"
 
     def warm_pair(self, studio: Studio, flip: Flip) -> tuple[list[np.ndarray], str]:
         """Return both pictures with the heat maps of their predictions, or none and the reason."""
         before, after = self.pair(flip)
         if before is None or after is None:
-            return [], f"{self.why_not_shown(flip).capitalize()}: start the page with --benchmark BENCH."
+            reason, helps = self.why_not_shown(flip)
+            return [], f"{reason.capitalize()}; {helps}."
         if flip.model not in studio.models:
             return [], f"For heat maps start the page with -m {flip.model}."
         try:
