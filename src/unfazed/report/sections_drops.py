@@ -8,6 +8,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unfazed.analyses.drops.conditional import differs
+from unfazed.analyses.drops.few import TOO_FEW_TO_RANK
 from unfazed.edits import edit_named_in
 from unfazed.predictions.facts import AVERAGE
 
@@ -18,7 +19,6 @@ from .html_table import Cell, Line, filtered, sortable
 from .markup import joined, tag
 from .palette import MOST
 from .section import Section, figure_block, paragraphs
-from .verdict import FEW
 from .words import axis_label, interval, plural, points, probability
 
 _SCENES = 6
@@ -174,8 +174,10 @@ def accuracy_section(findings: Findings) -> Section | None:
         "averages": rows.select("model", "edits", "n", "effect", "effect_low", "effect_high", "drop", "low", "high")
     }
     title = "Accuracy against drop"
-    if int(rows["n"].max()) < FEW:  # type: ignore[arg-type]
-        words = f"With fewer than {FEW} photographs a scatter of models would show chance, so there is none."
+    if int(rows["n"].max()) < TOO_FEW_TO_RANK:  # type: ignore[arg-type]
+        words = (
+            f"With fewer than {TOO_FEW_TO_RANK} photographs a scatter of models would show chance, so there is none."
+        )
         return Section("accuracy", title, paragraphs(words), tables=tables)
     figure, narrow = (
         accuracy_and_drop(findings.drops, findings.models, findings.series, small) for small in (False, True)

@@ -7,13 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from unfazed.analyses.drops.few import TOO_FEW_TO_RANK, weight_of_one
 from unfazed.predictions.facts import ORIGINAL
 
 from .findings import SURE, Findings
 from .words import interval, listed, percent, plural, points
 
-# With fewer photographs one of them changes an accuracy by more than two points, so models cannot be ranked.
-FEW = 50
 _NAMED = 3
 
 
@@ -105,7 +104,7 @@ def ranking(findings: Findings) -> Ranking | None:
     best, n = findings.models[0], max(row["n"] for row in findings.averages.values())
     apart = rivals.filter(pl.col("p_holm") < SURE)
     alike = rivals.filter(~pl.col("model").is_in(apart["model"].to_list()))
-    if n < FEW:
+    if n < TOO_FEW_TO_RANK:
         return Ranking(f"No: n = {n} is too few", _small(n))
     if alike.is_empty():
         next_best = rivals.sort("gap").row(0, named=True)
@@ -128,10 +127,10 @@ def ranking(findings: Findings) -> Ranking | None:
 
 def _small(n: int) -> str:
     """Return what a small number of photographs means; empty if it is not small."""
-    if n == 1:
-        return "n = 1: nothing can be concluded from one photograph."
-    one = f"one photograph counts for {points(100 / n)} points"
-    return f"n = {n} is small ({one}): a demonstration, not a ranking of models." if n < FEW else ""
+    if n >= TOO_FEW_TO_RANK:
+        return ""
+    demonstration = f"n = {n} is small ({weight_of_one(n)}): a demonstration, not a ranking of models."
+    return demonstration if n > 1 else f"n = 1: {weight_of_one(n)}."
 
 
 def _without_edits(findings: Findings) -> str:

@@ -30,6 +30,7 @@ from unfazed.predictions.suspicions import remarks, suspicion_in
 from .baseline_rows import baseline_rows
 from .compare import read_model
 from .drop import dropped_accuracy
+from .few import TOO_FEW_TO_PASS, weight_of_one
 from .gate_rows import (
     CANNOT_TELL,
     FAIL,
@@ -45,7 +46,6 @@ from .gate_rows import (
 )
 from .rules import Rules, read_rules
 
-FEW = 5  # photographs below which a pass says next to nothing
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 
@@ -68,8 +68,9 @@ class Checked:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader must know about all checks."""
-        fewest = self.checks.filter((pl.col("verdict") == PASS) & (pl.col("n") < FEW))["n"].min()
-        return (*map(str, self.overlaps), *self.doubts, *([] if fewest is None else [_few(int(fewest))]))  # type: ignore[arg-type]
+        few = self.checks.filter((pl.col("verdict") == PASS) & (pl.col("n") < TOO_FEW_TO_PASS))["n"].sort()[:1]
+        doubts = [f"n = {n}: {weight_of_one(n)}, so a pass says little" for n in few]
+        return (*map(str, self.overlaps), *self.doubts, *doubts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict, the common part and the checks for a JSON file."""
@@ -176,16 +177,6 @@ def run_checks(
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
     return Checked(verdict(checks), checks, tuple(overlaps), (*rules.doubts, *remarks(facts.cards, chosen)))
-
-
-def _few(n: int) -> str:
-    """
-    >>> _few(4)
-    'n = 4: one photograph counts for 25.0 points, so a pass says little'
-    """
-    if n == 1:
-        return "n = 1: nothing can be concluded from one photograph"
-    return f"n = {n}: one photograph counts for {100 / n:.1f} points, so a pass says little"
 
 
 def verdict(checks: pl.DataFrame) -> Verdict:
