@@ -86,6 +86,17 @@ def test_levels_that_cannot_be_made_are_said(model):
     assert found.sentence.startswith("No level was possible: the edit is not possible for cat")
 
 
+@pytest.mark.parametrize(("name", "rate"), [("object smaller", 0.005), ("object larger", 1.0)])
+def test_an_object_beyond_the_end_of_a_change_is_not_changed_the_other_way(name, rate, model):
+    base = replace(subject("koala"), rate=rate)
+    found = find_smallest(base, model, directions()[name])
+    assert (found.tried, found.turn) == (0, None)
+    assert found.short.startswith(f"not possible: the object covers {rate:g} of the picture and “{name}” ends at")
+    assert found.sentence.startswith("No level was possible: the object covers")
+    strip = sweep(base, model, directions()[name], count=3)
+    assert len(strip.stills) == 1 and strip.impossible is not None
+
+
 def test_the_other_edits_stay_and_keep_their_order(model):
     seen = []
     base = subject("koala")

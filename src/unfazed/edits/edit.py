@@ -26,7 +26,8 @@ class Change:
     """A direction in which the app searches for the smallest change that changes a prediction.
 
     parameter: the one that is varied, from `neutral`, which changes nothing, to `extreme`; neutral is None if it is
-    the share of the picture that the object covers in the photograph; others: the parameters that stay fixed.
+    the share of the picture that the object covers in the photograph, and `falls` then says whether the extreme is
+    meant to be below it; others: the parameters that stay fixed.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Change:
     neutral: float | None
     extreme: float
     others: tuple[tuple[str, Any], ...] = ()
+    falls: bool = False
 
 
 class Edit(ABC):

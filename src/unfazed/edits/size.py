@@ -43,7 +43,7 @@ class Size(Edit):
     order: ClassVar[int] = 20
     factor: ClassVar[str | None] = "smaller"
     changes: ClassVar[tuple[Change, ...]] = (
-        Change("object smaller", "rate", None, 0.01),
+        Change("object smaller", "rate", None, 0.01, falls=True),
         Change("object larger", "rate", None, 1.0),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unfazed.edits import Edit, all_edits
 from unfazed.edits.edit import Change
 from unfazed.edits.parameters import Range, allowed
-from unfazed.errors import unknown
+from unfazed.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,16 @@ class Direction:
         return rate if self.change.neutral is None else self.change.neutral
 
     def levels(self, neutral: float, count: int) -> tuple[float, ...]:
-        """Return `count` levels, from the first that changes something to the end of the range."""
-        declared = self.range
-        levels = declared.levels(neutral, self.change.extreme, count + 1)[1:]
+        """Return `count` levels, from the first that changes something to the end of the range.
+
+        Raises UserError if the photograph is already at the end or beyond it.
+        """
+        declared, far = self.range, self.change.extreme
+        if self.change.neutral is None and (neutral <= far if self.change.falls else neutral >= far):
+            raise UserError(
+                f"the object covers {self.describe(neutral)} and “{self.name}” ends at {self.describe(far)}"
+            )
+        levels = declared.levels(neutral, far, count + 1)[1:]
         return tuple(min(max(level, declared.low), declared.high) for level in levels)
 
     def share(self, level: float, neutral: float) -> float:

@@ -201,7 +201,7 @@ def find_smallest(
     name = direction.edit.control
     control = None if name is None else CONTROLS[name].chain[0]
     after = None if control is None or "network" in control.needs else taking.picture(control, 0.0)
-    search.run(direction.levels(taking.before.level, SCANNED))
+    search.run(taking.levels(SCANNED))
     turn = None if search.level is None else taking.seen[search.level]
     shown = after.name if after is not None and after.best != taking.before.best else None
     return Found(model.name, taking.strip(), turn, search.held, shown)
@@ -217,7 +217,7 @@ def sweep(
 ) -> Strip:
     """Return the photograph and `count` levels of one change, in addition to `chain`, up to the end of its range."""
     taking = _Taking(subject, model, direction, chain, progress, count)
-    for level in direction.levels(taking.before.level, count):
+    for level in taking.levels(count):
         taking.at(level)
     return taking.strip()
 
@@ -268,6 +268,14 @@ class _Taking:
             self.progress(min(self.done, self.most), self.most)
         kept = float(probabilities[self.before.best])
         return Still(level, image, best, self.model.classes[best], float(probabilities[best]), kept)
+
+    def levels(self, count: int) -> tuple[float, ...]:
+        """Return the levels to try; none if the photograph is beyond them already."""
+        try:
+            return self.direction.levels(self.before.level, count)
+        except UserError as error:
+            self.impossible = error.given
+            return ()
 
     def at(self, level: float) -> bool | None:
         """Return whether the prediction changes there; None if the level is not possible."""
