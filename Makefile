@@ -13,7 +13,7 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
 COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
-EXTRAS := datasets fiftyone litert mlflow moto openvino ray s3 wandb
+EXTRAS := datasets fiftyone litert mlflow openvino ray s3 wandb
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -rs -n 2 --cov --cov-report=
 DEMO ?= demo
 
@@ -80,8 +80,8 @@ lock: | $(UV)
 	$(COMPILE) -o requirements.txt
 	$(COMPILE) --extra models --extra app --extra masks --extra dev -o requirements-dev.txt
 	$(COMPILE) --extra docs --constraint requirements-dev.txt -o requirements-docs.txt
-	$(COMPILE) $(EXTRAS:%=--extra %) --constraint requirements-dev.txt --override requirements-overrides.txt \
-		-o requirements-integrations.txt
+	$(COMPILE) $(EXTRAS:%=--extra %) --group integrations --constraint requirements-dev.txt \
+		--override requirements-overrides.txt -o requirements-integrations.txt
 
 clean:
 	rm -rf $(VENV) $(DEMO) site .coverage

@@ -19,9 +19,10 @@ def test_the_integrations_change_no_pin_of_the_development_environment():
     assert {name: theirs[name] for name in theirs if ours.get(name, theirs[name]) != theirs[name]} == {}
 
 
-def test_every_extra_of_an_integration_is_pinned():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+def test_every_extra_of_an_integration_and_what_its_tests_need_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
     named = re.search(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
-    for extra in named:
-        [requirement] = extras[extra]
+    only_tests = project["dependency-groups"]["integrations"]
+    for requirement in [*(one for extra in named for one in extras[extra]), *only_tests]:
         assert re.match(r"[\w-]+", requirement)[0] in pins("requirements-integrations.txt")
