@@ -84,10 +84,16 @@ def test_the_held_ones_of_several_locks_are_found_at_once(path: Path) -> None:
     assert held_locks(path.parent, ".lock") == set()
 
 
-def test_a_lease_that_is_not_renewed_is_taken_over_and_its_old_holder_leaves_it_alone(path: Path) -> None:
+def test_a_lease_that_is_not_renewed_is_taken_over_and_its_old_holder_leaves_it_alone(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = stopped(path)
     new = Lock(path)
+    assert capsys.readouterr().err == ""
     assert new.take()
+    place = slot_of(path)
+    told = f"waiting at most 0.6 s: another run holds {place}; this one continues if it was killed\n"
+    assert capsys.readouterr().err == told and str(place).endswith("/.lock")
     old.release()
     assert is_held(path)
     assert not Lock(path).take()

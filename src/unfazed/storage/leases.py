@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 import threading
 import time
 import uuid
@@ -44,6 +45,9 @@ class Slot(Protocol):
 @dataclass(frozen=True)
 class _File:
     path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     def create(self, data: bytes) -> bool:
         try:
@@ -77,6 +81,9 @@ class _File:
 @dataclass(frozen=True)
 class _Object:
     address: str
+
+    def __str__(self) -> str:
+        return self.address
 
     def create(self, data: bytes) -> bool:
         return objects.create(self.address, data)
@@ -118,10 +125,19 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def take(self) -> bool:
-        """Whether this process holds the lease now. Takes up to `DEAD` seconds where the last holder was killed."""
+        """Whether this process holds the lease now. Takes up to `DEAD` seconds where the last holder was killed, and
+        says so on stderr."""
         while not self.slot.create(self._record()):
             seen = self.slot.read()
-            changed = None if seen is None else has_changed(self.slot, seen, DEAD)
+            # Most leases are held for a moment only, so that one look is often enough.
+            changed = None if seen is None else has_changed(self.slot, seen, 0)
+            if seen is not None and changed is False:
+                print(
+                    f"waiting at most {DEAD:g} s: another run holds {self.slot}; this one continues if it was killed",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                changed = has_changed(self.slot, seen, DEAD - LOOK)
             if seen is not None and changed is not None:
                 return not changed and self._take_over(seen)
         self._hold()
