@@ -5,7 +5,7 @@ FOLDER/suspicions/<model>.json      the suspicion and the remarks about a model;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +77,8 @@ def check_plausible(
     grave, remarks = check_originals(model, mapping, crops, labels, answers, predicted, logits, of_probabilities=True)
     seen = training_overlap(model.name, model.origin, _photographs(pictures))
     doubts = [
-        *(grave or [suspect_exchange(model.name, mapping.target, labels, predicted)]),
+        *grave,
+        None if grave else suspect_exchange(model.name, mapping.target, labels, predicted),
         doubted_masks({one.source_id: one.about_mask for one in looked}),
         seen.suspicion,
     ]
@@ -97,7 +98,7 @@ def _photographs(pictures: Source | Benchmark) -> list[str]:
     return [str(pictures.root / row["path"]) for row in rows if row["edit"] == SOURCE_EDIT and row["path"]]
 
 
-def sentences_in(folder: str | Path, slugs: Sequence[str] | None = None) -> list[str]:
+def sentences_in(folder: str | Path, slugs: Iterable[str] | None = None) -> list[str]:
     """Return the suspicions and remarks about the models of a folder of results, or about those called `slugs`."""
     found = sorted((Path(folder) / "suspicions").glob("*.json"))
     kinds = {"suspicion": str, "remarks": list}
