@@ -68,7 +68,8 @@ docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 # Without those that need a GPU, arguments or hours.
-NOT_BY_DEFAULT = adm_speed equivalence few_steps memory network_cost report_size to_tflite unipc validity
+NOT_BY_DEFAULT = adm_speed contract equivalence few_steps mask_fit mask_quality memory network_cost repair_pets \
+	report_size to_tflite unipc validity
 
 bench: $(VENV)/ready-dev
 	@for file in $(filter-out $(NOT_BY_DEFAULT:%=benchmarks/%.py), $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
