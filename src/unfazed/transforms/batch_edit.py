@@ -96,14 +96,15 @@ class BatchEdit(nn.Module):
         donors = np.stack([self._donors(one, rows, lenders) for one in (donor, 1 - donor - 1e-6)], axis=1)
         if self.backgrounds is None:
             donors[:, 0] = np.where(draws.has("background"), donors[:, 0], rows)
-        some = [np.flatnonzero(draws.has(*kinds)) for kinds in (("blur",), GEOMETRY)]
+        some = [np.flatnonzero(draws.has(*kinds)) for kinds in (("blur",), GEOMETRY, ("occlusion",))]
         # At least two rows: a compiler makes graphs of their own for none and for one.
-        blurs, moves = (one if len(one) > 1 else np.append(one, [0, 0])[:2] for one in some)
+        some = [one if len(one) > 1 else np.append(one, [0, 0])[:2] for one in some]
 
         def there(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(images.device, non_blocking=True)
 
-        table = (there(donors), there(draws.numbers), there(_flags(draws, may[rows])), there(blurs), there(moves))
+        blurs, moves, hides = (there(one) for one in some)
+        table = (there(donors), there(draws.numbers), there(_flags(draws, may[rows])), blurs, moves, hides)
         if compiled:
             for one in (images, masks, removed, *table):
                 if one is not None:  # the number of pictures may change from batch to batch, their size does not
@@ -143,13 +144,15 @@ def edit_batch(
     flags: Tensor,
     blurs: Tensor,
     moves: Tensor,
+    hides: Tensor,
     stages: frozenset[str],
 ) -> tuple[Tensor, Tensor]:
     """The edited pictures of n rows (None: of all rows) and the masks of what is visible of their objects.
 
     donors: (n, 2) which pictures' backgrounds show behind the object and in the patch that hides it; numbers: (n, 12),
-    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; blurs, moves: which of the n
-    rows are blurred and which change their place, and perhaps others; stages: the edits that any row gets.
+    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; blurs, moves, hides: which of the
+    n rows are blurred, change their place and are hidden in part, and perhaps others; stages: the edits that any row
+    gets.
     """
     given, masks = masks, masks.unsqueeze(1) if masks.ndim == 3 else masks
     number = dict(zip(NUMBERS, numbers.unbind(1), strict=True))
@@ -203,18 +206,21 @@ def edit_batch(
         still = layer[moves]
         moved = torch.where(ways.amax(1).view(-1, 1, 1, 1) > 0, warped(still, maps, factor), still)
         layer = layer.index_copy(0, moves, moved)
-    pictures = torch.addcmul(layer[:, :3], 1 - layer[:, 3:], back)
-    visible = layer[:, 3:]
-    if "occlusion" in stages:
-        patch = covers(visible, torch.stack([number[name] for name in ("occlusion", "place", "tilt")], dim=1))
-        patch = patch * flag["occlusion"].view(-1, 1, 1, 1).to(patch.dtype)
-        pictures = torch.lerp(pictures, lent(donors[:, 1]), patch)
-        visible = visible * (1 - patch)
     # A picture without an edit or without an object stays as it is.
     changed = (flags[:, : len(KINDS)].amax(1) > 0) & (alpha.amax(dim=(1, 2, 3)) > 0.5)
-    changed = changed.view(-1, 1, 1, 1)
-    left = torch.where(changed, _mask_like(visible, masks, of_rows(scale)), of_rows(masks))
-    return torch.where(changed, _like(pictures, images), of_rows(images)), left.view_as(of_rows(given))
+    changed, scale = changed.view(-1, 1, 1, 1), of_rows(scale)
+    pictures = torch.addcmul(layer[:, :3], 1 - layer[:, 3:], back)
+    pictures = torch.where(changed, _like(pictures, images), of_rows(images))
+    visible = torch.where(changed, _mask_like(layer[:, 3:], masks, scale), of_rows(masks))
+    if "occlusion" in stages:
+        seen = layer[hides, 3:]
+        patch = covers(seen, torch.stack([number[name][hides] for name in ("occlusion", "place", "tilt")], dim=1))
+        patch = patch * (has("occlusion") & changed)[hides].to(patch.dtype)
+        hidden = torch.lerp(_unit(pictures[hides]), lent(donors[hides, 1]), patch)
+        pictures = pictures.index_copy(0, hides, _like(hidden, images))
+        left = _mask_like(seen * (1 - patch), masks, scale[hides])
+        visible = visible.index_copy(0, hides, torch.where(changed[hides], left, visible[hides]))
+    return pictures, visible.view_as(of_rows(given))
 
 
 def _flags(draws: Draws, may: np.ndarray) -> np.ndarray:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 import torch.nn.functional as nnf
@@ -12,6 +16,7 @@ LEVELS = 3  # halvings that a warp can choose from; an object shrinks by 8 in wi
 # RGB to luma and two color axes, and back (YIQ); hue is an angle between the axes.
 _TO_YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
 _FROM_YIQ = np.linalg.inv(_TO_YIQ).tolist()
+_SHIFTS = (0, 8, 16, 24)  # of the four channels in a word
 
 
 def smooth_fills(pictures: Tensor, alpha: Tensor) -> Tensor:
@@ -92,33 +97,58 @@ def warped(layers: Tensor, back: Tensor, factor: Tensor) -> Tensor:
     """The layers (n, 4, H, W), colors premultiplied by alpha, moved by the maps (n, 2, 3) from canvas to picture.
 
     Where an object shrinks, it is sampled from a smaller, averaged copy, so that it does not alias. All copies of a
-    picture lie side by side in one larger picture, so that one sampling serves every factor.
+    picture lie side by side in one larger picture, so that one sampling serves every factor. A pixel is one word of
+    four bytes, so that its place is computed once for all four channels.
     """
-    count, _, high, wide = layers.shape
-    longer = max(high, wide)
+    high, wide = layers.shape[-2:]
     level = (-factor.log2()).clamp(0, LEVELS).round()
-    atlas = layers.new_zeros(count, 4, high, wide + (wide + 1) // 2)
-    atlas[..., :wide] = layers
+    atlas = layers.new_zeros(len(layers), high, wide + (wide + 1) // 2, dtype=torch.int32)
+    atlas[..., :wide] = _packed(layers)
     corners, small, top = [(0, 0, wide, high)], layers, 0
     for _ in range(LEVELS):
         small = nnf.avg_pool2d(small, 2)
         tall, broad = small.shape[-2:]
-        atlas[:, :, top : top + tall, wide : wide + broad] = small
+        atlas[:, top : top + tall, wide : wide + broad] = _packed(small)
         corners.append((wide, top, broad, tall))
         top += tall
     places = torch.tensor(corners, dtype=torch.float32).to(layers.device, non_blocking=True)[level.long()]
-    corner, extent = places[:, :2, None], places[:, 2:, None]
-    size = places.new_tensor([[atlas.shape[-1]], [high]]) / 2  # of the atlas, whose grid reaches from -1 to 1
-    # From pixels of the canvas to the grid of the atlas: the map, then the level's scale and corner.
-    scale = (longer / level.exp2()).view(-1, 1, 1)
-    linear, offset = back[:, :, :2] * scale / longer / size, (back[:, :, 2:] * scale + corner) / size - 1
-    least, most = corner / size - 1, (corner + extent) / size - 1
-    half = 0.5 / size
+    corner, extent = places[:, :2, None, None], places[:, 2:, None, None]
+    # From pixels of the canvas to pixels of a level: the map is in units of the longer side.
+    scale = level.exp2().view(-1, 1, 1)
+    linear, offset = (back[:, :, :2] / scale)[..., None, None], (back[:, :, 2:] * max(high, wide) / scale)[..., None]
     y = (torch.arange(high, device=layers.device) + 0.5).view(1, 1, high, 1)
     x = (torch.arange(wide, device=layers.device) + 0.5).view(1, 1, 1, wide)
-    at = linear[:, :, 0, None, None] * x + linear[:, :, 1, None, None] * y + offset[..., None]
-    inside = ((at >= least[..., None]) & (at <= most[..., None])).all(dim=1, keepdim=True)
-    grid = torch.minimum(torch.maximum(at, (least + half)[..., None]), (most - half)[..., None])
-    # The grid needs full precision, and the function one type for both.
-    moved = nnf.grid_sample(atlas.float(), grid.permute(0, 2, 3, 1), mode="bilinear", align_corners=False)
-    return (moved * inside).to(layers.dtype)
+    at = linear[:, :, 0] * x + linear[:, :, 1] * y + offset
+    inside = ((at >= 0) & (at <= extent)).all(dim=1)
+    at = torch.minimum((at - 0.5).clamp(min=0), extent - 1)
+    first, share = at.floor(), at.frac()
+    second = torch.minimum(first + 1, extent - 1) + corner
+    (left, upper), (right, lower) = ((first + corner).int().unbind(1), second.int().unbind(1))
+    across, down = share[:, 0], share[:, 1]
+    weights = ((1 - across) * (1 - down), across * (1 - down), (1 - across) * down, across * down)
+    pixels = atlas.flatten(1)
+    words = [
+        pixels.gather(1, (row * atlas.shape[-1] + column).flatten(1).long()).view_as(row)
+        for row, column in ((upper, left), (upper, right), (lower, left), (lower, right))
+    ]
+    channels = [
+        _sum(weight * ((word >> shift) & 255) for weight, word in zip(weights, words, strict=True)) for shift in _SHIFTS
+    ]
+    moved = _sum((channel + 0.5).int() << shift for channel, shift in zip(channels, _SHIFTS, strict=True))
+    return _unpacked(torch.where(inside, moved, 0), layers.dtype)
+
+
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(operator.add, parts)
+
+
+def _packed(layers: Tensor) -> Tensor:
+    """(n, H, W) int32: the four channels of the layers (n, 4, H, W) in [0, 1], a byte each."""
+    levels = (layers.float() * 255).round().int()
+    return _sum(levels[:, place] << shift for place, shift in enumerate(_SHIFTS))
+
+
+def _unpacked(words: Tensor, dtype: torch.dtype) -> Tensor:
+    """(n, 4, H, W) in [0, 1]: what `_packed` was given, in 256 levels."""
+    shifts = torch.tensor(_SHIFTS).to(words.device, non_blocking=True).view(-1, 1, 1)
+    return (((words[:, None] >> shifts) & 255).float() / 255).to(dtype)
