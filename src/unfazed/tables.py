@@ -85,7 +85,9 @@ def stored_text(path: str | Path, key: bytes) -> str | None:
 
 def check_names(there: Sequence[str], required: Sequence[str], path: str | Path, run: str | None = None) -> None:
     """Raise UserError if a column has no name, two have the same, or one that is required is not there."""
-    twice = next((name for name, count in Counter(there).items() if not name or count > 1), None)
+    # C libraries read a name up to its first zero byte.
+    read = Counter(name.partition("\0")[0] for name in there)
+    twice = next((name for name, count in read.items() if not name or count > 1), None)
     if twice is not None:
         raise UserError(f"{path} has {f'two columns named {twice}' if twice else 'a column without a name'}", run=run)
     missing = [name for name in required if name not in there]
