@@ -28,9 +28,10 @@ class Difference:
         return "different" if self.low > margin or self.high < -margin else "cannot tell"
 
     def needed(self, margin: float) -> int | None:
-        """How many photographs would show equivalence if the difference were as measured; None if none would."""
-        room = margin - abs(self.mean)
-        return None if room <= 0 else int(np.ceil(self.n * ((self.high - self.low) / 2 / room) ** 2))
+        """How many photographs would show equivalence if the difference were as measured; None if no number would."""
+        room, half = margin - abs(self.mean), (self.high - self.low) / 2
+        # One photograph has an interval without end, from which no number follows.
+        return int(np.ceil(self.n * (half / room) ** 2)) if room > 0 and np.isfinite(half) else None
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} ({self.low:+.2f} to {self.high:+.2f})"

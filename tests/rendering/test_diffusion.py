@@ -76,6 +76,23 @@ def test_the_rim_is_mixed_by_its_alpha(mini):
     assert np.abs(soft[7, 8:20] - expected).max() <= 1
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("dpm", 32)),
+        ({"sampler": "auto"}, ("dpm", 32)),
+        ({"sampler": "ddim"}, ("ddim", 100)),
+        ({"sampler": "ancestral"}, ("ancestral", 100)),
+        ({"guidance": "paper"}, ("ancestral", 100)),
+        ({"steps": 50}, ("ancestral", 50)),
+        ({"steps": 20}, ("dpm", 20)),
+    ],
+)
+def test_what_is_not_given_of_sampler_and_steps_follows_from_the_rest(mini, options, expected):
+    renderer = diffusion(mini, **{"steps": None, **options})
+    assert (renderer.sampler, renderer.steps) == expected
+
+
 def slots(network, jobs, count, guide):
     done = dict(denoise_all(network, jobs, count, Settings(SAMPLERS["ancestral"], guide=guide)))
     return torch.stack([done[i] for i in range(len(jobs))])

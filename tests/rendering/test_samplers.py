@@ -174,6 +174,7 @@ def test_a_steady_push_moves_gaussian_pictures_as_far_as_told(sampler):
 def test_auto_takes_the_papers_sampler_for_many_steps():
     assert find_sampler("auto", 100).name == "ancestral"
     assert find_sampler("auto", 20).name != "ancestral"
+    assert find_sampler("auto").name != "ancestral"
 
 
 @pytest.mark.parametrize("start", [0, -0.5, 1.5])

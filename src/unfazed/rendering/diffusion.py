@@ -32,14 +32,13 @@ from unfazed.rendering.networks.network import Network
 from unfazed.rendering.sampling.guidance import too_few
 from unfazed.rendering.sampling.guides import NamedGuide, open_guide
 from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
-from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler, visited
+from unfazed.rendering.sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
 
 from .layers import Layers, Refused, Rendered
 from .paste import composite
 
 # Below this many pictures at once compiling (about a minute) costs more than it saves.
 COMPILE_FROM = 8
-STEPS = 100
 
 
 @dataclass(eq=False)
@@ -202,18 +201,18 @@ def open_diffusion(
 ) -> Diffusion:
     """The diffusion renderer, its network on the device.
 
-    steps: over the whole schedule, 100 if None (a picture takes start · steps of them); sampler: auto if None; guide:
-    the classifier that adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default
-    on a GPU with 8 or more pictures at once; guidance: that of the network if None. As published (`paper`, `released`)
-    it needs the ancestral sampler, the only one that has the variance by which λ is multiplied.
+    steps: over the whole schedule, the sampler's default if None (a picture takes start · steps of them); sampler: auto
+    if None, which is `dpm` below 50 steps and where no number is given, otherwise `ancestral`; guide: the classifier
+    that adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default on a GPU with 8
+    or more pictures at once; guidance: that of the network if None. As published (`paper`, `released`) it needs the
+    ancestral sampler, the only one that has the variance by which λ is multiplied.
     """
-    steps = STEPS if steps is None else steps
-    if not 1 <= steps <= 1000:
+    if steps is not None and not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
     place = choose_device(device)
     kind = choose_precision(precision, place)
     loaded = load_network(network, size=size, **(network_facts or {}))
-    guided, name = _settled(loaded, steps, sampler, guidance)
+    guided, chosen = _settled(loaded, steps, sampler, guidance)
     with loading_onto_device(f"the network {loaded.name}", place):
         exact = loaded.on(place, PRECISIONS[kind])
     pictures = choose_batch_size(exact, exact.size, batch_size)
@@ -222,24 +221,24 @@ def open_diffusion(
     running = replace(exact, module=module)
     with loading_onto_device("the guide", place):
         opened = None if guide is None else open_guide(guide, place, exact.size)
-    return Diffusion(running, exact, steps, name, opened, pictures, kind, guided)
+    return Diffusion(running, exact, steps or chosen.default, chosen.name, opened, pictures, kind, guided)
 
 
 def _settled(
-    network: Network, steps: int, sampler: SamplerName | None, guidance: GuidanceName | None
-) -> tuple[GuidanceName, str]:
+    network: Network, steps: int | None, sampler: SamplerName | None, guidance: GuidanceName | None
+) -> tuple[GuidanceName, Sampler]:
     """The guidance and the sampler; what is not given depends on the network and on the other of the two."""
-    given = None if sampler in (None, "auto") else find_sampler(sampler, steps).name
+    given = None if sampler in (None, "auto") else find_sampler(sampler).name
     settled = guidance or (network.guidance if given in (None, "ancestral") else "calibrated")
     check_choice("guidance", settled, GuidanceName)
     if settled == "calibrated":
-        return settled, given or find_sampler("auto", steps).name
+        return settled, find_sampler(given or "auto", steps)
     if given not in (None, "ancestral"):
         raise UserError(
             f"the guidance '{settled}' follows the paper, which uses the ancestral sampler, not {given}",
             allowed="--sampler ancestral, or --guidance calibrated",
         )
-    return settled, "ancestral"
+    return settled, SAMPLERS["ancestral"]
 
 
 def _fetched(picture: Tensor) -> tuple[Tensor, Any]:

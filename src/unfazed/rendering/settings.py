@@ -18,9 +18,9 @@ RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
 class RenderSettings:
     """What decides how one composed picture is rendered; None leaves a value to the renderer.
 
-    network_facts: what `load_network` is told about a file that does not say it. steps: 1 to 1000 (default: 100).
-    guide: `none` for no guide. removal: as `open_removal` takes it. frame: see `unfazed.scene.frame`. seed: every
-    random draw follows from it.
+    network_facts: what `load_network` is told about a file that does not say it. steps: 1 to 1000. guide: `none`
+    for no guide. removal: as `open_removal` takes it. frame: see `unfazed.scene.frame`. seed: every random draw follows
+    from it.
     """
 
     renderer: Annotated[
@@ -30,7 +30,9 @@ class RenderSettings:
         str | None, Option("The diffusion network [default: the embedded one].", metavar="NAME|FILE")
     ] = None
     network_facts: Mapping[str, str | int | float] | None = None
-    steps: Annotated[int | None, Option("Steps over the whole noise schedule (100 in the paper).")] = None
+    steps: Annotated[
+        int | None, Option("Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100].")
+    ] = None
     sampler: Annotated[SamplerName | None, Option("The diffusion sampler [default: auto].")] = None
     guidance: Annotated[
         GuidanceName | None,

@@ -106,8 +106,8 @@ _RHO, _CLEANEST = 7.0, 2
 
 @dataclass(frozen=True)
 class Sampler:
-    """A step table, the spacing of its levels, whether each step draws new noise (for the object as well), and whether
-    its push is the step's variance, so that a learned variance scales it."""
+    """A step table, the spacing of its levels, whether each step draws new noise (for the object as well), whether its
+    push is the step's variance, so that a learned variance scales it, and the steps it takes if no number is given."""
 
     name: str
     steps: Callable[[np.ndarray], Steps]
@@ -115,6 +115,7 @@ class Sampler:
     stochastic: bool
     by_variance: bool
     summary: str
+    default: int = 100
 
 
 SAMPLERS: dict[str, Sampler] = {
@@ -122,17 +123,18 @@ SAMPLERS: dict[str, Sampler] = {
     for sampler in (
         Sampler("ancestral", sample_ancestral, "respaced", True, True, "the paper's; best from 50 steps up"),
         Sampler("ddim", sample_ddim, "respaced", False, False, "deterministic, first order"),
-        Sampler("dpm", sample_dpm, "karras", False, False, "DPM-Solver++(2M): deterministic, few steps"),
+        # The fewest that are equivalent to 100 ancestral steps for classifiers (benchmarks/few_steps.py).
+        Sampler("dpm", sample_dpm, "karras", False, False, "DPM-Solver++(2M): deterministic, few steps", default=32),
         Sampler("dpm-sde", sample_dpm_sde, "karras", True, False, "SDE-DPM-Solver++(2M): few steps, new noise in each"),
     )
 }
 FAST = "dpm"
 
 
-def find_sampler(name: str, steps: int) -> Sampler:
-    """The named sampler; `auto` is the paper's from 50 steps over the whole schedule, the fast one below."""
+def find_sampler(name: str, steps: int | None = None) -> Sampler:
+    """The named sampler; `auto` is the paper's if 50 or more steps of the schedule are asked for, else the fast one."""
     if name == "auto":
-        name = "ancestral" if steps >= 50 else FAST
+        name = "ancestral" if steps is not None and steps >= 50 else FAST
     if name not in SAMPLERS:
         raise unknown("sampler", name, ["auto", *SAMPLERS])
     return SAMPLERS[name]
