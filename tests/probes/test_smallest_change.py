@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
+from unfazed.app.film_figures import swept_film
 from unfazed.benchmark.photograph import Request
 from unfazed.edits import in_order, make_edit
 from unfazed.edits.parameters import Range
@@ -95,6 +96,8 @@ def test_an_object_beyond_the_end_of_a_change_is_not_changed_the_other_way(name,
     assert found.sentence.startswith("No level was possible: the object covers")
     strip = sweep(base, model, directions()[name], count=3)
     assert len(strip.stills) == 1 and strip.impossible is not None
+    film = swept_film(strip, model.name)
+    assert "No level was possible: the object covers" in film and "another one at" not in film
 
 
 def test_the_other_edits_stay_and_keep_their_order(model):

@@ -86,11 +86,12 @@ def found_film(found: Found) -> Markup:
 
 def swept_film(strip: Strip, model: str) -> Markup:
     """Return a sweep as a filmstrip that shows its last picture."""
-    turned = sum(still.best != strip.before.best for still in strip.stills[1:])
-    said = f"{plural(len(strip.stills) - 1, 'level')}; the prediction is another one at {turned} of them."
+    levels = strip.stills[1:]
+    turned = sum(still.best != strip.before.best for still in levels)
+    said = f"{plural(len(levels), 'level')}; the prediction is another one at {turned} of them." if levels else ""
     if strip.impossible is not None:
-        said += f" Some levels were not possible: {strip.impossible}."
-    return filmstrip(strip, model, said)
+        said += f" {'Some levels were not' if levels else 'No level was'} possible: {strip.impossible}."
+    return filmstrip(strip, model, said.strip())
 
 
 def _words(strip: Strip, still: Still) -> str:
