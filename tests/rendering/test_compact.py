@@ -15,7 +15,7 @@ from unfazed.measures.picture_quality import grid, noise_level, spectral_amplitu
 from unfazed.rendering import load_network
 from unfazed.rendering.layers import Layers
 from unfazed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
-from unfazed.training.photos import decode
+from unfazed.sources.pictures import read_picture
 
 SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16, sample_size=32)
 
@@ -28,7 +28,7 @@ def network():
 def photograph(name="koala"):
     import cv2
 
-    image = decode(resources.files("unfazed.data").joinpath(f"sample/{name}.jpg").read_bytes())
+    image = read_picture(resources.files("unfazed.data").joinpath(f"sample/{name}.jpg").read_bytes())
     side = min(image.shape[:2])
     return cv2.resize(image[:side, :side], (256, 256), interpolation=cv2.INTER_AREA)
 

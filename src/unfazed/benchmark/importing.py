@@ -15,6 +15,7 @@ from unfazed.edits.recipes import named_items
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import explained, read_names, write_bytes
 from unfazed.labels import LabelSpace, imagenet, own
+from unfazed.sources.pictures import check_picture
 from unfazed.sources.slugs import unique_slugs
 from unfazed.storage.addresses import address_of
 from unfazed.versions import versions
@@ -91,7 +92,7 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
         return replace(row, status=FAILED, reason=f"the labels file has no line for {stem}")
     data = piece.read()
     try:
-        _check_picture(data, f"{folder}/{stem}{piece.suffix}")
+        check_picture(data, f"{folder}/{stem}{piece.suffix}")
     except BadPicture as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
@@ -100,18 +101,6 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
     else:
         _link(piece.path.resolve(), root / where)
     return replace(row, status=OK, path=where, sha256=hashlib.sha256(data).hexdigest())
-
-
-def _check_picture(data: bytes, name: str) -> None:
-    """Raise BadPicture if the file's header is not that of a picture; its pixels are decoded when it is used."""
-    import io
-
-    from PIL import Image
-
-    try:
-        Image.open(io.BytesIO(data)).close()
-    except Exception as error:
-        raise BadPicture(f"{name} is not a picture ({type(error).__name__})") from None
 
 
 def _link(target: Path, place: Path) -> None:

@@ -59,6 +59,12 @@ def read_picture(file: File) -> np.ndarray:
         return _upright(_rgb(picture), picture)
 
 
+def check_picture(data: bytes, name: str) -> None:
+    """Raise BadPicture if the header is not that of a readable picture; the pixels are not decoded."""
+    with _opened(data, name):
+        pass
+
+
 def read_mask(file: File) -> np.ndarray:
     """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
 

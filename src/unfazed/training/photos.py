@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 
 from unfazed.archives import open_archive
-from unfazed.errors import UserError
+from unfazed.errors import BadPicture, UserError
+from unfazed.sources.pictures import read_picture
 
 SIDE = 256
 SCALES = (256, 288, 324, 364)
@@ -48,11 +47,6 @@ def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
                 yield member.name, archive.read(member)
 
 
-def decode(data: bytes) -> np.ndarray:
-    """(H, W, 3) uint8 RGB, upright."""
-    return np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
-
-
 def perceptual_hash(image: np.ndarray) -> np.ndarray:
     """(64,) bool: signs of the lowest cosine frequencies of the 32×32 gray picture against their median."""
     gray = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (32, 32), interpolation=cv2.INTER_AREA)
@@ -65,7 +59,7 @@ def sample_hashes() -> dict[str, np.ndarray]:
     hashes = {}
     for file in sorted(resources.files("unfazed.data").joinpath("sample").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".jpg"):
-            image = decode(file.read_bytes())
+            image = read_picture(file.read_bytes())
             hashes[file.name] = perceptual_hash(image)
             hashes[f"{file.name} (mirrored)"] = perceptual_hash(image[:, ::-1].copy())
     return hashes
@@ -151,10 +145,10 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
 def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The photograph with its short side at each scale up to its own; refused if it is a sample photograph."""
     try:
-        image = decode(data)
-    except Exception as error:
+        image = read_picture(data)
+    except BadPicture as error:
         raise UserError(
-            f"{name} cannot be read as a photograph: {error}", run=f"remove {name} and start again"
+            f"{name} cannot be read as a photograph ({error.given})", run=f"remove {name} and start again"
         ) from None
     code = perceptual_hash(image)
     for other, its in sample.items():

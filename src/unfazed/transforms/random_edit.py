@@ -17,6 +17,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
 from unfazed.errors import UserError
+from unfazed.sources.pictures import read_picture
 
 from .mixture import EditMixture, draw
 from .single import edit_one, rim, without_object
@@ -100,7 +101,7 @@ class RandomEdit(v2.Transform):
         """A background that covers the picture's shape: the middle of one that was given or seen."""
         bank: Sequence[Any] = self.backgrounds if self.backgrounds is not None else self.seen
         one = bank[int(rng.integers(len(bank)))]
-        array = np.asarray(Image.open(one).convert("RGB")) if isinstance(one, str | Path) else np.asarray(one)
+        array = read_picture(one) if isinstance(one, str | Path) else np.asarray(one)
         if array.shape == shape:
             return array
         factor = max(shape[0] / array.shape[0], shape[1] / array.shape[1])
