@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -30,6 +31,7 @@ DEFAULT_MODELS = ("lite:0", "lite:1", "lite:2")
 MOST_UPLOADED = "50mb"
 MOST_WAITING = 64
 PREFIX, LOCK = "unfazed-app-", ".lock"  # of the private folder of a page
+LOCKED_WITHIN = 60.0  # seconds after the folder is made
 MOST_SESSIONS = 500
 # Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
 KEPT = (600, 7200)
@@ -111,15 +113,20 @@ def served(
             page.close(verbose=False)
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-        lock.release()
         shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
 
 
 def sweep() -> None:
-    """Delete what visitors uploaded to pages whose process was killed: their folders are no longer locked."""
+    """Delete what visitors uploaded to pages whose process was killed: their folders are no longer locked.
+
+    A new folder is locked within a moment; an older one without a lock is of a process killed while it deleted it.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and (folder / LOCK).is_file() and not is_held(folder / LOCK):
+            status, lock = folder.stat(), folder / LOCK
+            was_locked = lock.is_file() or time.time() - status.st_mtime > LOCKED_WITHIN
+            if status.st_uid == os.getuid() and was_locked and not is_held(lock):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
