@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import time
 from pathlib import Path
 
 import httpx
@@ -110,6 +111,8 @@ def test_a_text_field_of_an_upload_is_limited_and_a_file_is_not_affected(address
     assert upload(address, part(b'name="text"', b"x" * (MOST_TEXT + 1))).status_code == 413
     assert upload(address, part(b'name="files"; filename="a.png"', b"x" * MOST_UPLOAD)).status_code == 413
     assert upload(address, b"no multipart").status_code == 413
+    disguised = part(b'name="text"\r\nX: filename', b"x" * (MOST_TEXT + 1))
+    assert upload(address, disguised).status_code == 413
 
 
 def test_two_content_types_are_refused(address):
@@ -125,7 +128,9 @@ def test_a_multipart_request_to_another_path_has_the_limit_of_json(address):
 
 
 @pytest.mark.parametrize(
-    "headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"origin": "null"}, {"host": ""}]
+    "headers",
+    [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"origin": "null"}, {"host": ""}, {"host": "["}]
+    + [{"origin": "http://["}],
 )
 def test_requests_of_other_pages_and_under_other_names_are_refused(address, headers):
     assert httpx.get(address, headers=headers).status_code == 403
@@ -200,6 +205,10 @@ def test_uploads_of_a_killed_page_are_deleted_and_those_of_another_one_kept(tmp_
         (tmp_path / f"unfazed-app-{name}" / ".lock").touch()
     lock = Lock(tmp_path / "unfazed-app-serving" / ".lock")
     assert lock.take()
+    # Killed while it deleted its own folder, and one that has just been made and is not locked yet.
+    for name, age in (("deleting", 3600), ("starting", 0)):
+        (tmp_path / f"unfazed-app-{name}").mkdir()
+        os.utime(tmp_path / f"unfazed-app-{name}", (time.time() - age,) * 2)
     sweep()
     lock.release()
-    assert [path.name for path in tmp_path.iterdir()] == ["unfazed-app-serving"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["unfazed-app-serving", "unfazed-app-starting"]

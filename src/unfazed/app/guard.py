@@ -102,11 +102,15 @@ class Guard:
     def _stranger(self, scope: Message, headers: dict[str, list[str]]) -> str | None:
         """Why this visitor is refused; None if not."""
         host = (headers.get("host") or [""])[0]
-        name = urlsplit(f"//{host}").hostname or ""
+        origins = headers.get("origin", [])
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            places = [urlsplit(origin).netloc for origin in origins]
+        except ValueError:
+            return "The Host or Origin header is not an address."
         if self.token is None and name not in LOOPBACK:
             return "This page is served to this computer only."
-        origins = headers.get("origin", [])
-        if any(urlsplit(origin).netloc != host for origin in origins) or len(origins) > 1:
+        if any(place != host for place in places) or len(places) > 1:
             return "The request comes from another page."
         if self.token is None or scope["path"].endswith(_STARTUP):
             return None
@@ -155,21 +159,31 @@ def _bounded(receive: Receive, kind: str) -> Receive:
     from python_multipart.multipart import MultipartParser, parse_options_header
 
     size, text, is_file = 0, 0, False
+    name, value = bytearray(), bytearray()  # of a header of a part, which may arrive in pieces
 
     def begins() -> None:
         nonlocal is_file
         is_file = False
 
-    def header(data: bytes, start: int, end: int) -> None:
+    def header_ends() -> None:
         nonlocal is_file
-        is_file = is_file or b"filename" in data[start:end].lower()
+        if name.lower() == b"content-disposition":
+            is_file = b"filename" in parse_options_header(bytes(value))[1]
+        name.clear()
+        value.clear()
 
     def content(_: bytes, start: int, end: int) -> None:
         nonlocal text
         text += 0 if is_file else end - start
 
     boundary = parse_options_header(kind)[1].get(b"boundary", b"")
-    calls: Any = {"on_part_begin": begins, "on_header_value": header, "on_part_data": content}
+    calls: Any = {
+        "on_part_begin": begins,
+        "on_header_field": lambda data, start, end: name.extend(data[start:end]),
+        "on_header_value": lambda data, start, end: value.extend(data[start:end]),
+        "on_header_end": header_ends,
+        "on_part_data": content,
+    }
     parser = MultipartParser(boundary, calls)
 
     async def bounded() -> Message:
