@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from betrayed import small_classifier
 
+from unfazed.models.classifier import Classifier
 from unfazed.repair.fine_tuning import FineTuned, Now, fine_tune
 from unfazed.repair.photographs import Photographs, listed
 from unfazed.repair.settings import RepairSettings
@@ -24,10 +25,12 @@ def small_run(
     folder: Path,
     report: Callable[[Now], None] | None = None,
     settings: RepairSettings = SETTINGS,
+    model: Classifier | None = None,
 ) -> FineTuned:
     torch.set_num_threads(1)
     rows = listed(open_source(f"folder:{photos}"), lambda label: label)
     train, validation = Photographs(rows[::2], 64, settings.fill), Photographs(rows[1::4], 64, settings.fill)
     train.read("cpu", 1)
     validation.read("cpu", 1)
-    return fine_tune(small_classifier(), [(0,), (1,), (2,)], train, validation, settings, "repaired", folder, report)
+    model = model or small_classifier()
+    return fine_tune(model, [(0,), (1,), (2,)], train, validation, settings, "repaired", folder, report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from betrayed import small_classifier, write_photographs
+from safetensors.torch import load_file
 from small_runs import SETTINGS, small_run
 
 from unfazed.errors import UserError
@@ -22,6 +24,7 @@ from unfazed.repair.family import choose_parameters, family_of, make_optimizer
 from unfazed.repair.photographs import split
 from unfazed.repair.settings import RepairSettings
 from unfazed.repair.views import training_crops
+from unfazed.training.saving import tensors_under
 
 HERE = Path(__file__).parent
 
@@ -56,12 +59,55 @@ def test_a_run_with_other_settings_is_not_mixed_into_the_folder(photos, tmp_path
         small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=1, seed=1))
 
 
-def test_a_loss_that_is_not_a_number_stops_with_the_step_and_the_last_good_state(photos, tmp_path):
-    with pytest.raises(UserError, match=r"not a number at step \d+ of 9") as caught:
-        small_run(photos, tmp_path, settings=replace(SETTINGS, learning_rate=1e30))
+@pytest.mark.parametrize("save_every", [0.0, 60.0])
+def test_a_run_that_diverges_stops_with_the_step_and_keeps_the_last_good_state(
+    photos, tmp_path, monkeypatch, save_every
+):
+    monkeypatch.setattr(fine_tuning, "SAVE_EVERY", save_every)
+    wild = replace(SETTINGS, learning_rate=1e30)
+    with pytest.raises(UserError, match=r"not a finite number at step 2 of 9; .* state, after step 0,") as caught:
+        small_run(photos, tmp_path, settings=wild)
     assert str(tmp_path) in str(caught.value)
-    kept = list(tmp_path.glob("state-*.safetensors"))
-    assert len(kept) == 1 and (tmp_path / "state.json").is_file()
+    (kept,) = tmp_path.glob("state-*.safetensors")
+    untouched = small_classifier().module.state_dict()
+    assert all(torch.equal(one, untouched[name]) for name, one in tensors_under(load_file(kept), "module.").items())
+    assert json.loads((tmp_path / "state.json").read_bytes())["losses"] == []
+    calm = small_run(photos, tmp_path, settings=replace(wild, learning_rate=1e-3))
+    assert len(calm.history["losses"]) == 9 and np.isfinite(calm.history["losses"]).all()
+
+
+class InfiniteGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(context, logits):
+        return logits.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * float("inf")
+
+
+class Overflowing(torch.nn.Module):
+    """A network whose fifth training pass has a finite loss and infinite gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.passes = small_classifier().module, 0
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        self.passes += self.training
+        logits: torch.Tensor = self.inner(pixels)
+        return InfiniteGradient.apply(logits) if self.training and self.passes == 5 else logits
+
+
+def test_a_step_with_an_infinite_gradient_is_not_taken(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "SAVE_EVERY", 0.0)
+    model = replace(small_classifier(), module=Overflowing())
+    # Two passes in each step: the third step is the first that cannot be taken.
+    with pytest.raises(UserError, match="the gradient of the repaired run .* at step 3 of 9; .* after step 1,"):
+        small_run(photos, tmp_path, model=model)
+    (kept,) = tmp_path.glob("state-*.safetensors")
+    assert all(one.isfinite().all() for one in load_file(kept).values())
+    assert len(json.loads((tmp_path / "state.json").read_bytes())["losses"]) == 1
 
 
 def test_a_full_disk_is_said_and_what_was_saved_before_is_kept(photos, uninterrupted, tmp_path, monkeypatch):

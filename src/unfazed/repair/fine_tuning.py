@@ -107,7 +107,7 @@ class _Run:
         self.members = _member_matrix(members, len(model.labels), self.device)
         self.per_epoch = max(len(train) // settings.batch_size, 1)
         self.steps = self.per_epoch * settings.epochs
-        self.step, self.seconds = 0, 0.0
+        self.step, self.written, self.seconds = 0, 0, 0.0
         self.log: list[dict[str, float]] = []
         self.losses: list[float] = []
         self.best: dict[str, Tensor] = {}
@@ -124,8 +124,11 @@ class _Run:
         }
 
     def to_the_end(self, report: Callable[[Now], None], stop: Callable[[], bool]) -> None:
+        """Train to the last step or an early stop; a state is written once its own loss and gradient are finite."""
         begun, before = time.monotonic(), self.step
-        saved = time.monotonic()
+        due, waiting = begun + SAVE_EVERY, None
+        if not self.step:
+            self._write(self._state(0.0))
         while self.step < self.steps and not self._waited_enough():
             epoch, within = divmod(self.step, self.per_epoch)
             plan = self._plan(epoch)[within * self.settings.accumulate :]
@@ -134,22 +137,25 @@ class _Run:
                 parts.append(part)
                 if len(parts) < self.settings.accumulate:
                     continue
-                self.losses.append(self._step(parts))
+                loss = self._gradients(parts)
                 parts = []
-                if not math.isfinite(self.losses[-1]):
-                    self._diverged()
-                spent = self.seconds + time.monotonic() - begun
+                if waiting is not None:
+                    self._write(waiting)
+                    waiting = None
+                    if stop():
+                        raise KeyboardInterrupt
+                self._update(loss)
                 report(Now(self.arm, self.step, self.steps, self.losses[-1]))
                 if self.step % self.per_epoch == 0:
                     self._validate()
-                if stop() or time.monotonic() - saved > SAVE_EVERY:
-                    self._save(spent)
-                    saved = time.monotonic()
-                    if stop():
-                        raise KeyboardInterrupt
+                if stop() or time.monotonic() > due:
+                    waiting = self._state(self.seconds + time.monotonic() - begun)
+                    due = time.monotonic() + SAVE_EVERY
         if self.step > before:
             self.seconds += time.monotonic() - begun
-            self._save(self.seconds)
+            self._write(self._state(self.seconds))
+        if stop():
+            raise KeyboardInterrupt
 
     def best_network(self) -> nn.Module:
         network = copy.deepcopy(self.average)
@@ -170,10 +176,12 @@ class _Run:
         }
 
     def resume(self) -> None:
-        """Continue from the state in the folder if it is that of this very run."""
+        """Continue from the state in the folder if it is that of this very run; a state without a step is replaced."""
         if not (self.folder / STATE).is_file():
             return
         record = read_record(self.folder)
+        if not record["step"]:
+            return
         if record["recipe"] != self.identity:
             changed = [name for name in self.identity if record["recipe"].get(name) != self.identity[name]]
             raise UserError(
@@ -187,11 +195,13 @@ class _Run:
         self.best = tensors_under(tensors, "best.")
         restore_optimizer(self.optimizer, tensors_under(tensors, "optimizer."))
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
+        self.written = self.step
         self.losses = record["losses"]
         self.best_epoch = record["best_epoch"]
         self.best_loss = math.inf if record["best_loss"] is None else record["best_loss"]
 
-    def _save(self, seconds: float) -> None:
+    def _state(self, seconds: float) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """A copy of everything that resuming needs: the record and the tensors, in the main memory."""
         tensors = {f"module.{name}": one for name, one in self.module.state_dict().items()}
         tensors |= {f"average.{name}": one for name, one in self.average.state_dict().items()}
         tensors |= {f"best.{name}": one for name, one in self.best.items()}
@@ -203,13 +213,17 @@ class _Run:
             "recipe": self.identity,
             "photographs": len(self.train),
             "origin": self.model.name,
-            "log": self.log,
-            "losses": self.losses,
+            "log": list(self.log),
+            "losses": list(self.losses),
             "best_epoch": self.best_epoch,
             "best_loss": None if math.isinf(self.best_loss) else self.best_loss,
         }
-        # Copies, since a network may hold one tensor under two names, which the file format refuses.
-        write_state(self.folder, record, {name: one.detach().clone() for name, one in tensors.items()})
+        # Copies, since training goes on, and a network may hold one tensor under two names, which the format refuses.
+        return record, {name: one.detach().to("cpu", copy=True) for name, one in tensors.items()}
+
+    def _write(self, state: tuple[dict[str, Any], dict[str, Tensor]]) -> None:
+        write_state(self.folder, *state)
+        self.written = state[0]["step"]
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         """The positions of every pass of an epoch; the photographs beyond the last full step are left out of it."""
@@ -218,8 +232,8 @@ class _Run:
         passes = order[: self.per_epoch * size].reshape(self.per_epoch, size)
         return [part for step in passes for part in np.array_split(step, self.settings.accumulate)]
 
-    def _step(self, parts: list[Batch]) -> float:
-        """One optimizer step over its passes; returns the mean loss."""
+    def _gradients(self, parts: list[Batch]) -> float:
+        """The mean loss of a step over its passes, with clipped gradients; neither may be infinite or NaN."""
         for group in self.optimizer.param_groups:
             group["lr"] = group["rate"] * _schedule(self.step, self.steps, self.settings.warmup)
         training_mode(self.module, self.decided["freeze_norm"])
@@ -232,13 +246,18 @@ class _Run:
             loss = self._loss(batch, generator) / len(parts)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
-        value = float(total)
-        if math.isfinite(value):
-            nn.utils.clip_grad_norm_(self.parameters, 5.0)
-            self.optimizer.step()
-            self.step += 1
-            self._average()
-        return value
+        norm = nn.utils.clip_grad_norm_(self.parameters, 5.0)
+        for what, value in (("loss", total), ("gradient", norm)):
+            if not math.isfinite(float(value)):
+                raise self._diverged(what, self.step + 1)
+        return float(total)
+
+    def _update(self, loss: float) -> None:
+        """Take the optimizer step whose gradients are computed."""
+        self.optimizer.step()
+        self.step += 1
+        self.losses.append(loss)
+        self._average()
 
     def _loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
         settings = self.settings
@@ -299,6 +318,8 @@ class _Run:
                 )
                 losses.append(float(self._nll(logits, targets)))
                 right.append(float(self.members[targets, logits.argmax(1)].float().mean()))
+            if not math.isfinite(sum(losses)):
+                raise self._diverged("validation loss", self.step)
             record |= {"loss": sum(losses) / 2, "accuracy": right[0], "edited_accuracy": right[1]}
         self.log.append(record)
         if record.get("loss", -float(self.step)) < self.best_loss:
@@ -323,13 +344,10 @@ class _Run:
         whole = self.step % self.per_epoch == 0
         return bool(len(self.validation)) and whole and epoch - self.best_epoch >= self.settings.patience
 
-    def _diverged(self) -> None:
-        """Keep the last good state, from before this step, and say so; the step itself was not taken."""
-        self.losses.pop()
-        self._save(self.seconds)
-        raise UserError(
-            f"the loss of the {self.arm} run is not a number at step {self.step + 1} of {self.steps}; the state before "
-            f"that step is kept in {self.folder}",
+    def _diverged(self, what: str, step: int) -> UserError:
+        return UserError(
+            f"the {what} of the {self.arm} run is not a finite number at step {step} of {self.steps}; the last good "
+            f"state, after step {self.written}, is kept in {self.folder}",
             allowed="a smaller --learning-rate, or --precision fp32, with another -o",
         )
 
