@@ -146,9 +146,27 @@ def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
         repair(f"folder:{photos}", frozen, tmp_path, QUICK)
     with pytest.raises(UserError, match="has a mask"):
         repair(f"images:{photos}", small_classifier(), tmp_path, QUICK)
-    for wrong in ({"train": "tail"}, {"epochs": 0}, {"batch_size": 8, "accumulate": 3}, {"learning_rate": 0.0}):
-        with pytest.raises(UserError):
-            RepairSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"train": "tail"},
+        {"epochs": 0},
+        {"batch_size": 8, "accumulate": 3},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("inf")},
+        {"layer_decay": -1.0},
+        {"layer_decay": 1.5},
+        {"weight_decay": float("nan")},
+        {"consistency": -1.0},
+        {"seed": -1},
+    ],
+    ids=str,
+)
+def test_a_setting_out_of_its_range_is_refused(wrong):
+    with pytest.raises(UserError, match="allowed: "):
+        RepairSettings(**wrong)
 
 
 def test_a_new_head_answers_for_the_classes_of_the_source_and_more_photographs_can_be_added(photos, tmp_path):

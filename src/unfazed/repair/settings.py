@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
@@ -75,8 +76,15 @@ class RepairSettings:
                 raise UserError(f"{name} is {getattr(self, name)}", allowed="0 to below 1")
         if not 0 < self.crop <= 1:
             raise UserError(f"crop is {self.crop}", allowed="above 0, up to 1")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise UserError(f"the learning rate is {self.learning_rate}", allowed="above 0")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise UserError(f"the learning rate is {self.learning_rate}", allowed="a finite number above 0")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise UserError(f"layer_decay is {self.layer_decay}", allowed="above 0, up to 1")
+        for name in ("weight_decay", "consistency"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name} is {getattr(self, name)}", allowed="a finite number, 0 or more")
+        if self.seed < 0:
+            raise UserError(f"seed is {self.seed}", allowed="0 or more")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "mixture": self.mixture.to_json()}
