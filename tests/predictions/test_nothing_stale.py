@@ -19,6 +19,7 @@ from PIL import Image
 from unfazed.errors import UserError
 from unfazed.files import sha256
 from unfazed.models import open_model
+from unfazed.models.views import FlipAverage
 from unfazed.predictions import EvaluateSettings, cards, read_predictions, run_evaluation
 
 NET = """
@@ -239,3 +240,8 @@ def test_adapted_weights_are_kept_once(own_models: str) -> None:
     both = open_model(f"{own_models}adapting+tencrop+bn-adapt").with_transform("paper")
     assert (both.transform.crop, both.module.crop) == (256, 224)
     assert both.adapt is not None
+
+
+def test_every_wrapper_of_several_stays_under_the_papers_crop(own_models: str) -> None:
+    model = open_model(f"{own_models}adapting+tencrop+flip").with_transform("paper")
+    assert isinstance(model.module, FlipAverage) and model.module.inner.crop == 224

@@ -20,6 +20,7 @@ from unfazed.labels import LabelSpace
 from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.models.training_photographs import keys_of, trained_on
+from unfazed.models.wrappers import WRAPPERS
 from unfazed.predictions import run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, repair
@@ -146,6 +147,12 @@ def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
         repair(f"folder:{photos}", frozen, tmp_path, QUICK)
     with pytest.raises(UserError, match="has a mask"):
         repair(f"images:{photos}", small_classifier(), tmp_path, QUICK)
+
+
+@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
+def test_a_wrapped_model_is_refused(photos, tmp_path, wrapper):
+    with pytest.raises(UserError, match="is a wrapped model"):
+        repair(f"folder:{photos}", WRAPPERS[wrapper](small_classifier()), tmp_path, QUICK)
 
 
 @pytest.mark.parametrize(

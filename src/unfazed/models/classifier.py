@@ -34,7 +34,7 @@ class Classifier:
     spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or fp16; None is
     fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what else it was made
     from, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored. wraps: for a
-    wrapper with a transform of its own, the wrapper and the model inside it.
+    wrapper that holds another model, the wrapper and the model inside it.
     """
 
     module: nn.Module

@@ -96,7 +96,7 @@ def boxes(heat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def flip(model: Classifier) -> Classifier:
     """The model's mean answer over each picture and its mirror image."""
-    return replace(model, module=FlipAverage(model.module), **_inside(model))
+    return replace(model, module=FlipAverage(model.module), wraps=(flip, model), **_inside(model))
 
 
 def object_crop(model: Classifier) -> Classifier:

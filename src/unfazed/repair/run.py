@@ -251,7 +251,10 @@ def _check_trainable(model: Classifier) -> None:
             allowed="a torch model: timm, torchvision, lite, python, repaired",
         )
     if model.wraps is not None or model.adapt is not None:
-        raise UserError(f"{model.name} is a wrapped model", allowed="the model without +tencrop or +bn-adapt")
+        raise UserError(
+            f"{model.name} is a wrapped model, of which only the model inside can be trained",
+            allowed="the model without +WRAPPER",
+        )
 
 
 def _known(scenes: Source) -> LabelSpace:
