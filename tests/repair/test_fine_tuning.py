@@ -20,7 +20,7 @@ from small_runs import SETTINGS, small_run
 from unfazed.errors import UserError
 from unfazed.models.registry import open_model
 from unfazed.repair import fine_tuning
-from unfazed.repair.family import choose_parameters, family_of, make_optimizer
+from unfazed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
 from unfazed.repair.photographs import split
 from unfazed.repair.settings import RepairSettings
 from unfazed.repair.views import training_crops
@@ -148,6 +148,12 @@ def test_families_differ_in_rate_and_layer_decay():
     rates = {group["rate"] for group in optimizer.param_groups}
     assert decided["layer_decay"] == 0.75 and len(rates) > 5 and decided["freeze_norm"]
     assert not make_optimizer(convolutional, RepairSettings(), 50_000)[1]["freeze_norm"]
+
+
+def test_a_layer_decay_is_refused_where_the_order_of_the_blocks_is_not_known():
+    check_trainable(open_model("lite:0", device="cpu"), RepairSettings(layer_decay=0.8))
+    with pytest.raises(UserError, match="does not state the order of its blocks"):
+        check_trainable(small_classifier(), RepairSettings(layer_decay=0.8))
 
 
 def test_a_split_keeps_the_share_of_every_class_and_leaves_each_something_to_train_on():

@@ -37,13 +37,29 @@ def family_of(module: nn.Module) -> Family:
     return TRANSFORMER if attention else CONVOLUTIONAL
 
 
+def check_trainable(model: Classifier, settings: RepairSettings) -> None:
+    """Raise UserError if the network cannot be fine-tuned, or not with these settings."""
+    if not any(one.is_floating_point() for one in model.module.parameters()):
+        raise UserError(
+            f"{model.name} has no trainable parameters",
+            allowed="a torch model: timm, torchvision, lite, python, repaired",
+        )
+    if model.wraps is not None or model.adapt is not None:
+        raise UserError(
+            f"{model.name} is a wrapped model, of which only the model inside can be trained",
+            allowed="the model without +WRAPPER",
+        )
+    if settings.layer_decay is not None and not hasattr(model.module, "group_matcher"):
+        raise UserError(
+            f"layer_decay is {settings.layer_decay}, but {model.name} does not state the order of its blocks",
+            allowed="a network of timm, or no --layer-decay",
+        )
+
+
 def choose_parameters(model: Classifier, module: nn.Module, settings: RepairSettings) -> list[str]:
     """The names of the parameters that are trained, and gradients turned on for these alone."""
+    check_trainable(model, settings)
     named = dict(module.named_parameters())
-    if not named:
-        raise UserError(
-            f"{model.name} has no trainable parameters", allowed="a torch model: timm, torchvision, lite, python …"
-        )
     wanted = list(named) if settings.train == "all" else _later(model, module, settings.train)
     for name, parameter in named.items():
         parameter.requires_grad_(name in wanted and parameter.is_floating_point())
@@ -56,8 +72,8 @@ def make_optimizer(module: nn.Module, settings: RepairSettings, photographs: int
 
     family = family_of(module)
     rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
-    decay = settings.layer_decay or (family.layer_decay if settings.train == "all" else None)
-    decay = decay if hasattr(module, "group_matcher") else None
+    inherited = family.layer_decay if settings.train == "all" and hasattr(module, "group_matcher") else None
+    decay = settings.layer_decay or inherited
     freeze = settings.freeze_norm if settings.freeze_norm is not None else photographs < SMALL_DATA
     # foreach is fixed, since its default depends on the device and its sums round in another order.
     optimizer = create_optimizer_v2(

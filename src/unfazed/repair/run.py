@@ -23,6 +23,7 @@ from unfazed.sources import Source, open_source
 from unfazed.sources.repeated import same_files
 from unfazed.specs import slug_of
 
+from .family import check_trainable
 from .fine_tuning import Now, fine_tune
 from .measuring import Answers, Verdict, before_and_after, folder_rows, read_answers, verdict
 from .photographs import Photograph, Photographs, listed, split
@@ -80,7 +81,7 @@ def repair(
     folder = make_folder(out)
     scenes = open_source(source) if isinstance(source, str) else source
     base = open_model(model, device=device) if isinstance(model, str) else model
-    _check_trainable(base)
+    check_trainable(base, settings)
     started = for_classes(base, _known(scenes), settings.seed) if new_head else base
     measured = [spec for spec in (benchmark, *tests) if spec is not None]
     data = _Data.of(scenes, started, also, settings, new_head, benchmark is None, list(map(str, measured)))
@@ -242,19 +243,6 @@ def _nothing_left(scenes: Source, total: int) -> UserError:
         f"all {total} photographs of '{scenes.spec}' are also measured on, so none is left to be trained on",
         allowed="a --benchmark and --test folders of other photographs; without --benchmark some of these are held out",
     )
-
-
-def _check_trainable(model: Classifier) -> None:
-    if not any(one.is_floating_point() for one in model.module.parameters()):
-        raise UserError(
-            f"{model.name} has no trainable parameters",
-            allowed="a torch model: timm, torchvision, lite, python, repaired",
-        )
-    if model.wraps is not None or model.adapt is not None:
-        raise UserError(
-            f"{model.name} is a wrapped model, of which only the model inside can be trained",
-            allowed="the model without +WRAPPER",
-        )
 
 
 def _known(scenes: Source) -> LabelSpace:
