@@ -9,15 +9,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
 from betrayed import small_classifier, write_photographs
 from safetensors.torch import load_file
 from small_runs import SETTINGS, small_run
 
 from unfazed.errors import UserError
+from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.repair import fine_tuning
 from unfazed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
@@ -138,16 +141,31 @@ def test_every_part_of_a_network_can_be_trained_alone():
     assert choose_parameters(small_classifier(), small_classifier().module, RepairSettings(train="head"))
 
 
-def test_families_differ_in_rate_and_layer_decay():
-    import timm
+def timm_model(name: str, spec: str = "own") -> Classifier:
+    module = timm.create_model(name, num_classes=3)
+    return Classifier(module, small_classifier().transform, ["a", "b", "c"], spec, device="cpu")  # type: ignore[arg-type]
 
-    convolutional = timm.create_model("resnet18", num_classes=3)
-    transformer = timm.create_model("vit_tiny_patch16_224", num_classes=3)
+
+def decided_for(model: Classifier, photographs: int = 100) -> tuple[set[float], dict[str, Any]]:
+    module = model.module.requires_grad_(True)
+    optimizer, decided = make_optimizer(family_of(model), module, RepairSettings(), photographs)
+    return {group["rate"] for group in optimizer.param_groups}, decided
+
+
+def test_families_differ_in_rate_and_layer_decay():
+    convolutional, transformer = timm_model("resnet18"), timm_model("vit_tiny_patch16_224")
     assert family_of(convolutional).name == "convolutional" and family_of(transformer).name == "transformer"
-    optimizer, decided = make_optimizer(transformer, RepairSettings(), 100)
-    rates = {group["rate"] for group in optimizer.param_groups}
+    rates, decided = decided_for(transformer)
     assert decided["layer_decay"] == 0.75 and len(rates) > 5 and decided["freeze_norm"]
-    assert not make_optimizer(convolutional, RepairSettings(), 50_000)[1]["freeze_norm"]
+    assert not decided_for(convolutional, 50_000)[1]["freeze_norm"]
+
+
+@pytest.mark.parametrize("spec", ["timm:vit_tiny_patch16_224?weights=none", "mine=timm:x?drop_rate=0&weights=none"])
+def test_random_weights_are_all_trained_at_one_higher_rate_with_their_own_statistics(spec):
+    trained = decided_for(timm_model("vit_tiny_patch16_224"))[1]
+    rates, decided = decided_for(timm_model("vit_tiny_patch16_224", spec))
+    assert decided["family"] == "random weights" and decided["layer_decay"] is None and not decided["freeze_norm"]
+    assert rates == {decided["learning_rate"]} and decided["learning_rate"] > trained["learning_rate"]
 
 
 def test_a_layer_decay_is_refused_where_the_order_of_the_blocks_is_not_known():

@@ -1,4 +1,4 @@
-"""What is trained in a network and how fast: sane defaults for convolutional networks and for transformers."""
+"""What is trained in a network and how fast: defaults for convolutional networks, transformers and random weights."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
 from unfazed.models.heads import classification_layer
+from unfazed.models.registry import model_spec
 
 from .settings import RepairSettings
 
@@ -29,12 +30,22 @@ class Family:
 
 CONVOLUTIONAL = Family("convolutional", 5e-4, None)
 TRANSFORMER = Family("transformer", 2e-4, 0.75)
+FROM_SCRATCH = Family("random weights", 1e-3, None)
 
 
-def family_of(module: nn.Module) -> Family:
-    """The family, by whether the network holds attention."""
-    attention = any("attention" in type(part).__name__.lower() for part in module.modules())
+def family_of(model: Classifier) -> Family:
+    """The family: a network with random weights (`?weights=none`), or by whether it holds attention."""
+    if _is_random(model):
+        return FROM_SCRATCH
+    attention = any("attention" in type(part).__name__.lower() for part in model.module.modules())
     return TRANSFORMER if attention else CONVOLUTIONAL
+
+
+def _is_random(model: Classifier) -> bool:
+    try:
+        return model_spec(model.spec).options.get("weights") == "none"
+    except UserError:  # the name of an object, which no source opens
+        return False
 
 
 def check_trainable(model: Classifier, settings: RepairSettings) -> None:
@@ -66,15 +77,18 @@ def choose_parameters(model: Classifier, module: nn.Module, settings: RepairSett
     return [name for name in named if name in wanted]
 
 
-def make_optimizer(module: nn.Module, settings: RepairSettings, photographs: int) -> tuple[Any, dict[str, Any]]:
+def make_optimizer(
+    family: Family, module: nn.Module, settings: RepairSettings, photographs: int
+) -> tuple[Any, dict[str, Any]]:
     """AdamW over the parameters with gradients, and the settings that the family decided, for the card."""
     from timm.optim import create_optimizer_v2
 
-    family = family_of(module)
     rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
     inherited = family.layer_decay if settings.train == "all" and hasattr(module, "group_matcher") else None
     decay = settings.layer_decay or inherited
-    freeze = settings.freeze_norm if settings.freeze_norm is not None else photographs < SMALL_DATA
+    # Random weights have no statistics that are worth keeping.
+    few = photographs < SMALL_DATA and family is not FROM_SCRATCH
+    freeze = few if settings.freeze_norm is None else settings.freeze_norm
     # foreach is fixed, since its default depends on the device and its sums round in another order.
     optimizer = create_optimizer_v2(
         module, opt="adamw", lr=rate, weight_decay=settings.weight_decay, layer_decay=decay, foreach=True

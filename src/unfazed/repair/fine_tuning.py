@@ -32,7 +32,7 @@ from unfazed.training.saving import (
 )
 from unfazed.transforms.batch_edit import BatchEdit
 
-from .family import choose_parameters, make_optimizer, training_mode
+from .family import choose_parameters, family_of, make_optimizer, training_mode
 from .photographs import Batch, Photographs
 from .settings import Arm, RepairSettings
 from .views import training_crops
@@ -100,7 +100,7 @@ class _Run:
         self.precision = settings.precision or ("bf16" if kind == "cuda" else "fp32")
         self.module = copy.deepcopy(model.module)
         self.trained = choose_parameters(model, self.module, settings)
-        self.optimizer, self.decided = make_optimizer(self.module, settings, len(train))
+        self.optimizer, self.decided = make_optimizer(family_of(model), self.module, settings, len(train))
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
         self.edit = BatchEdit(settings.mixture)
