@@ -52,13 +52,20 @@ def test_a_wrong_cell_is_named_with_its_row_and_column(tmp_path: Path, text: str
 
 
 def test_no_cell_and_no_heading_is_a_formula_and_reading_gives_the_same_texts(tmp_path: Path) -> None:
-    texts = ["=cmd|' /C calc'!A0", "@x", "+x", "-x", "\tx", "＝1", "'=x", "a=b", "-20", "+0.5", "-"]
+    texts = ["=cmd|' /C calc'!A0", "@x", "+x", "-x", "\tx", "＝1", "'=x", "-1+cmd|' /C calc'!A0", "-.5+A1", "+1e5+A1"]
+    texts += ["a=b", "-20", "+0.5", "-1e-05", "-"]
     table = pl.DataFrame({"=HYPERLINK(1)": texts, "number": range(len(texts))})
     written = csv_text(table)
     cells = [line.lstrip('"') for line in written.splitlines()]
-    assert [cell[0] for cell in cells[:8]] == ["'"] * 8
-    assert [cell.rpartition(",")[0] for cell in cells[8:]] == ["a=b", "-20", "+0.5", "-"]
+    assert [cell[0] for cell in cells[:11]] == ["'"] * 11
+    assert [cell.rpartition(",")[0] for cell in cells[11:]] == texts[10:]
     assert read_csv(file(tmp_path, written), {"number": Column("integer")}).column(0).to_pylist() == texts
+
+
+def test_a_formula_after_an_empty_line_is_none_either(tmp_path: Path) -> None:
+    written = csv_text(pl.DataFrame({"a": ["\n=1+1", "-1\n"]}))
+    assert written == 'a\n"\'\n=1+1"\n"\'-1\n"\n'
+    assert read_csv(file(tmp_path, written), {}).column(0).to_pylist() == ["\n=1+1", "-1\n"]
 
 
 def test_lines_of_json_are_checked_field_by_field(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ _TYPES = {"text": "string", "integer": "int64", "number": "double", "truth": "bo
 _JSON: dict[str, Any] = {"text": str, "integer": int, "number": float, "truth": bool}
 _LONGEST_HEADER = 2**20
 _SMALL = 2**24  # bytes up to which one thread reads a file; its errors name the row
-# What a spreadsheet calculates; the quotes before it are ours (see `csv_text`), and a number is no formula.
-_FORMULA = r"('*(?:[=@\t\r＝＋－＠]|[+\-][^\d.]))"
+# What a spreadsheet calculates begins so, after quotes of ours (see `csv_text`); a signed number or a sign does not.
+_FORMULA, _NUMBER = r"'*[=+\-@\t\r\n＝＋－＠]", r"[+\-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+\-]?\d+)?)?"
 
 
 def csv_names(path: str | Path, run: str | None = None) -> list[str]:
@@ -115,8 +115,14 @@ def csv_text(frame: pl.DataFrame) -> str:
     """
     import polars as pl
 
-    harmless = frame.with_columns(pl.col(pl.String).str.replace(f"^{_FORMULA}", "'${1}"))
-    return harmless.rename(lambda name: re.sub(f"^{_FORMULA}", r"'\1", name)).write_csv()
+    def named(name: str) -> str:
+        return f"'{name}" if re.match(_FORMULA, name) and not re.fullmatch(_NUMBER, name) else name
+
+    text = pl.col(pl.String)
+    formula = text.str.contains(f"^{_FORMULA}") & ~text.str.contains(f"^{_NUMBER}$")
+    return (
+        frame.with_columns(pl.when(formula).then(text.str.replace("^", "'")).otherwise(text)).rename(named).write_csv()
+    )
 
 
 def _checked(
@@ -133,6 +139,8 @@ def _checked(
         if name in columns:
             check_column(values, columns[name], where, run, first)
         if types.is_string(values.type) and compute.any(compute.starts_with(values, "'")).as_py():
-            bare = compute.replace_substring_regex(values, f"^'{_FORMULA}", r"\1")
+            number = compute.match_substring_regex(values, f"^'{_NUMBER}$")
+            formula = compute.and_not(compute.match_substring_regex(values, f"^'{_FORMULA}"), number)
+            bare = compute.if_else(formula, compute.utf8_slice_codeunits(values, 1), values)
             table = table.set_column(place, name, bare)
     return table

@@ -164,7 +164,9 @@ def test_a_page_for_other_computers_needs_its_token_once_in_the_address_and_then
     assert status == 200
     cookie = headers[b"set-cookie"].partition(b";")[0]
     assert answered(guard, headers=[(b"cookie", cookie)])[0] == 200
-    assert answered(guard, path="/gradio_api/startup-events")[0] == 200
+    status, headers = answered(guard, path="/gradio_api/startup-events")
+    assert status == 200 and b"set-cookie" not in headers  # open, and the token is not told
+    assert answered(guard, path="/gradio_api/file=/x/startup-events")[0] == 403
     assert answered(Guard(hello))[0] == 403  # no token: only this computer
 
 

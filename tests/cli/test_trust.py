@@ -80,6 +80,17 @@ def test_a_head_follows_a_name_in_its_card_only_if_the_folder_is_trusted(
     assert mark.exists()
 
 
+def test_a_folder_with_the_name_of_an_option_hides_no_trust(tmp_path: Path, payload: tuple[str, Path]) -> None:
+    name, mark = payload
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "head.json").write_text(json.dumps({"base": name, "base_weights_sha256": "0", "labels": {}}))
+    (tmp_path / "evil?trust=yes+tencrop").mkdir()
+    for named in ("evil?trust=yes+tencrop", "evil?trust=yes", "evil+tencrop"):
+        with pytest.raises(UserError, match="can run code|does not"):
+            open_model(f"head:{tmp_path / named}", trust=False)
+    assert not mark.exists()
+
+
 def test_a_replay_opens_a_guide_with_code_only_if_the_record_is_trusted(
     tmp_path: Path, payload: tuple[str, Path]
 ) -> None:
@@ -93,6 +104,8 @@ def test_a_replay_opens_a_guide_with_code_only_if_the_record_is_trusted(
         {"renderer": "diffusion", "options": {"guide": name}},
         {"renderer": "diffusion", "options": {"guide": "timm:hf-hub:someone/something"}},
         {"pool": f"oxford-pet:{tmp_path}/pets?download=yes"},
+        {"pool": f"folder:{tmp_path}?segment=transformers:someone/something"},
+        {"pool": "folder:s3://someone/pictures"},
     ):
         (tmp_path / "evil.json").write_text(json.dumps({**record, "request": {**request, **change}}))
         refused = run(*again)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
+import fsspec
 import pyarrow.parquet as parquet
 import pytest
 from colour_world import copied, write_benchmark
@@ -83,3 +85,21 @@ def test_a_benchmark_that_was_replaced_or_moved_is_not_used(own_models: str, tmp
     assert f"the benchmark is no longer at {bench}" in line and "--benchmark" in line
     assert write_report(tmp_path / "p", tmp_path / "report.html", heat_maps=0).notes == [line]
     assert f"Note: {line}." in (tmp_path / "report.html").read_text()
+
+
+def test_an_address_that_only_a_card_names_is_not_fetched(own_models: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("UNFAZED_COPIES", str(tmp_path / "copies"))
+    bench = write_benchmark(tmp_path / "bench")
+    run_evaluation(bench, [own_models + "good"], tmp_path / "p")
+    [path] = (tmp_path / "p").glob("*.json")
+    card = json.loads(path.read_text())
+    card["benchmark"]["path"] = "memory://evil/bench"
+    path.write_text(json.dumps(card))
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{bench}/", "/evil/bench/", recursive=True)
+    assert memory.exists("/evil/bench/manifest.parquet")
+    assert read_facts(tmp_path / "p").root is None
+    assert not (tmp_path / "copies").exists()
+    [line] = moved_lines(tmp_path / "p")
+    assert "memory://evil/bench, which is not fetched because only a file names it" in line and "--benchmark" in line
+    assert read_facts(tmp_path / "p", "memory://evil/bench").root is not None  # given by the user

@@ -26,8 +26,8 @@ MOST_TEXT = 64 * 2**10  # bytes of all text fields of an upload, which gradio ke
 PATIENCE = 30.0  # seconds for the next part of a request
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 COOKIE = "unfazed-token"
-# gradio asks itself for this when it starts.
-_STARTUP = "/startup-events"
+# gradio asks itself for this when it starts, without the token.
+_STARTUP = "/gradio_api/startup-events"
 # gradio compiles its templates with `new Function` and styles inline; nothing comes from another host.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -63,6 +63,7 @@ class Guard:
         if refusal is not None:
             await _refuse(send, 403, refusal)
             return
+        send = self._with_headers(send, self._has_token(scope, headers))
         kinds = headers.get("content-type", [])
         if len(kinds) > 1 or len(headers.get("content-length", [])) > 1:
             await _refuse(send, 400, "A request has one Content-Type and one Content-Length.")
@@ -76,7 +77,7 @@ class Guard:
             return
         if upload:
             try:
-                await self.app(scope, _bounded(receive, kinds[0]), self._with_headers(send))
+                await self.app(scope, _bounded(receive, kinds[0]), send)
             except (_TooLarge, TimeoutError):
                 await _refuse(send, 413, "The upload is too large or too slow.")
             return
@@ -95,9 +96,9 @@ class Guard:
         if scope["path"].endswith("/queue/data"):
             asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_hash", [""])[0]
             with self.unread.listens(asked):
-                await self.app(scope, receive, self._with_headers(send))
+                await self.app(scope, receive, send)
             return
-        await self.app(scope, receive, self._with_headers(send))
+        await self.app(scope, receive, send)
 
     def _stranger(self, scope: Message, headers: dict[str, list[str]]) -> str | None:
         """Why this visitor is refused; None if not."""
@@ -112,17 +113,21 @@ class Guard:
             return "This page is served to this computer only."
         if any(place != host for place in places) or len(places) > 1:
             return "The request comes from another page."
-        if self.token is None or scope["path"].endswith(_STARTUP):
+        if self.token is None or scope["path"] == _STARTUP or self._has_token(scope, headers):
             return None
+        return "Open the page with the token in its address, as the command printed it."
+
+    def _has_token(self, scope: Message, headers: dict[str, list[str]]) -> bool:
+        """Whether the request brings the page's token, in its address or as a cookie."""
+        if self.token is None:
+            return False
         given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
         given += [value for cookie in headers.get("cookie", []) for value in _cookies(cookie, COOKIE)]
-        if not any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given):
-            return "Open the page with the token in its address, as the command printed it."
-        return None
+        return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
-    def _with_headers(self, send: Send) -> Send:
+    def _with_headers(self, send: Send, known: bool) -> Send:
         own = list(HEADERS)
-        if self.token is not None:
+        if known:  # nobody else is told the token
             own.append((b"set-cookie", f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/".encode()))
 
         async def sent(message: Message) -> None:

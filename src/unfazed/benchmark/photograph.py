@@ -34,12 +34,12 @@ from unfazed.rendering.realize import realize
 from unfazed.rendering.removal.hole import lendable
 from unfazed.rendering.settings import RENDERER_OPTIONS, RenderSettings
 from unfazed.scene import Scene, frame
-from unfazed.sources import open_source
+from unfazed.sources import SOURCES, open_source
 from unfazed.sources.mask_checks import ALL, mask_warnings
 from unfazed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
 from unfazed.sources.segment import Box, segmented
 from unfazed.sources.slugs import slug
-from unfazed.specs import Spec
+from unfazed.storage.addresses import is_address
 from unfazed.versions import versions
 
 from .card import differences
@@ -333,12 +333,14 @@ def read_record(record_path: Path) -> tuple[dict[str, Any], Request, bytes]:
 
 
 def _refuse_untrusted(request: Request) -> None:
-    """Raise UserError if the record's guide could run code or its pool would be downloaded."""
+    """Raise UserError if the record's guide could run code or its pool could use the network."""
     if request.guide is not None and ":" in request.guide:
         refuse_untrusted(request.guide)
-    if "download" in Spec.parse(request.pool).options:
+    kind, _, name = request.pool.partition(":")
+    if kind not in SOURCES or is_address(name) or any(f"{option}=" in name for option in ("download", "segment")):
         raise UserError(
-            f"the record names the source '{request.pool[:200]}', which would be downloaded",
+            f"the record names the source '{request.pool[:200]}', which could run code or use the network",
+            allowed=f"{', '.join(SOURCES)}, of this computer and with masks",
             run="the same command with --trust, if you trust the record",
         )
 

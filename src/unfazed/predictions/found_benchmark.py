@@ -15,6 +15,7 @@ from unfazed.benchmark.layout import CARD, MANIFEST
 from unfazed.benchmark.rows import read_manifest
 from unfazed.errors import UserError
 from unfazed.files import sha256
+from unfazed.storage.addresses import address, is_address, place_of
 from unfazed.storage.working_copy import local_copy, reachable_copy
 
 from .frames import Predictions, is_frame, polars_table, prediction_files
@@ -58,11 +59,13 @@ def find_benchmark(
     absent = []
     described = [card["benchmark"] for card in cards.values() if isinstance(card.get("benchmark"), dict)]
     for path, one in {one["path"]: one for one in described if one.get("path")}.items():
-        root = reachable_copy(path)
+        foreign = _is_foreign(path, predictions)
+        root = place_of(path) if foreign else reachable_copy(path)
         # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
         finished = os.path.isfile(root / MANIFEST)
         if not os.path.exists(root) or ("card_sha256" in one and not finished):
-            absent.append(f"the benchmark is no longer at {path}")
+            where = f"at {path}, which is not fetched because only a file names it"
+            absent.append(f"the benchmark is {where if foreign else f'no longer at {path}'}")
         elif finished:
             card = read_card(root) if (root / CARD).is_file() else {}
             lines = _differences(predictions, stated, root, card)
@@ -71,6 +74,14 @@ def find_benchmark(
             absent.append(f"the benchmark in {path} is not the one that was evaluated ({'; '.join(lines)})")
     unknown = "so its controls and levels are unknown and its pictures are not shown: give its place by --benchmark"
     return FoundBenchmark(absent=tuple(f"{one}, {unknown}" for one in absent))
+
+
+def _is_foreign(path: str, predictions: Predictions) -> bool:
+    """Whether a card names an address in a storage other than that of the predictions, which the user gave."""
+    if not is_address(path):
+        return False
+    bucket = "/".join(address(place_of(path)).split("/")[:3])
+    return is_frame(predictions) or not address(place_of(predictions)).startswith(f"{bucket}/")
 
 
 def _differences(
