@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_the_last_shard_writes_the_results(alone: dict[str, bytes], tmp_path: Pa
         engine = EngineSettings(device="cpu", shard=f"{number}/2")
         study = run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
         assert bool(study.unfinished) == unfinished
+    assert files(tmp_path) == alone
+    # Killed between the rows and the card, which is that of other settings in one probe and missing in the other.
+    (tmp_path / "noise/lite-0.json").write_text(json.dumps({"key": "other", "settings": {}, "failures": {}}))
+    (tmp_path / "saliency/lite-0.json").unlink()
+    for number in (1, 2):
+        engine = EngineSettings(device="cpu", shard=f"{number}/2")
+        assert not run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine).failures
     assert files(tmp_path) == alone
 
 

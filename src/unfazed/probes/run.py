@@ -191,11 +191,16 @@ def merge(probe: Probe, resumed: int, failures: dict[str, str]) -> Outcome:
 
 
 def is_complete(probe: Probe) -> bool:
-    """Whether the file has rows of every picture, or its card the reason why it has none."""
-    if not probe.path.is_file() or _key_of(probe.path) != probe.key:
+    """Whether the file has rows of every picture, or its card the reason why it has none.
+
+    A run that is killed between the two leaves the card of earlier settings, or none.
+    """
+    place = probe.path.with_suffix(".json")
+    if not probe.path.is_file() or not place.is_file() or _key_of(probe.path) != probe.key:
         return False
+    card = read_object(place, {"failures": dict[str, str] | None})
     there = set(read_checked(probe.path, {})[probe.id_column].to_pylist())
-    return there | set(read_object(probe.path.with_suffix(".json")).get("failures", {})) >= set(probe.ids)
+    return card.get("key") == probe.key and there | set(card.get("failures") or {}) >= set(probe.ids)
 
 
 def counter(show: Callable[[int, int], None], total: int) -> Callable[[int], None]:
