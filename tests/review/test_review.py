@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -95,6 +97,50 @@ def test_answers_that_make_no_sense_are_refused(bench, path, body, status):
     with served(open_session(bench, "ann", limit=4)) as server:
         assert asked(server.port, "POST", path, body)[0] == status
     assert read_reviews(bench) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 4000,
+        b'{"item": 0, "answer": "valid", "seconds": 1e999}',
+        b'{"item": 0, "answer": "valid", "seconds": NaN}',
+    ]
+    + [b'{"item": 0, "answer": ["valid"]}', b"\xff", b""],
+)
+def test_hostile_answers_are_refused_without_a_traceback(bench, body, capfd):
+    with served(open_session(bench, "ann", limit=4)) as server:
+        assert posted(server.port, body) == 400
+    assert read_reviews(bench) == []
+    assert capfd.readouterr().err == ""
+
+
+def posted(port: int, body: bytes) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("POST", "/answer", body, {"Content-Type": "application/json"})
+    return connection.getresponse().status
+
+
+def test_a_client_that_stops_in_the_middle_is_not_waited_for(bench, monkeypatch, capfd):
+    monkeypatch.setattr("unfazed.review.server.PATIENCE", 0.1)
+    with served(open_session(bench, "ann", limit=4)) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
+            client.sendall(b"POST /answer HTTP/1.1\r\nContent-Type: application/json\r\n" + host)
+            client.sendall(b"Content-Length: 100\r\n\r\n{")
+            assert client.recv(1000) == b""
+        assert asked(server.port, "GET", "/state")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_pipe_in_the_place_of_a_picture_is_refused(bench):
+    session = open_session(bench, "ann", limit=4)
+    place = session.items[0].edited
+    place.unlink()
+    os.mkfifo(place)
+    with served(session) as server:
+        assert asked(server.port, "GET", "/picture/0/edited")[0] == 404
+        assert asked(server.port, "GET", f"/picture/{'1' * 5000}/edited")[0] == 404
 
 
 def test_only_pictures_of_the_session_are_served(bench):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +15,15 @@ from typing import Any
 
 from unfazed.benchmark.reviews import ANSWERS
 from unfazed.errors import UserError
+from unfazed.files import parse_json, read_file
 from unfazed.storage.working_copy import fetch_missing
 
 from .session import Session
 
 HOST = "127.0.0.1"
 MOST = 4096  # bytes of an answer
+MOST_PICTURE = 2**28  # bytes of a picture's file
+PATIENCE = 30.0  # seconds for the next bytes of a request
 PAGES = {
     "/": ("review.html", "text/html; charset=utf-8"),
     "/review.css": ("review.css", "text/css; charset=utf-8"),
@@ -58,9 +63,18 @@ class ReviewServer(ThreadingHTTPServer):
         self.address = f"http://{HOST}:{self.port}/"
         self.hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing about a client that has gone away."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
+
+    def setup(self) -> None:
+        self.timeout = PATIENCE
+        super().setup()
 
     def do_GET(self) -> None:
         self._serve(self._get)
@@ -104,9 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
         kind = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}.get(path.suffix.lower())
         fetch_missing(path)
         try:
-            self._send(HTTPStatus.OK, kind or "application/octet-stream", path.read_bytes())
-        except OSError:
+            data = read_file(path, MOST_PICTURE)
+        except UserError:
             raise Refusal(HTTPStatus.NOT_FOUND, "The picture is missing; run `unfazed verify`.") from None
+        self._send(HTTPStatus.OK, kind or "application/octet-stream", data)
 
     def _post(self) -> None:
         if self.path != "/answer":
@@ -115,18 +130,19 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "An answer is JSON.")
         try:
             length = int(self.headers.get("Content-Length") or 0)
-            given: Any = json.loads(self.rfile.read(length)) if 0 < length <= MOST else None
+            given: Any = parse_json(self.rfile.read(length), "the answer") if 0 < length <= MOST else None
             number, answer, seconds = given["item"], given["answer"], float(given.get("seconds") or 0.0)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (UserError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise Refusal(HTTPStatus.BAD_REQUEST, "An answer has an item and an answer.") from None
-        if answer not in ANSWERS:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"An answer is one of {', '.join(ANSWERS)}.")
+        if answer not in ANSWERS or not math.isfinite(seconds):
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"An answer is one of {', '.join(ANSWERS)}, after some seconds.")
         self.server.session.answer(self._number(number), answer, round(seconds, 2))
         self._json({"saved": True})
 
     def _number(self, given: Any) -> int:
         text = str(given)
-        if not (text.isascii() and text.isdigit() and int(text) < len(self.server.session.items)):
+        # A number of thousands of digits is not even converted.
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < len(self.server.session.items)):
             raise Refusal(HTTPStatus.NOT_FOUND, "There is no such picture.")
         return int(text)
 
