@@ -54,7 +54,11 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
         labels_from(spec.options, outputs=module.num_classes) or label_space(module),
         str(spec),
         layer=spec.options.get("layer"),
-        origin={"library": f"timm {timm.__version__}", "architecture": module.pretrained_cfg.get("architecture")},
+        origin={
+            "library": f"timm {timm.__version__}",
+            "architecture": module.pretrained_cfg.get("architecture"),
+            **({"settings": settings} if (settings := _keywords(spec)) else {}),
+        },
         **where,
     )
 
@@ -83,7 +87,7 @@ def _created(spec: Spec, **more: Any) -> Any:
     """The module with the options that are keywords of `timm.create_model`; others are refused by name."""
     import timm
 
-    keywords = {name: _literal(value) for name, value in spec.options.items() if name not in OWN}
+    keywords = _keywords(spec)
     try:
         return timm.create_model(spec.name, **{"pretrained": False, **keywords, **more})
     except TypeError as error:
@@ -102,6 +106,11 @@ def _created(spec: Spec, **more: Any) -> Any:
             f"timm:{spec.name} does not take ?{given}: {str(error) or type(error).__name__}",
             allowed="values that timm.create_model accepts for this architecture",
         ) from None
+
+
+def _keywords(spec: Spec) -> dict[str, Any]:
+    """The options that are keywords of `timm.create_model`, with their values."""
+    return {name: _literal(value) for name, value in spec.options.items() if name not in OWN}
 
 
 def _literal(text: str) -> Any:

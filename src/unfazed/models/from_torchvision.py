@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -18,6 +19,8 @@ from .foreign_transforms import from_preset
 from .options import COMMON, labels_from, transform_from
 from .transforms import Transform
 from .weights import classes_in, load_foreign, read_state, unavailable
+
+AUXILIARY = {"googlenet": ("aux1", "aux2"), "inception_v3": ("AuxLogits",)}
 
 
 def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
@@ -35,13 +38,19 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
     if weights is not None:
         space, transform = _space(weights.meta["categories"]), from_preset(weights.transforms())
     state = read_state(checkpoint) if checkpoint else _fetched(spec, weights)
-    module = _network(name, weights, len(space))
+    settings = _settings(name, weights)
+    module: Any = build(name, len(space), settings)
     # The output of every torchvision network comes from its last layer; SqueezeNet's is a convolution.
     last = [part for part, one in module.named_modules() if isinstance(one, (nn.Linear, nn.Conv2d))][-1]
     classes = classes_in(state, module, last) or len(space)
     if classes != len(space):
-        module = _network(name, weights, classes)
+        module = build(name, classes, settings)
     load_foreign(module, state, checkpoint or str(spec))
+    if name in AUXILIARY:
+        # As in the library: the outputs that exist only for training leave, so that the network has one output.
+        settings["aux_logits"] = module.aux_logits = False
+        for part in AUXILIARY[name]:
+            setattr(module, part, None)
     named = labels_from(spec.options, outputs=classes) or (space if classes == len(space) else None)
     if named is None:
         named = LabelSpace(f"{classes} unnamed classes", tuple(f"class {index}" for index in range(classes)))
@@ -51,22 +60,30 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
         named,
         str(spec),
         layer=spec.options.get("layer"),
-        origin={"library": f"torchvision {torchvision.__version__}", "architecture": name},
+        origin={
+            "library": f"torchvision {torchvision.__version__}",
+            "architecture": name,
+            **({"settings": settings} if settings else {}),
+        },
         **where,
     )
 
 
-def _network(name: str, weights: Any, classes: int) -> nn.Module:
-    """The architecture as the library builds it for `weights` (None for other weights), without loading them."""
+def build(name: str, classes: int, settings: Mapping[str, Any]) -> nn.Module:
+    """The architecture with random weights; settings: further keywords of its builder."""
     import torchvision
 
-    settings: dict[str, Any] = {}
-    if name in ("googlenet", "inception_v3"):
-        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's in the network.
-        settings = {"init_weights": False, "transform_input": weights is not None}
-    elif weights is not None and name.startswith("vit_"):
-        settings = {"image_size": weights.meta["min_size"][0]}
     return torchvision.models.get_model(name, weights=None, num_classes=classes, **settings)
+
+
+def _settings(name: str, weights: Any) -> dict[str, Any]:
+    """The keywords by which the library builds the architecture for `weights` (None for other weights)."""
+    if name in AUXILIARY:
+        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's in the network.
+        return {"init_weights": False, "transform_input": weights is not None}
+    if weights is not None and name.startswith("vit_"):
+        return {"image_size": weights.meta["min_size"][0]}
+    return {}
 
 
 def _fetched(spec: Spec, weights: Any) -> dict[str, Any]:

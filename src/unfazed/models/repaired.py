@@ -14,10 +14,11 @@ from torch import nn
 from unfazed.errors import UserError
 from unfazed.files import write_json
 from unfazed.labels import LabelSpace
-from unfazed.records import read_object, require_fields
+from unfazed.records import read_object
 from unfazed.specs import Spec
 from unfazed.tensor_files import read_tensor_file, write_tensor_file
 
+from .architecture import BUILD_ERRORS, architecture_of, built, check_architecture, origin_in
 from .classifier import Classifier
 from .options import COMMON, transform_from
 from .registry import open_base
@@ -41,8 +42,9 @@ def save_repaired(
     # Copies, since a network may hold one tensor under two names, which the file format refuses.
     write_tensor_file(Path(folder) / WEIGHTS, {name: one.clone() for name, one in model.module.state_dict().items()})
     card = {
-        "base": base.name,
-        "architecture": _architecture(model),
+        # An alias cannot be opened again; the model behind it can.
+        "base": base.spec,
+        "architecture": architecture_of(model),
         "labels": model.labels.to_json(),
         "transform": model.transform.to_json(),
         "weights_sha256": model.weights_hash,
@@ -62,14 +64,19 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
             f"{folder} holds no repaired model (there is no {CARD})", run=f"unfazed repair SOURCE -m MODEL -o {folder}"
         )
     card = read_object(folder / CARD, _KINDS)
-    require_fields(card["architecture"], {"library": str | None, "name": str | None}, f"{folder / CARD}, architecture")
+    architecture = card["architecture"]
+    check_architecture(architecture, f"{folder / CARD}, architecture")
     state = read_tensor_file(folder / WEIGHTS)
     space = LabelSpace.from_json(card["labels"])
-    module, code = _network(spec, card, len(space))
+    code = {}
     try:
-        module.load_state_dict(state)
-    except (RuntimeError, TypeError, AttributeError):
-        raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {card['architecture']}") from None
+        if architecture:
+            module = built(architecture, state, len(space))
+        else:
+            module, code = _from_base(spec, card["base"], len(space))
+            module.load_state_dict(state)
+    except BUILD_ERRORS:
+        raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {architecture}") from None
     training = {name: one for name, one in card["training"].items() if name not in ("history", "settings")}
     model = Classifier(
         module,
@@ -77,7 +84,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
         space,
         str(spec),
         layer=spec.options.get("layer"),
-        origin={"base": card["base"], **training, **origin_of(folder), **code},
+        origin={"base": card["base"], **training, **origin_in(architecture), **origin_of(folder), **code},
         **where,
     )
     if model.weights_hash != card["weights_sha256"]:
@@ -85,40 +92,16 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
     return model
 
 
-def _architecture(model: Classifier) -> dict[str, Any]:
-    """How to build the network again without its first weights; nothing where only its base can build it."""
-    config = getattr(model.module, "pretrained_cfg", None)
-    name = config.get("architecture") if isinstance(config, dict) else None
-    if name:
-        return {"library": "timm", "name": name}
-    library = str(model.origin.get("library", ""))
-    if library.startswith("torchvision"):
-        return {"library": "torchvision", "name": model.origin["architecture"]}
-    return {}
-
-
-def _network(spec: Spec, card: dict[str, Any], classes: int) -> tuple[nn.Module, dict[str, Any]]:
-    """The network with its first weights, and the hash of the code that builds it where that is a user's."""
-    architecture = card["architecture"]
-    # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
-    if architecture.get("library") == "timm" and ":" not in architecture["name"]:
-        import timm
-
-        from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
-
-        return timm.create_model(architecture["name"], pretrained=False, num_classes=classes), {}
-    if architecture.get("library") == "torchvision":
-        import torchvision
-
-        return torchvision.models.get_model(architecture["name"], weights=None, num_classes=classes), {}
-    if ":" not in card["base"]:
+def _from_base(spec: Spec, base: str, classes: int) -> tuple[nn.Module, dict[str, Any]]:
+    """The network of the model that the card names, and the hash of its code if it is a user's."""
+    if ":" not in base:
         raise UserError(
-            f"the network was repaired from an object named {card['base']!r}, which cannot be opened by name",
+            f"the network was repaired from an object named {base!r}, which cannot be opened by name",
             allowed="a model given to repair as python:FILE.py:function",
         )
-    base = open_base(spec, card["base"], device="cpu")
-    code = {name: base.origin[name] for name in ("code_sha256",) if name in base.origin}
-    return copy.deepcopy(base.module) if len(base.labels) == classes else with_new_head(base, classes), code
+    opened = open_base(spec, base, device="cpu")
+    code = {name: opened.origin[name] for name in ("code_sha256",) if name in opened.origin}
+    return copy.deepcopy(opened.module) if len(opened.labels) == classes else with_new_head(opened, classes), code
 
 
 def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:
@@ -129,7 +112,9 @@ def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if hasattr(module, "reset_classifier"):
-            module.reset_classifier(classes)
+            # Convolutional networks of timm would otherwise return to their default pooling.
+            pool = getattr(getattr(module, "global_pool", None), "pool_type", None)
+            module.reset_classifier(classes, **({"global_pool": pool} if pool else {}))
         else:
             name = classification_layer(model)
             parent, _, last = name.rpartition(".")
