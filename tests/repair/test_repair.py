@@ -24,11 +24,9 @@ from unfazed.models.wrappers import WRAPPERS
 from unfazed.predictions import run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, repair
-from unfazed.repair.drawing import weights_of
 from unfazed.repair.enhancing import enhance
 from unfazed.repair.measuring import Answers, before_and_after, verdict
 from unfazed.transforms import EditMixture
-from unfazed.transforms.mixture import KINDS
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
 RECIPE = "original,background-random"
@@ -232,13 +230,6 @@ def test_the_hybrid_is_a_timm_model_that_can_be_trained():
     small = timm.create_model("hybrid_resnet50_vits", num_classes=3, depth=1)
     small(torch.zeros(2, 3, 224, 224)).sum().backward()
     assert small.patch_embed.grid_size == (14, 14) and small.patch_embed.backbone.conv1.weight.grad is not None
-
-
-def test_more_of_what_hurts_is_drawn():
-    weights = weights_of({"size-0.05": 20.0, "direction": 5.0, "colour-60": -3.0, "background-random": 12.0})
-    assert weights["size"] == 1.0 and weights["direction"] == 0.25 and weights["background"] == 0.6
-    assert weights["color"] == weights["blur"] == 0.1
-    assert weights_of({"size-0.05": -1.0}) == dict.fromkeys(KINDS, 1.0)
 
 
 def answers(original: list[int], edited: list[int]) -> Answers:

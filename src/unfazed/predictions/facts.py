@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from unfazed.edits import all_edits, edit_from, edit_named_in
+from unfazed.edits.edit import Edit
 from unfazed.edits.items import CONTROLS
 from unfazed.edits.recipes import named_items
 from unfazed.errors import UserError, unknown
@@ -97,11 +98,24 @@ class Facts:
     @functools.cached_property
     def descriptions(self) -> dict[str, str]:
         """Return the descriptions of the edits whose parameters are in the manifest, by name."""
+        return {name: "; ".join(one.describe() for one in chain) for name, chain in self.chains.items()}
+
+    @functools.cached_property
+    def chains(self) -> dict[str, tuple[Edit, ...]]:
+        """Return the edits of each item whose parameters are in the manifest, by the item's name."""
         if self.manifest is None or "parameters" not in self.manifest.columns:
             return {}
         first = self.manifest.unique("edit", keep="first").select("edit", "parameters")
-        found = {name: _description(parameters) for name, parameters in first.iter_rows()}
-        return {name: text for name, text in found.items() if text}
+        found = {name: _chain(parameters) for name, parameters in first.iter_rows()}
+        return {name: chain for name, chain in found.items() if chain}
+
+    def attributes(self, edit: str) -> tuple[str, ...]:
+        """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
+        or else the edit whose name its name begins with."""
+        item = named_items().get(edit)
+        chain = self.chains.get(edit) or (() if item is None else item.chain)
+        declared = edit_named_in(edit)
+        return tuple(one.name for one in chain) or (() if declared is None else (declared.name,))
 
     def is_white_box(self, model: str, edit: str) -> bool:
         guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
@@ -119,13 +133,12 @@ class Facts:
         return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
 
 
-def _description(parameters: str | None) -> str:
-    """Return the description of a chain in the manifest; empty if one of its edits is not installed."""
+def _chain(parameters: str | None) -> tuple[Edit, ...]:
+    """Return the chain of an item in the manifest; empty if one of its edits is not installed."""
     try:
-        chain = parse_json(parameters or "{}", "").get("chain", [])
-        return "; ".join(edit_from(step).describe() for step in chain)
+        return tuple(edit_from(step) for step in parse_json(parameters or "{}", "").get("chain", []))
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
-        return ""
+        return ()
 
 
 def similar_factors() -> dict[str, str]:

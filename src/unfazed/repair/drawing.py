@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from unfazed.predictions.frames import missing_model
+from unfazed.models.registry import is_same_model
+from unfazed.predictions.facts import Facts, read_facts
+from unfazed.predictions.frames import Predictions, missing_model, model_names
 from unfazed.transforms.mixture import KINDS, EditMixture
 
 FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then
 
 
-def mixture_from(predictions: str | Path, model: str, mixture: EditMixture) -> EditMixture:
-    """`mixture` with each edit's weight in proportion to the largest drop of `model` under edits of that attribute."""
+def mixture_from(predictions: Predictions, model: str, mixture: EditMixture) -> EditMixture:
+    """`mixture` with each edit's weight in proportion to the largest drop of `model` under edits of that attribute.
+
+    model: a name in the predictions, or another way to write the same model; any other is refused.
+    """
     from unfazed.analyses.drops.drop import dropped_accuracy
 
-    table = dropped_accuracy(predictions)
-    models = table["model"].unique(maintain_order=True).to_list()
-    if model not in models and len(models) > 1:
-        raise missing_model(model, models, predictions)
-    rows = table.filter(model=model if model in models else models[0], kind="edit")
-    drops = dict(zip(rows["edit"].to_list(), rows["drop"].to_list(), strict=True))
-    return replace(mixture, weights=weights_of(drops))
+    facts = read_facts(predictions)
+    names = model_names(predictions)
+    stored = {name: str(facts.cards.get(name, {}).get("spec") or name) for name in names}
+    same = [name for name, spec in stored.items() if name == model or is_same_model(model, spec)]
+    if not same:
+        raise missing_model(model, names, predictions)
+    rows = dropped_accuracy(predictions, models=same[:1]).filter(kind="edit")
+    return replace(mixture, weights=weights_of(dict(zip(rows["edit"], rows["drop"], strict=True)), facts.attributes))
 
 
-def weights_of(drops: dict[str, float]) -> dict[str, float]:
+def weights_of(
+    drops: Mapping[str, float], attributes: Callable[[str], Iterable[str]] = Facts().attributes
+) -> dict[str, float]:
     """A weight for each edit to train with, from drops in points by the names of a benchmark's edits.
+
+    attributes: what an edit of that name changes.
 
     >>> weights_of({"size-0.05": 20.0, "direction": 5.0})["direction"]
     0.25
     """
     worst = dict.fromkeys(KINDS, 0.0)
     for name, drop in drops.items():
-        words = name.replace("colour", "color").replace("+", "-").split("-")
-        for kind in KINDS:
-            if kind in words:
+        for kind in attributes(name):
+            if kind in worst:
                 worst[kind] = max(worst[kind], drop or 0.0)
     largest = max(worst.values())
     if largest <= 0:
