@@ -24,6 +24,7 @@ from unfazed.benchmark.building import build
 from unfazed.benchmark.settings import BuildSettings
 from unfazed.models.registry import open_model
 from unfazed.predictions.evaluation import run_evaluation
+from unfazed.predictions.facts import read_facts
 from unfazed.predictions.settings import EvaluateSettings
 from unfazed.repair import RepairSettings, repair
 from unfazed.repair.measuring import before_and_after, read_answers
@@ -139,7 +140,7 @@ def main() -> None:
             settled = EvaluateSettings(workers=options.workers)
             run_evaluation(benches[renderer], list(models.values()), place, settled)
             answers = {arm: read_answers(place / f"{model.slug}.parquet") for arm, model in models.items()}
-            rows[renderer].append(before_and_after(answers))
+            rows[renderer].append(before_and_after(answers, read_facts(place)))
     for renderer, found in rows.items():
         print(
             table(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
 from typer.testing import CliRunner
 
+from unfazed.analyses.drops.drop import dropped_accuracy
 from unfazed.analyses.drops.gate import check
 from unfazed.benchmark import BuildSettings, build
 from unfazed.cli import build_app
@@ -243,6 +246,27 @@ def test_the_interval_of_a_drop_that_does_not_change_is_wide_for_few_photographs
     rows = before_and_after({"control": same, "repaired": same})
     drops = [row for row in rows if row["measure"] == "drop"]
     assert len(drops) == 2 and all(row["low"] < -50 and row["high"] > 50 for row in drops)
+
+
+def test_the_average_drop_is_the_mean_of_the_edits_as_in_analyze():
+    # Two edits of ten photographs; `direction` exists for two of them only.
+    right = {"original": np.ones(10), "size-0.05": np.array([0.0] * 6 + [1.0] * 4), "inversion": np.zeros(10)}
+    right["direction"] = np.array([0.0, 0.0] + [np.nan] * 8)
+    control = Answers(tuple(map(str, range(10))), right, {name: one * 0 + 0.5 for name, one in right.items()})
+    better = replace(control, right={**right, "direction": np.array([1.0, 0.0] + [np.nan] * 8)})
+    rows = before_and_after({"control": control, "repaired": better})
+    average = next(row for row in rows if row["measure"] == "drop" and row["pictures"] == "average")
+    assert np.isclose(average["control"], (60 + 100) / 2) and np.isclose(average["repaired"], (60 + 50) / 2)
+    assert np.isclose(average["difference"], -25) and average["n"] == 10
+    frame = pl.DataFrame(
+        [
+            {"model": "m", "source_id": str(number), "edit": edit, "run": 0, "correct": bool(one)}
+            for edit, values in right.items()
+            for number, one in enumerate(values)
+            if not np.isnan(one)
+        ]
+    )
+    assert np.isclose(dropped_accuracy(frame).filter(edit="average")["drop"].item(), average["control"])
 
 
 def test_the_verdict_follows_from_the_interval_and_the_originals():

@@ -42,7 +42,7 @@ def architecture_of(model: Classifier) -> dict[str, Any]:
 
 
 def origin_in(architecture: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries for the origin of a model that was built by a card's description, from which it is described again."""
+    """The entries for the origin of a model that was built by a card's description, so that it is described again."""
     names = {"library": "library", "name": "architecture", "settings": "settings"}
     return {names[key]: value for key, value in architecture.items() if key in names}
 

@@ -13,9 +13,10 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.models.wrappers import WRAPPERS
 from unfazed.predictions.evaluation import run_evaluation
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, Facts, read_facts
 from unfazed.predictions.settings import EvaluateSettings
 
-from .measuring import AVERAGE, ORIGINAL, Answers, before_and_after, read_answers
+from .measuring import Answers, before_and_after, read_answers
 
 RESULT = "enhance.json"
 
@@ -70,10 +71,11 @@ def enhance(
         for way, one in ways.items()
         if one.name not in done.failed
     }
+    facts = read_facts(output, models=[ways[way].name for way in answers])
     rows: list[dict[str, Any]] = []
     by_edit: list[dict[str, Any]] = []
     for way, found in answers.items():
-        compared = _against_plain(answers["plain"], found)
+        compared = _against_plain(answers["plain"], found, facts)
         by_edit += [{"way": way, **row} for row in compared]
         rows.append(_summary(way, compared))
     result = {"model": plain.name, "benchmark": str(benchmark), "rows": rows, "by_edit": by_edit, "skipped": skipped}
@@ -81,8 +83,8 @@ def enhance(
     return Enhanced(Path(output), rows, by_edit, skipped)
 
 
-def _against_plain(plain: Answers, other: Answers) -> list[dict[str, Any]]:
-    rows = before_and_after({"control": plain, "repaired": other})
+def _against_plain(plain: Answers, other: Answers, facts: Facts) -> list[dict[str, Any]]:
+    rows = before_and_after({"control": plain, "repaired": other}, facts)
     names = {"control": "plain", "repaired": "enhanced"}
     return [{names.get(key, key): value for key, value in row.items() if key != "before"} for row in rows]
 

@@ -1,6 +1,6 @@
 """Before and after: accuracies, drops and calibration of the plain, the control and the repaired model, paired.
 
-Works on arrays read from predictions, so that it needs neither tables nor networks.
+Works on arrays read from predictions, so that it needs no networks.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unfazed.analyses.drops.drop_rows import with_average
 from unfazed.analyses.statistics.intervals import Settings, estimates
 from unfazed.measures.calibration import expected_calibration_error
+from unfazed.predictions.facts import AVERAGE, ORIGINAL, Facts, averaged_edits
 from unfazed.predictions.storage import COLUMNS
 from unfazed.tables import read_checked
 
-ORIGINAL, AVERAGE = "original", "average"
-CONTROLS = ("inversion", "reinsertion", "source")
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
 FEWEST = 20  # photographs below which no interval says anything
@@ -49,12 +49,15 @@ def read_answers(path: str | Path) -> Answers:
         return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
 
 
-def before_and_after(answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
+def before_and_after(
+    answers: Mapping[str, Answers], facts: Facts | None = None, level: float = 0.95
+) -> list[dict[str, Any]]:
     """One row for each measure and set of pictures: the value of every model, and repaired minus control.
 
     answers: by `before` (may be absent), `control`, `repaired`, over the same photographs. Values are points
     (hundredths). A drop is the accuracy on the originals minus that on the edit of the same photographs; `average` is
-    the mean over all edits other than the controls. low, high: the paired interval of the difference.
+    the mean of the edits' drops over the same edits as in `analyze`, by the facts of the predictions. low, high: the
+    paired interval of the difference.
     """
     names = list(answers)
     reference = answers["repaired"]
@@ -64,10 +67,13 @@ def before_and_after(answers: Mapping[str, Answers], level: float = 0.95) -> lis
     rows += [_row("accuracy", edit, {n: answers[n].right[edit] for n in names}, ids, level) for edit in edits]
     drops = {n: {e: answers[n].right[ORIGINAL] - answers[n].right[e] for e in edits} for n in names}
     rows += [_row("drop", edit, {n: drops[n][edit] for n in names}, ids, level) for edit in edits]
-    counted = [edit for edit in edits if edit not in CONTROLS]
+    counted = averaged_edits(edits, facts or Facts())
     if counted:
-        with np.errstate(invalid="ignore"):
-            means = {n: np.nanmean(np.stack([drops[n][e] for e in counted]), axis=0) for n in names}
+        parts = {n: np.stack([drops[n][e] for e in counted], axis=1) for n in names}
+        # A picture without an answer of one model counts for none of them.
+        gaps = np.isnan(np.stack(list(parts.values()))).any(axis=0)
+        chosen = list(range(len(counted)))
+        means = {n: with_average(np.where(gaps, np.nan, one), chosen)[:, -1] for n, one in parts.items()}
         rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
     for edit in (ORIGINAL, *edits):
         values = {n: 100 * _calibration(answers[n], edit) for n in names}

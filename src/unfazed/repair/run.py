@@ -18,6 +18,7 @@ from unfazed.models.label_mapping import map_labels
 from unfazed.models.registry import open_model
 from unfazed.models.repaired import CARD, for_classes, save_repaired
 from unfazed.models.training_photographs import keys_of
+from unfazed.predictions.facts import read_facts
 from unfazed.predictions.inputs import open_pictures
 from unfazed.sources import Source, open_source
 from unfazed.sources.repeated import same_files
@@ -127,7 +128,9 @@ def repair(
     )
     models = {"before": base, **finished} if not new_head else finished
     say("measuring")
-    rows = before_and_after(_answers(str(bench), models, folder / "predictions", warnings))
+    predictions = folder / "predictions"
+    measured_by = _answers(str(bench), models, predictions, warnings)
+    rows = before_and_after(measured_by, read_facts(predictions, models=[one.name for one in models.values()]))
     for spec in tests:
         answers = _answers(spec, models, folder / "predictions" / slug_of(spec), warnings)
         rows += folder_rows(spec, answers)
