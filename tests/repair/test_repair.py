@@ -28,7 +28,7 @@ from unfazed.predictions import run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, repair
 from unfazed.repair.enhancing import enhance
-from unfazed.repair.measuring import Answers, before_and_after, verdict
+from unfazed.repair.measuring import Answers, before_and_after, folder_rows, verdict
 from unfazed.transforms import EditMixture
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
@@ -72,7 +72,8 @@ def test_the_table_holds_every_model_every_edit_and_the_folders(done):
     result = json.loads((done.folder / "repair.json").read_bytes())
     found = {(row["measure"], row["pictures"]) for row in result["rows"]}
     assert {("accuracy", "original"), ("drop", "background-random"), ("drop", "average")} <= found
-    assert {("calibration error", "original"), ("accuracy", f"images:{done.folder.parent / 'others'}")} <= found
+    other = f"images:{done.folder.parent / 'others'}"
+    assert {("calibration error", "original"), ("accuracy", other), ("calibration error", other)} <= found
     for row in result["rows"]:
         assert row["before"] is not None and np.isclose(row["difference"], row["repaired"] - row["control"])
 
@@ -267,6 +268,25 @@ def test_the_average_drop_is_the_mean_of_the_edits_as_in_analyze():
         ]
     )
     assert np.isclose(dropped_accuracy(frame).filter(edit="average")["drop"].item(), average["control"])
+
+
+def test_the_difference_in_calibration_has_an_interval_over_photographs():
+    rng = np.random.default_rng(0)
+    right = {"original": (rng.random(400) < 0.7).astype(float)}
+    ids = tuple(map(str, range(400)))
+    sure, fair = (Answers(ids, right, {"original": one}) for one in (np.full(400, 0.95), rng.uniform(0.6, 0.8, 400)))
+    known = 100 * abs(0.95 - right["original"].mean())
+    for rows in (
+        before_and_after({"control": sure, "repaired": fair}),
+        folder_rows("images:x", {"control": sure, "repaired": fair}),
+    ):
+        row = next(row for row in rows if row["measure"] == "calibration error")
+        assert np.isclose(row["control"], known) and row["low"] < row["difference"] < row["high"] < 0
+        assert np.isclose(row["difference"], row["repaired"] - row["control"])
+    same = before_and_after({"control": sure, "repaired": sure})[-1]
+    assert same["low"] == same["difference"] == same["high"] == 0
+    few = before_and_after({"control": answers([1] * 6, [0] * 6), "repaired": answers([1] * 6, [1] * 6)})[-1]
+    assert few["low"] is None and few["high"] is None and few["n"] == 6
 
 
 def test_the_verdict_follows_from_the_interval_and_the_originals():

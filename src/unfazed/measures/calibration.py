@@ -17,7 +17,13 @@ def expected_calibration_error(correct: np.ndarray, probability: np.ndarray, bin
     """
     if len(correct) == 0:
         return float("nan")
-    bin_of_image = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], probability)
     # share x |accuracy - confidence| = |right - Σ confidence| / n, so empty bins need no care
-    gap = np.bincount(bin_of_image, weights=correct - probability, minlength=bins)
-    return float(np.abs(gap).sum() / len(correct))
+    return float(np.abs(bin_gaps(correct, probability, bins).sum(axis=0)).sum() / len(correct))
+
+
+def bin_gaps(correct: np.ndarray, probability: np.ndarray, bins: int = BINS) -> np.ndarray:
+    """(images, bins): correct minus probability of each image in the column of its bin, 0 in the others."""
+    gaps = np.zeros((len(correct), bins))
+    bin_of_image = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], probability)
+    gaps[np.arange(len(correct)), bin_of_image] = correct - probability
+    return gaps

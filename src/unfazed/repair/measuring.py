@@ -14,7 +14,8 @@ import numpy as np
 
 from unfazed.analyses.drops.drop_rows import with_average
 from unfazed.analyses.statistics.intervals import Settings, estimates
-from unfazed.measures.calibration import expected_calibration_error
+from unfazed.analyses.statistics.paired import percentiles
+from unfazed.measures.calibration import bin_gaps
 from unfazed.predictions.facts import AVERAGE, ORIGINAL, Facts, averaged_edits
 from unfazed.predictions.storage import COLUMNS
 from unfazed.tables import read_checked
@@ -22,6 +23,7 @@ from unfazed.tables import read_checked
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
 FEWEST = 20  # photographs below which no interval says anything
+_EMPTY = dict.fromkeys(("before", "low", "high"))
 TOLERATED = 2.0  # points of accuracy on the originals that a repair may cost
 
 
@@ -75,19 +77,15 @@ def before_and_after(
         chosen = list(range(len(counted)))
         means = {n: with_average(np.where(gaps, np.nan, one), chosen)[:, -1] for n, one in parts.items()}
         rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
-    for edit in (ORIGINAL, *edits):
-        values = {n: 100 * _calibration(answers[n], edit) for n in names}
-        n = int((~np.isnan(reference.right[edit])).sum())
-        apart = values["repaired"] - values["control"]
-        rows.append({"measure": "calibration error", "pictures": edit, "n": n, **values, "difference": apart})
-    return [{**dict.fromkeys(("before", "low", "high")), **row} for row in rows]
+    rows += [_calibration_row(edit, edit, answers, level) for edit in (ORIGINAL, *edits)]
+    return [{**_EMPTY, **row} for row in rows]
 
 
 def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
-    """The accuracy on a labeled folder of other pictures, one row."""
+    """Accuracy and calibration error on a labeled folder of other pictures, one row each."""
     ids = answers["repaired"].ids
     row = _row("accuracy", name, {n: one.right[ORIGINAL] for n, one in answers.items()}, ids, level)
-    return [{**dict.fromkeys(("before", "low", "high")), **row}]
+    return [{**_EMPTY, **one} for one in (row, _calibration_row(name, ORIGINAL, answers, level))]
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
@@ -139,7 +137,22 @@ def _row(
     return row | found.entries(0, "difference", "low", "high")
 
 
-def _calibration(answers: Answers, edit: str) -> float:
-    right, probability = answers.right[edit], answers.probability[edit]
-    there = ~np.isnan(right)
-    return expected_calibration_error(right[there], probability[there])
+def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> dict[str, Any]:
+    """The calibration errors, and the bootstrap interval over photographs of their difference if there are enough."""
+    together = ~np.isnan(np.stack([one.right[edit] for one in answers.values()])).any(axis=0)
+    count = int(together.sum())
+    row: dict[str, Any] = {"measure": "calibration error", "pictures": pictures, "n": count}
+    if not count:
+        return {**row, **dict.fromkeys(answers, float("nan")), "difference": float("nan")}
+    gaps = {n: bin_gaps(one.right[edit][together], one.probability[edit][together]) for n, one in answers.items()}
+    row |= {n: 100 * float(np.abs(one.sum(axis=0)).sum() / count) for n, one in gaps.items()}
+    row["difference"] = row["repaired"] - row["control"]
+    if count < FEWEST:
+        return row
+    images = tuple(one for one, there in zip(answers["repaired"].ids, together, strict=True) if there)
+    weights = Settings(level=level).weights(images)
+    drawn = [100 * np.abs(weights @ gaps[n]).sum(axis=1) / weights.sum(axis=1) for n in ("repaired", "control")]
+    apart = drawn[0] - drawn[1]
+    # Resampling raises a calibration error, most for the better calibrated model, so the draws' mean is corrected.
+    low, high = percentiles((apart - apart.mean() + row["difference"])[:, None], level)
+    return row | {"low": float(low[0]), "high": float(high[0])}
