@@ -28,8 +28,9 @@ from unfazed.predictions import run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, repair
 from unfazed.repair.enhancing import enhance
-from unfazed.repair.measuring import Answers, before_and_after, folder_rows, verdict
+from unfazed.repair.measuring import EXITS, Answers, before_and_after, folder_rows, verdict
 from unfazed.transforms import EditMixture
+from unfazed.transforms.mixture import KINDS
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
 RECIPE = "original,background-random"
@@ -234,6 +235,43 @@ def test_the_hybrid_is_a_timm_model_that_can_be_trained():
     small = timm.create_model("hybrid_resnet50_vits", num_classes=3, depth=1)
     small(torch.zeros(2, 3, 224, 224)).sum().backward()
     assert small.patch_embed.grid_size == (14, 14) and small.patch_embed.backbone.conv1.weight.grad is not None
+
+
+@pytest.fixture(scope="module")
+def command(photos, done):
+    """The beginning of a command that repairs the same model once more."""
+    model = f"python:{done.folder.parent / 'model/small.py'}:build"
+    settings = ["--epochs", "1", "--batch-size", "8", "--fill", "smooth", "--recipe", RECIPE, "--workers", "1"]
+    return ["repair", f"folder:{photos}", "-m", model, "--device", "cpu", *settings]
+
+
+def test_the_command_draws_by_the_drops_of_the_model_and_the_ranges_of_a_file(done, command, tmp_path):
+    (tmp_path / "ranges.json").write_text('{"most": 1, "size": [0.05, 0.1]}')
+    options = ["--from", str(done.folder / "predictions"), "--mixture", str(tmp_path / "ranges.json")]
+    result = CliRunner().invoke(build_app(), [*command, "-o", str(tmp_path / "out"), *options, "--probability", "0.4"])
+    assert result.exit_code in EXITS.values(), result.output
+    used = json.loads((tmp_path / "out/repair.json").read_bytes())["settings"]["mixture"]
+    assert used["most"] == 1 and used["size"] == [0.05, 0.1] and used["probability"] == 0.4
+    table = dropped_accuracy(done.folder / "predictions", models=[command[3]]).filter(edit="background-random")
+    hurt = table["drop"].item() > 0
+    assert used["weights"] == ({**dict.fromkeys(KINDS, 0.1), "background": 1.0} if hurt else dict.fromkeys(KINDS, 1.0))
+
+
+def test_the_command_refuses_files_of_edits_that_it_cannot_use(done, command, tmp_path):
+    def refused(text: str, *options: str) -> str:
+        (tmp_path / "mixture.json").write_text(text)
+        given = ["-o", str(tmp_path / "out"), "--mixture", str(tmp_path / "mixture.json"), *options]
+        result = CliRunner().invoke(build_app(), [*command, *given])
+        assert isinstance(result.exception, UserError), result.output
+        return str(result.exception)
+
+    assert "not readable JSON" in refused("{")
+    assert "did you mean 'size'" in refused('{"sise": [0.1, 0.2]}')
+    assert "the range of size" in refused('{"size": [0.1, 20]}')
+    predictions = ["--from", str(done.folder / "predictions")]
+    assert "both --from and" in refused('{"weights": {"size": 1}}', *predictions)
+    assert done.folder.name in refused("{}", *predictions, "-m", "lite:0"), "the models there are"
+    assert not (tmp_path / "out").exists()
 
 
 def answers(original: list[int], edited: list[int]) -> Answers:

@@ -230,6 +230,12 @@ def test_a_mixture_is_json_both_ways_and_refuses_nonsense():
     for wrong in ({"weights": {"sise": 1.0}}, {"size": (0.0, 2.0)}, {"probability": 2.0}, {"weights": {"size": 0.0}}):
         with pytest.raises(UserError):
             EditMixture(**wrong)
+    for wrong in ([1], {"size": 0.1}, {"size": [0.1]}, {"size": [0.1, "a"]}, {"probability": "half"}, {"most": 1.5}):
+        with pytest.raises(UserError):
+            EditMixture.from_json(wrong)
+    for wrong in ({"weights": {"size": None}}, {"weights": 1}, {"sizes": [0.1, 0.2]}, {"most": None}):
+        with pytest.raises(UserError):
+            EditMixture.from_json(wrong)
 
 
 def test_weights_and_probability_are_what_is_drawn():

@@ -26,6 +26,10 @@ def repair(
         Path | None,
         typer.Option("--from", metavar="PREDICTIONS", help="Draw more of the edits that cost this model the most."),
     ] = None,
+    mixture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Weights and ranges of the edits, as of `EditMixture.to_json`."),
+    ] = None,
     also: Annotated[
         str | None, typer.Option(metavar="images:PATH", help="Labeled photographs without masks, trained on as well.")
     ] = None,
@@ -39,7 +43,9 @@ def repair(
         str, typer.Option(help="The edits to measure on photographs held out.")
     ] = "original,background-random,size-0.05,position,direction",
     renderer: Annotated[RendererName, typer.Option(help="How those edits are rendered.")] = "paste",
-    probability: Annotated[float, typer.Option(help="Share of the pictures that are edited.")] = 0.7,
+    probability: Annotated[
+        float | None, typer.Option(help="Share of the pictures that are edited [default: that of --mixture, or 0.7].")
+    ] = None,
     device: Device = None,
     workers: Annotated[int | None, typer.Option(help="Processes that prepare pictures.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write the repaired model as DIR/model.onnx.")] = False,
@@ -65,22 +71,26 @@ def repair(
     import shlex
     import sys
 
+    from unfazed.errors import UserError
+    from unfazed.records import read_object
     from unfazed.repair import RepairSettings
     from unfazed.repair import repair as run_repair
+    from unfazed.repair.drawing import mixture_from, read_mixture
     from unfazed.repair.measuring import EXITS
     from unfazed.repair.run import RESULT, read_result
     from unfazed.report.formats import format_table
     from unfazed.report.repair_section import repair_table
-    from unfazed.transforms import EditMixture
 
     from .progress import progress_line, stoppable
 
-    mixture = EditMixture(probability=probability)
+    edits = read_mixture(mixture, **({} if probability is None else {"probability": probability}))
     if predictions is not None:
-        from unfazed.repair.drawing import mixture_from
-
-        mixture = mixture_from(predictions, model, mixture)
-    settings = chosen(context, RepairSettings, mixture=mixture)
+        if mixture is not None and "weights" in read_object(mixture):
+            raise UserError(
+                f"both --from and {mixture} give weights of the edits", allowed="one of them; --from keeps the ranges"
+            )
+        edits = mixture_from(predictions, model, edits)
+    settings = chosen(context, RepairSettings, mixture=edits)
     with progress_line("repair", "steps") as show, stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
         done = run_repair(
             source,

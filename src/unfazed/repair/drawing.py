@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from unfazed.models.registry import is_same_model
 from unfazed.predictions.facts import Facts, read_facts
 from unfazed.predictions.frames import Predictions, missing_model, model_names
+from unfazed.records import read_object
 from unfazed.transforms.mixture import KINDS, EditMixture
 
+PROBABILITY = 0.7
 FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then
+
+
+def read_mixture(path: str | Path | None = None, **others: Any) -> EditMixture:
+    """The mixture of a JSON file, or the default one; others: fields that replace those of the file.
+
+    Refused: a file that is not JSON, and values that a mixture cannot have.
+    """
+    given = {} if path is None else read_object(path)
+    settings = {"probability": PROBABILITY, **given, **others}
+    return EditMixture.from_json(settings, "the mixture of edits" if path is None else str(path))
 
 
 def mixture_from(predictions: Predictions, model: str, mixture: EditMixture) -> EditMixture:

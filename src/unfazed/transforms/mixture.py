@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import UserError, unknown
+from unfazed.records import require_fields
 
 KINDS = ("background", "size", "position", "direction", "lighting", "blur", "color", "occlusion")
 Span = tuple[float, float]
@@ -67,13 +68,20 @@ class EditMixture:
         return {**asdict(self), **spans, "weights": dict(self.weights)}
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> EditMixture:
+    def from_json(value: Mapping[str, Any], where: str = "the mixture of edits") -> EditMixture:
+        """The mixture of a JSON object with any of these fields; `where` is what an error names."""
         allowed = [one.name for one in fields(EditMixture)]
+        kinds = {"weights": dict[str, float], "probability": float, "most": int}
+        require_fields(value, {}, where)
         for name in value:
             if name not in allowed:
                 raise unknown("setting of the edits to train with", name, allowed)
-        settings: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
-        return EditMixture(**settings)
+        require_fields(value, {name: kinds.get(name, list[float]) for name in value}, where)
+        spans = {name: tuple(value[name]) for name in LIMITS if name in value}
+        for name, span in spans.items():
+            if len(span) != 2:
+                raise UserError(f"{where}: the range of {name} has {len(span)} numbers", allowed="two numbers")
+        return EditMixture(**{**value, **spans})
 
 
 LIMITS: dict[str, Span] = {
