@@ -1,6 +1,7 @@
 """One bad model does not end a study, and a second run never shrinks what the first wrote."""
 
 import contextlib
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from unfazed.errors import UserError
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
-from unfazed.probes.run import Probe, read_probe, run_probe
+from unfazed.probes.run import Probe, measure_ids, merge, read_probe, run_probe
 from unfazed.probes.study import run_study
 from unfazed.report.sensitivity_tables import TableSettings, write_tables
 
@@ -86,3 +87,24 @@ def test_results_beside_the_card_of_other_settings_are_measured_again(tmp_path):
     path.with_suffix(".json").write_bytes(earlier)  # what a kill between the two files leaves
     assert measured(1.0) == 1
     assert read_probe(tmp_path, "noise")["value"].to_list() == [1.0]
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda part: part.write_bytes(b"half a part")], ids=["gone", "damaged"])
+def test_a_part_that_is_lost_before_the_merge_is_an_error_and_measured_again(tmp_path, monkeypatch, harm):
+    monkeypatch.setattr("unfazed.probes.run._PART_SECONDS", -1.0)
+    schema = pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+    seen = []
+
+    def measure(one, loaded):
+        seen.append(one)
+        return [{"source_id": one, "value": 1.0}]
+
+    probe = Probe(tmp_path / "noise" / "m.parquet", {"a": 1}, ["a", "b", "c"], str, measure, schema)
+    resumed, failures = measure_ids([probe], probe.ids)
+    harm(next(probe.parts.glob("*.parquet")))
+    with pytest.raises(UserError, match=r"1 of 3 pictures have no rows in .*\nrun: the same command again"):
+        merge(probe, resumed, failures)
+    assert not probe.path.exists()
+    assert run_probe(probe).measured == 1
+    assert len(seen) == 4
+    assert read_probe(tmp_path, "noise")["source_id"].to_list() == ["a", "b", "c"]

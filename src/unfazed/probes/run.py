@@ -175,13 +175,21 @@ def _rows(probe: Probe, one: str, loaded: Any) -> list[dict[str, Any]] | str:
 
 
 def merge(probe: Probe, resumed: int, failures: dict[str, str]) -> Outcome:
-    """Write the file and then its card from the rows of all parts."""
+    """Write the file and then its card from the rows of all parts; UserError if a picture has no rows and no failure."""
     table = _in_order(_kept(probe), probe.ids, probe.id_column)
     if not len(table):
         reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
         raise UserError(f"no picture could be measured: {reasons[:500]}")
+    measured = set(table[probe.id_column].to_pylist())
+    lost = set(probe.ids) - measured - failures.keys()
+    if lost:
+        raise UserError(
+            f"{len(lost)} of {len(probe.ids)} pictures have no rows in {probe.parts}, for example {min(lost)}: a part "
+            "was deleted or damaged",
+            run="the same command again, without --shard",
+        )
     write_parquet(probe.path, table.replace_schema_metadata({KEY: probe.key}))
-    pictures = len(set(table[probe.id_column].to_pylist()))
+    pictures = len(measured)
     card = {"settings": probe.settings, "key": probe.key, "pictures": pictures, "failures": failures, "floats": FLOATS}
     write_json(probe.path.with_suffix(".json"), {**card, "versions": versions()})
     remove_folder(probe.parts)
