@@ -199,7 +199,8 @@ class Pass:
         first = torch.zeros(0) if job.first is None else job.first
         try:
             if len(first):
-                check_answers(job.model, held[:REPEATED], first[:REPEATED], len(job.held[0][0].kept))
+                few = first[:REPEATED]
+                check_answers(job.model, held[: len(few)], few, len(job.held[0][0].kept))
             grave, remarks = check_originals(job.model, job.mapping, crops, labels, answers, predicted, first)
         except (Exception, SystemExit) as error:
             job.error = reason_of(error)
