@@ -32,6 +32,10 @@ class BadPicture(UserError):
     """One picture or mask that cannot be used; a run records it and continues."""
 
 
+class CannotWrite(UserError):
+    """A file that cannot be written, or an output folder that is gone: the whole run ends, and resumes later."""
+
+
 class UnfazedWarning(UserWarning):
     """The category of warnings about input that can be used but is probably not what was meant."""
 

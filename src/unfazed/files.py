@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .errors import UserError
+from .errors import CannotWrite, UserError
 from .storage.file_systems import needs_leases
 from .storage.working_copy import PART, upload
 from .storage.working_copy import remove_file as remove_file
@@ -86,13 +86,13 @@ def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
 
 @contextlib.contextmanager
 def explained(path: str | Path, run: str = _REMEDY) -> Iterator[None]:
-    """A block in which a full disk, a missing permission and the like become a UserError that names `path`."""
+    """A block in which a full disk, a missing permission and the like become a CannotWrite that names `path`."""
     try:
         yield
     except OSError as error:
         if error.errno in _CAUSES:
             cause = _CAUSES[error.errno]
-            raise UserError(f"cannot write {path}: {cause}", run=run) from error
+            raise CannotWrite(f"cannot write {path}: {cause}", run=run) from error
         raise
 
 

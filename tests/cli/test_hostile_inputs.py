@@ -114,16 +114,6 @@ def test_pipes_and_devices_are_no_pictures(tmp_path: Path) -> None:
             read_picture(name)
 
 
-def test_a_build_whose_folder_is_moved_says_so(tmp_path: Path) -> None:
-    def move(progress) -> None:
-        if progress.done == 1:
-            (tmp_path / "bench").rename(tmp_path / "elsewhere")
-
-    settings = BuildSettings(recipe="original", renderer="paste", limit=2, size=64)
-    with pytest.raises(UserError, match="moved or deleted during the build"):
-        build("sample", tmp_path / "bench", settings, progress=move)
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
     bench = make_benchmark(tmp_path / "bench", 8, ["a", "b"], side=16)

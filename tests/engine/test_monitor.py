@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
+import shutil
 import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from unfazed.engine.monitor import Monitor, View, heartbeats
 from unfazed.engine.scheduling import WorkerState
+from unfazed.errors import CannotWrite
+from unfazed.files import write_json
 
 
 def write(folder: Path, number: int, moment: float, machine: str = "elsewhere") -> None:
     beat = {"command": "build", "machine": machine, "process": 7, "number": number, "time": moment}
-    (folder / f".heartbeat-{machine}-7.json").write_text(json.dumps(beat))
+    write_json(folder / f".heartbeat-{machine}-7.json", beat)
 
 
 def alive(folder: Path) -> list[bool]:
@@ -106,3 +110,15 @@ def test_a_folder_that_is_moved_is_not_made_again(tmp_path: Path) -> None:
         folder.rename(tmp_path / "elsewhere")
         time.sleep(0.2)
     assert not folder.exists()
+
+
+def test_a_folder_that_is_replaced_by_another_one_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    with Monitor(folder, "evaluate", "predictions", every=0.02) as monitor:
+        monitor.count(1, 10)
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with pytest.raises(CannotWrite, match="was moved or deleted during the run of evaluate"):
+            monitor.count(2, 10)
+        time.sleep(0.1)
+        assert list(folder.iterdir()) == []  # no heartbeat in a folder that is not ours

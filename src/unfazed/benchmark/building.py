@@ -139,7 +139,7 @@ def build(
             if progress is not None:
                 progress(now)
 
-        return _build(plan, renderer, report, monitor.watch)
+        return _build(plan, renderer, report, monitor)
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
@@ -163,9 +163,9 @@ def _build(
     plan: Plan,
     opened: Renderer | None,
     report: Callable[[Progress], None],
-    watch: Watch,
+    monitor: Monitor,
 ) -> Built:
-    started, settings = time.monotonic(), plan.settings
+    started, settings, watch = time.monotonic(), plan.settings, monitor.watch
     devices = places_of(settings) if plan.has_network and opened is None else []
     make: Make
     of: Callable[[float], int]
@@ -201,8 +201,8 @@ def _build(
             stages.update(summary.seconds)  # type: ignore[arg-type]
             now = Progress(number, len(part), dict(totals), passes.counted)
             report(replace(now, summary=summary))
-            _check_folder(plan.root)
-    _check_folder(plan.root)
+            monitor.check_folder(CARD)
+    monitor.check_folder(CARD)
     sweep(plan.root, ours)  # what workers left that died in this run
     refresh(plan.root)  # for rows that other machines have added
     unfinished = len(set(plan.source.ids) - finished_sources(plan.root))
@@ -241,13 +241,6 @@ def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[flo
         raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
     found: tuple[dict[str, Any], dict[float, int]] = outcome.result
     return found
-
-
-def _check_folder(root: Path) -> None:
-    if not (root / CARD).is_file():
-        raise UserError(
-            f"the folder {root} was moved or deleted during the build", run="the same command again, with -o"
-        )
 
 
 class _Passes:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unfazed.errors import UserError
+from unfazed.errors import CannotWrite, UserError
 from unfazed.files import make_folder, remove_file, write_json
 from unfazed.records import read_object
 from unfazed.storage import refresh
@@ -59,6 +59,7 @@ class Monitor:
     """A block in which a command counts what it has done; show: called with the view after every change.
 
     Heartbeats of processes that died in this folder are removed; `interrupted` says whether this command was one.
+    A folder that is moved or deleted meanwhile is noticed at the next count.
     """
 
     def __init__(
@@ -69,12 +70,15 @@ class Monitor:
         self.interrupted = self.made = False
         self.path = folder / _NAME.format(_machine(), os.getpid())
         self.begun: tuple[float, int] | None = None
+        self.handle: int | None = None
         self.number, self.lock, self.ended = 0, threading.Lock(), threading.Event()
         self.thread = threading.Thread(target=self._beat_regularly, daemon=True, name="heartbeat")
 
     def __enter__(self) -> Monitor:
         self.made = not self.folder.exists()
         make_folder(self.folder)
+        with contextlib.suppress(OSError):  # Windows opens no folders
+            self.handle = os.open(self.folder, os.O_RDONLY)
         for path, beat in _beats(self.folder):
             if _is_dead(beat) or path == self.path:
                 self.interrupted |= beat.get("command") == self.view.command
@@ -95,9 +99,12 @@ class Monitor:
             remove_file(self.path)
             if self.made:
                 self.folder.rmdir()  # only if it is empty: the command was refused before it wrote anything
+        if self.handle is not None:
+            os.close(self.handle)
 
     def count(self, done: int, total: int, failed: int = 0, note: str = "") -> None:
-        """Set what is done now."""
+        """Set what is done now; CannotWrite if the folder is gone."""
+        self.check_folder()
         now = time.monotonic()
         self.begun = self.begun or (now, done)
         seconds, made = now - self.begun[0], done - self.begun[1]
@@ -108,6 +115,26 @@ class Monitor:
     def watch(self, workers: Sequence[WorkerState]) -> None:
         """Set what the workers do now; for `run_tasks`."""
         self._change(workers=tuple(workers))
+
+    def check_folder(self, holding: str = "") -> None:
+        """Raise CannotWrite if the folder, or the file `holding` in it, was moved or deleted since the block began.
+
+        Whoever writes a file makes its folder, so one of the same name may be there: it is another folder.
+        """
+        if not self._is_there() or not (self.folder / holding).exists():
+            raise CannotWrite(
+                f"the folder {self.folder} was moved or deleted during the run of {self.view.command}",
+                run="the same command again, with -o",
+            )
+
+    def _is_there(self) -> bool:
+        if self.handle is None:
+            return self.folder.is_dir()
+        try:
+            # The open handle keeps the number of the folder from being given to a new one.
+            return os.path.samestat(os.fstat(self.handle), os.stat(self.folder))
+        except OSError:
+            return False
 
     def _change(self, **values: Any) -> None:
         with self.lock:
@@ -126,7 +153,7 @@ class Monitor:
         beat = {"machine": _machine(), "process": os.getpid(), "number": self.number, "time": time.time()}
         # A folder that cannot be written to is reported by the command itself.
         with contextlib.suppress(OSError, UserError):
-            if not self.folder.is_dir():
+            if not self._is_there():
                 return  # it was moved or deleted, and must not be made again
             write_json(self.path, {**asdict(view), **beat, "remarks": view.remarks})
 

@@ -16,7 +16,7 @@ from unfazed.engine import Outcome, places_of, run_tasks
 from unfazed.engine.journal import isolate
 from unfazed.engine.monitor import Monitor, View
 from unfazed.engine.settings import shard_of
-from unfazed.errors import UserError
+from unfazed.errors import CannotWrite, UserError
 from unfazed.files import make_folder, read_json, remove_file
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
@@ -281,6 +281,7 @@ class _Run:
         error = next((answer.error for answer in answers if answer.error is not None), None)
         known = next((answer.same_as for answer in answers if answer.same_as is not None), None)
         try:
+            self.monitor.check_folder()
             if error is not None:
                 raise UserError(error)
             if known is not None:
@@ -292,6 +293,8 @@ class _Run:
             else:
                 opened = next(answer.opened for answer in answers if answer.opened is not None)
                 self._merge(name, opened)
+        except CannotWrite:
+            raise  # this is no failure of the model
         except UserError as problem:
             self.failed[name] = record_failure(folder, name, problem)
         finally:

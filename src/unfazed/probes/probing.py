@@ -16,7 +16,7 @@ from unfazed.engine import EngineSettings, Outcome, places_of, run_tasks
 from unfazed.engine.journal import Journal, isolate
 from unfazed.engine.monitor import Monitor
 from unfazed.engine.settings import shard_of
-from unfazed.errors import reason_of
+from unfazed.errors import CannotWrite, reason_of
 from unfazed.files import read_json, write_json
 from unfazed.locks import Lock
 from unfazed.predictions.evaluation import PARTS_EACH, runs_code
@@ -82,6 +82,8 @@ class Prober:
                 own = ids[part.number * len(ids) // part.count : (part.number + 1) * len(ids) // part.count]
                 resumed, failures = measure_ids(probes, own, self.counted, dict(part.skipped), journal)
                 return Answer(probes[0].sendable(), resumed, failures)
+        except CannotWrite:
+            raise  # this is no failure of the model
         except (Exception, SystemExit) as error:  # whatever one model does, the others are measured
             return Answer(error=reason_of(error))
 
@@ -129,6 +131,7 @@ def run_probes(
             answer = one_by_one[1].result or Answer(error=str(one_by_one[1].failure))
         answers.setdefault(key, []).append(answer)
         if len(answers[key]) == expected:
+            monitor.check_folder()
             result = _merged(answers.pop(key), number, shards)
             failed += isinstance(result, str)
             yield key, result
@@ -161,6 +164,8 @@ def _merged(answers: Sequence[Answer], number: int, shards: int) -> Measured | s
             return merge(probe, resumed, everything)
         finally:
             lock.release()
+    except CannotWrite:
+        raise
     except Exception as problem:
         return reason_of(problem)
 

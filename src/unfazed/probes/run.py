@@ -175,7 +175,7 @@ def _rows(probe: Probe, one: str, loaded: Any) -> list[dict[str, Any]] | str:
 
 
 def merge(probe: Probe, resumed: int, failures: dict[str, str]) -> Outcome:
-    """Write the file and then its card from the rows of all parts; UserError if a picture has no rows and no failure."""
+    """Write the file and then its card from the rows of all parts; UserError if those of a picture are lost."""
     table = _in_order(_kept(probe), probe.ids, probe.id_column)
     if not len(table):
         reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"

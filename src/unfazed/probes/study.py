@@ -20,7 +20,7 @@ from unfazed.engine.devices import device_at
 from unfazed.engine.lanes import copies
 from unfazed.engine.monitor import Monitor, View
 from unfazed.engine.threads import one_thread
-from unfazed.errors import UserError, reason_of
+from unfazed.errors import CannotWrite, UserError, reason_of
 from unfazed.files import read_json, write_bytes
 from unfazed.measures.channels import best_channels
 from unfazed.models.heads import check_framing
@@ -138,6 +138,8 @@ def run_study(
                         study.unfinished.append(f"{name}: {kind}")
                 if (spurious or channels) and None not in results:
                     _look_closer(study, probes, name, spurious, channels, class_by, measure, monitor)
+            except CannotWrite:
+                raise
             except Exception as error:  # whatever one model does, the others are measured
                 if len(models) == 1:
                     raise
