@@ -97,6 +97,18 @@ def test_adaptation_shows_accuracy_before_and_after(results):
     assert (table["low"] <= table["difference"]).all() and (table["difference"] <= table["high"]).all()
 
 
+def test_a_model_that_fails_is_recorded_and_the_others_are_measured(edited, tmp_path):
+    (tmp_path / "bad.py").write_text("def build():\n    raise RuntimeError('no layers')\n")
+    bad, rest = f"python:{tmp_path}/bad.py:build", ("-o", tmp_path / "out", "--no-fid", "--no-adapt", "--limit", 2)
+    code, out, err = run("distribution", edited, "-m", bad, "-m", "lite:0", *rest)
+    assert code == 4, err
+    assert f"failed: {bad}:" in err and "no layers" in err
+    assert "reinsertion" in out and "lite:0" in out
+    assert [path.stem for path in (tmp_path / "out/scores").glob("*.parquet")] == ["lite-0"]
+    code, _, err = run("distribution", edited, "-m", bad, *rest)
+    assert code == 2 and "no model could be measured" in err
+
+
 def test_without_the_inception_file_the_message_has_the_command(edited, tmp_path, monkeypatch):
     monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
     code, _, err = run("distribution", edited, "-m", "lite:0", "-o", tmp_path / "r")

@@ -43,6 +43,8 @@ def distribution(
     backgrounds; LPIPS where its weights are; accuracy after batch-norm adaptation. The same command again resumes.
     Put the results beside the predictions, and `unfazed report` shows them.
 
+    Exit codes: 0 done, 2 wrong command, 4 done but some models or pictures could not be used.
+
     Examples:
 
     `unfazed weights fetch measure`
@@ -70,21 +72,21 @@ def distribution(
         )  # fmt: skip
     if study.unfinished:
         unfinished_shards(study.unfinished, output)
-        return
-    scores = read_probe(output, "scores", study.slugs)
-    features = read_probe(output, "inception") if study.features else None
-    tables = write_distribution(
-        output, scores, features, study.adapted, limit=out_above, resamples=resamples, level=level
-    )
-    if table not in tables:
-        raise unknown("table", table, tables)
-    wanted = tables[table]
-    if table == "verdicts" and format == "table":
-        typer.echo("\n".join(wanted["sentence"].to_list()))
     else:
-        typer.echo(format_table(wanted, format, digits=3), nl=False)
-    for note in study.notes:
-        typer.echo(note, err=True)
+        scores = read_probe(output, "scores", study.slugs)
+        features = read_probe(output, "inception") if study.features else None
+        tables = write_distribution(
+            output, scores, features, study.adapted, limit=out_above, resamples=resamples, level=level
+        )
+        if table not in tables:
+            raise unknown("table", table, tables)
+        wanted = tables[table]
+        if table == "verdicts" and format == "table":
+            typer.echo("\n".join(wanted["sentence"].to_list()))
+        else:
+            typer.echo(format_table(wanted, format, digits=3), nl=False)
+        for note in study.notes:
+            typer.echo(note, err=True)
     for name, reason in list(study.failures.items())[:20]:
         typer.echo(f"failed: {name}: {reason}", err=True)
     if study.failures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,8 @@ CRITIC_NOTE = (
 
 @dataclass(frozen=True)
 class DistributionStudy:
-    """What was measured: the models' file names, whether there are features and adapted answers, notes and
-    failures; unfinished: the models of which other shards have not measured all pictures yet."""
+    """What was measured: the models' file names, whether there are features and adapted answers, notes, and failures
+    of models and pictures; unfinished: the models of which other shards have not measured all pictures yet."""
 
     folder: Path
     slugs: list[str]
@@ -65,7 +65,7 @@ def run_distribution(
     against: folders `images:PATH` to compare with. fid: also FID and KID, by the Inception weights in the file
     `inception` (else the fetched ones). adapt: also the accuracy with batch-norm statistics of each edit. engine: where
     the networks run; with a shard, the results are complete when the last shard is done. show: called with the state
-    of the run.
+    of the run. A model that fails is recorded as a failure, and the others are measured.
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more, each once")
@@ -89,17 +89,21 @@ def run_distribution(
         keys.append(("", FEATURE_ROWS))
     with Monitor(study.folder, "distribution", "pictures", show) as monitor:
         for (name, kind), result in run_probes(opener, keys, study.folder, engine, monitor, len(sets.pictures)):
-            if isinstance(result, str):
-                raise UserError(result)
-            if result is None:
-                study.unfinished.append(name or "Inception")
-                continue
-            result.record(name or "Inception", study.failures, study.notes)
-            if kind == SCORES:
-                study.slugs.append(result.path.stem)
+            network = name or "Inception"
+            if isinstance(result, str):  # whatever one network does, the others are measured
+                study.failures[network] = result
+            elif result is None:
+                study.unfinished.append(network)
+            else:
+                result.record(network, study.failures, study.notes)
+                if kind == SCORES:
+                    study.slugs.append(result.path.stem)
+    if not study.slugs and not study.unfinished:
+        raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
     for name in models if adapt and not study.unfinished else ():
-        _adapt(study, benchmark, name, opener.model(name), limit, engine)
-    return study
+        if name not in study.failures:
+            _adapt(study, benchmark, name, opener.model(name), limit, engine)
+    return replace(study, features=study.features and "Inception" not in study.failures)
 
 
 @dataclass(frozen=True, eq=False)
