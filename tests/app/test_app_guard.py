@@ -13,7 +13,7 @@ import pytest
 
 from unfazed.app.guard import MOST_JSON, MOST_TEXT, MOST_UPLOAD, Guard, names_an_address, reaches_outside
 from unfazed.app.messages import LAST, Bounded
-from unfazed.app.page import sweep
+from unfazed.app.page import served, sweep
 from unfazed.app.unread import MOST_SESSIONS, MOST_UNREAD, Unread
 from unfazed.locks import Lock
 
@@ -158,16 +158,26 @@ async def hello(scope, receive, send):
 
 def test_a_page_for_other_computers_needs_its_token_once_in_the_address_and_then_as_a_cookie():
     guard = Guard(hello, token="secret")
-    assert answered(guard)[0] == 403
-    assert answered(guard, query=b"token=wrong")[0] == 403
+    assert answered(guard)[0] == 401
+    assert answered(guard, query=b"token=wrong")[0] == 401
     status, headers = answered(guard, query=b"token=secret")
     assert status == 200
     cookie = headers[b"set-cookie"].partition(b";")[0]
     assert answered(guard, headers=[(b"cookie", cookie)])[0] == 200
     status, headers = answered(guard, path="/gradio_api/startup-events")
     assert status == 200 and b"set-cookie" not in headers  # open, and the token is not told
-    assert answered(guard, path="/gradio_api/file=/x/startup-events")[0] == 403
+    assert answered(guard, path="/gradio_api/file=/x/startup-events")[0] == 401
     assert answered(Guard(hello))[0] == 403  # no token: only this computer
+
+
+def test_a_page_for_other_computers_starts_and_opens_with_its_token_only():
+    with served(["lite:0"], host="0.0.0.0") as (address, _):
+        bare, _, token = address.partition("?token=")
+        assert token and httpx.get(bare).status_code == 401
+        assert "set-cookie" not in httpx.get(f"{bare}gradio_api/startup-events").headers
+        with httpx.Client() as client:
+            assert client.get(address).status_code == 200
+            assert client.get(f"{bare}gradio_api/info").status_code == 200
 
 
 def test_a_session_that_never_listens_may_ask_only_so_often():

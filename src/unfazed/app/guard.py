@@ -59,11 +59,16 @@ class Guard:
         if scope["type"] != "http":  # the page opens no web socket
             return
         headers = _headers(scope)
-        refusal = self._stranger(scope, headers)
+        refusal = self._stranger(headers)
         if refusal is not None:
             await _refuse(send, 403, refusal)
             return
-        send = self._with_headers(send, self._has_token(scope, headers))
+        known = self._has_token(scope, headers)
+        if self.token is not None and not known and scope["path"] != _STARTUP:
+            # gradio asks for its own page when it starts, and takes 401 for a page that asks for a password.
+            await _refuse(send, 401, "Open the page with the token in its address, as the command printed it.")
+            return
+        send = self._with_headers(send, known)
         kinds = headers.get("content-type", [])
         if len(kinds) > 1 or len(headers.get("content-length", [])) > 1:
             await _refuse(send, 400, "A request has one Content-Type and one Content-Length.")
@@ -100,7 +105,7 @@ class Guard:
             return
         await self.app(scope, receive, send)
 
-    def _stranger(self, scope: Message, headers: dict[str, list[str]]) -> str | None:
+    def _stranger(self, headers: dict[str, list[str]]) -> str | None:
         """Why this visitor is refused; None if not."""
         host = (headers.get("host") or [""])[0]
         origins = headers.get("origin", [])
@@ -113,9 +118,7 @@ class Guard:
             return "This page is served to this computer only."
         if any(place != host for place in places) or len(places) > 1:
             return "The request comes from another page."
-        if self.token is None or scope["path"] == _STARTUP or self._has_token(scope, headers):
-            return None
-        return "Open the page with the token in its address, as the command printed it."
+        return None
 
     def _has_token(self, scope: Message, headers: dict[str, list[str]]) -> bool:
         """Whether the request brings the page's token, in its address or as a cookie."""
