@@ -6,6 +6,7 @@ polars ends the whole process at some damaged files, so it gets only tables that
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 from .errors import UserError
 from .files import check_regular
+from .parquet_sizes import held_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as parquet
 
 Kind = Literal["text", "integer", "number", "truth", "list"]
 WORDS = {
@@ -26,6 +29,10 @@ WORDS = {
     "truth": "true and false",
     "list": "lists of numbers",
 }
+# A table may take so many bytes of memory, or so many times the size of its file: repeated values need nearly no space
+# in a Parquet file, so a small one can hold a table that no machine has the memory for.
+MOST_BYTES = 2**28
+MOST_TIMES = 256
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,58 @@ def read_checked(
         there = file.schema_arrow.names
         check_names(there, required, path, run)
         wanted = None if select is None else [name for name in select if name in there]
-        table = file.read(columns=wanted).replace_schema_metadata(None)
+        table = _read_bounded(file, path, wanted).replace_schema_metadata(None)
         table.validate(full=True)
     for name, column in columns.items():
         if name in table.column_names:
             check_column(table.column(name), column, f"{path}, column '{name}'", run)
     return table
+
+
+def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str] | None) -> pa.Table:
+    """The table of a Parquet file, whose size in memory is checked before the repeated texts are written out."""
+    import pyarrow.parquet as parquet
+
+    most = max(MOST_BYTES, MOST_TIMES * os.path.getsize(path))
+    held = held_bytes(path)
+    _check_size(held, most, path)
+    leaves = [file.schema.column(index) for index in range(len(file.schema))]
+    texts = [one.path for one in leaves if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"]
+    table = parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts).read(columns=wanted)
+    _check_size(held + sum(_text_bytes(chunk) for one in table.columns for chunk in one.chunks), most, path)
+    for index, name in enumerate(table.column_names):
+        declared = file.schema_arrow.field(name)
+        if declared.type != table.field(index).type:
+            table = table.set_column(index, declared, _cast(table.column(index), declared.type))
+    return table
+
+
+def _check_size(held: int, most: int, path: str | Path) -> None:
+    if held > most:
+        raise UserError(f"{path} holds a table of {held:,} bytes or more", allowed=f"{most:,} for a file of its size")
+
+
+def _text_bytes(values: pa.Array) -> int:
+    """The bytes of the texts of an array when each is written out, also where one stands in many rows."""
+    import pyarrow.compute as compute
+    from pyarrow import types
+
+    if types.is_dictionary(values.type):
+        lengths = compute.binary_length(values.dictionary).cast("int64")
+        return int(compute.sum(lengths.take(values.indices)).as_py() or 0)
+    if not types.is_nested(values.type):
+        return 0
+    inner = [values.keys, values.items] if types.is_map(values.type) else values.flatten()
+    return sum(map(_text_bytes, inner if isinstance(inner, list) else [inner]))
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Texts that were read as a dictionary, as the type that the file declares."""
+    from pyarrow import types
+
+    # pyarrow has no direct conversion from a dictionary to views.
+    views = {types.is_string_view(kind): "string", types.is_binary_view(kind): "binary"}
+    return (values.cast(views[True]) if True in views else values).cast(kind)
 
 
 def column_names(path: str | Path) -> list[str]:

@@ -54,6 +54,7 @@ def cases() -> dict[str, Callable[[Path], Case]]:
         "report PREDICTIONS: model python:": report_with_code,
         "evaluate -m head:FOLDER: base python:": head_with_code,
         "edit --replay RECORD: guide python:": record_with_code,
+        "analyze PREDICTIONS: a text in a million rows": repeated_text,
     }
     for name in SEGMENTATIONS:
         found[f"build coco: {name}"] = lambda folder, name=name: coco(folder, SEGMENTATIONS[name])  # type: ignore[misc]
@@ -99,6 +100,20 @@ def record_with_code(folder: Path) -> Case:
     (folder / "record.json").write_text(json.dumps(record))
     arguments = ["edit", "--replay", str(folder / "record.json"), "-o", str(folder / "again.png")]
     return Case(arguments, "can run code", mark)
+
+
+def repeated_text(folder: Path) -> Case:
+    """A Parquet file of 100 kB whose table takes a gigabyte: one text of a thousand letters in a million rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    everywhere = pa.array(np.zeros(10**6, np.int32))
+    texts = {"model": "x" * 1000, "sample_id": "a/original/0", "source_id": "a", "edit": "original"}
+    columns: dict[str, Any] = {name: pa.DictionaryArray.from_arrays(everywhere, [one]) for name, one in texts.items()}
+    columns |= dict.fromkeys(("run", "label", "predicted"), everywhere)
+    columns |= {"probability": everywhere.cast("float"), "correct": everywhere.cast("bool")}
+    parquet.write_table(pa.table(columns), folder / "predictions.parquet", store_schema=False)
+    return Case(["analyze", str(folder / "predictions.parquet")], "holds a table of", folder / "no-code")
 
 
 def coco(folder: Path, segmentation: Any) -> Case:
