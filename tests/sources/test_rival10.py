@@ -136,11 +136,30 @@ def test_a_pickle_that_imports_is_refused_by_name_and_the_others_load(root, tmp_
         ({"wings": 5}, "the mask of 'wings' is not a base64 picture"),
         ({"wings": "&&&&"}, "the mask of 'wings' is not a base64 picture"),
         ({"wings": base64.b64encode(b"words")}, "not a picture but text"),
+        ({"antlers": as_base64(box_mask(0, 0, 9, 9))}, "it has the attribute 'antlers'"),
     ],
 )
 def test_attributes_that_make_no_sense_are_one_bad_scene(root, content, reason):
     (root / "test/ordinary/n01531178_12_attr_dict.pkl").write_bytes(pickle.dumps(content))
     with pytest.raises(BadPicture, match=reason):
+        open_source(f"rival10:{root}")["n01531178_12"]
+
+
+def test_one_large_picture_as_the_mask_of_every_attribute_is_refused_before_it_is_decoded(root, monkeypatch):
+    shared = as_base64(np.zeros((4000, 4000), np.uint8))
+    path = root / "test/ordinary/n01531178_12_attr_dict.pkl"
+    path.write_bytes(pickle.dumps(dict.fromkeys(ATTRIBUTES[:12], shared)))
+    assert path.stat().st_size < 50_000
+    monkeypatch.setattr("unfazed.sources.rival10.read_mask", lambda _: pytest.fail("it was decoded"))
+    with pytest.raises(BadPicture, match="the masks of its attributes have 192 megapixels"):
+        open_source(f"rival10:{root}")["n01531178_12"]
+
+
+def test_small_masks_of_a_very_large_picture_are_not_all_enlarged(root):
+    Image.new("RGB", (9000, 9000)).save(root / "test/ordinary/n01531178_12.JPEG")
+    content = dict.fromkeys(ATTRIBUTES[:3], as_base64(np.full((2, 2), 255, np.uint8)))
+    (root / "test/ordinary/n01531178_12_attr_dict.pkl").write_bytes(pickle.dumps(content))
+    with pytest.raises(BadPicture, match="the masks of its attributes have 243 megapixels"):
         open_source(f"rival10:{root}")["n01531178_12"]
 
 

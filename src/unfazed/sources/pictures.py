@@ -77,6 +77,13 @@ def read_mask(file: File) -> np.ndarray:
         return _upright(_coverage(picture), picture)
 
 
+def pixels_of(file: File) -> int:
+    """The number of pixels of the picture in a file, path or bytes, without decoding it."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        return picture.width * picture.height
+
+
 def picture_of(given: PictureLike) -> np.ndarray:
     """The picture in a file, a Pillow image or an array: (H, W, 3) uint8 RGB, upright."""
     if isinstance(given, Image.Image):

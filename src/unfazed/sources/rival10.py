@@ -21,7 +21,7 @@ from unfazed.specs import Spec
 
 from .arrays import read_array
 from .pickles import read_pickle
-from .pictures import SUFFIXES, read_mask, read_picture, shrunk
+from .pictures import MOST_PIXELS, SUFFIXES, pixels_of, read_mask, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
 
@@ -90,6 +90,7 @@ def load_attributed(entry: Entry) -> Scene:
     if whole is None:
         raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks or in its attributes")
     image = read_picture(entry.image)
+    _check_pixels(image.shape[0] * image.shape[1] * len(masks), entry.image)
     notes: list[str] = []
     whole = _of_size(whole, image, "the object's mask", notes)
     sized = {name: _of_size(mask, image, f"the mask of {name}", notes) for name, mask in masks.items()}
@@ -115,11 +116,23 @@ def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
     content = read_pickle(path)
     if not isinstance(content, dict):
         raise BadPicture(f"{path}: it holds a {type(content).__name__}", allowed="a dict of attribute to picture")
-    return {
-        str(name): _sharp(read_mask(_picture_bytes(value, str(name), path)))
-        for name, value in content.items()
-        if value not in (None, "", b"")
-    }
+    named = {name: value for name, value in content.items() if value not in (None, "", b"")}
+    foreign = [name for name in named if name not in (*ATTRIBUTES, OBJECT)]
+    if foreign:
+        known = ", ".join((*ATTRIBUTES, OBJECT))
+        raise BadPicture(f"{path}: it has the attribute {str(foreign[0])[:60]!r}", allowed=known)
+    pictures = {name: _picture_bytes(value, name, path) for name, value in named.items()}
+    # One picture may stand under all names, so a small file could need a large picture's memory many times.
+    _check_pixels(sum(pixels_of(picture) for picture in pictures.values()), path)
+    return {name: _sharp(read_mask(picture)) for name, picture in pictures.items()}
+
+
+def _check_pixels(pixels: int, path: str | Path) -> None:
+    if pixels > MOST_PIXELS:
+        raise BadPicture(
+            f"{path}: the masks of its attributes have {pixels // 10**6} megapixels in all",
+            allowed=f"at most {MOST_PIXELS // 10**6}",
+        )
 
 
 def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
