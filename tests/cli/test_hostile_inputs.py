@@ -89,6 +89,16 @@ def test_links_that_lead_back_are_not_followed(tmp_path: Path) -> None:
     assert pictures_below(tmp_path) == ["again/a.png", "cats/a.png"]
 
 
+def test_links_that_branch_at_every_level_end_with_an_error(tmp_path: Path) -> None:
+    for level in range(40):
+        (tmp_path / f"d{level}").mkdir()
+        for name in "ab":
+            (tmp_path / f"d{level}" / name).symlink_to(tmp_path / f"d{level + 1}", target_is_directory=True)
+    (tmp_path / "d40").mkdir()
+    with pytest.raises(UserError, match="links lead to the folder .* on more than 1000 paths"):
+        pictures_below(tmp_path / "d0")
+
+
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "private").mkdir()
     scandir = os.scandir

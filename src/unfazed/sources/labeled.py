@@ -6,6 +6,7 @@ import csv
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,7 @@ SPACES = ("auto", "imagenet-1k", "own")
 _WNID = re.compile(r"n\d{8}")
 _COLUMNS = ("file", "label", "mask")
 MOST_FOLDERS = 1_000_000
+MOST_PATHS = 1000  # that lead to one folder: links that branch at every level would make endlessly many of a few folders
 _HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 
@@ -40,16 +42,21 @@ def pictures_below(folder: Path) -> list[str]:
     """The sorted names, relative to `folder`, of all files below it with a picture's suffix, without hidden ones.
 
     Links to folders are followed, except back to a folder that contains them. A folder that cannot be listed is an
-    error, because its pictures would be missing without a word.
+    error, because its pictures would be missing without a word; so is one that links lead to on very many paths.
     """
     found = []
     above = {str(folder): frozenset((_identity(folder),))}
+    visits = Counter[tuple[int, int]]()
     for root, folders, files in os.walk(folder, followlinks=True, onerror=_cannot_list):
         containing = above.pop(root)
         entered = {name: _identity(Path(root, name)) for name in folders if not name.startswith(".")}
         folders[:] = [name for name, identity in entered.items() if identity not in containing]
         above |= {os.path.join(root, name): containing | {entered[name]} for name in folders}
-        if len(above) > MOST_FOLDERS:
+        visits.update(entered[name] for name in folders)
+        for name in folders:
+            if visits[entered[name]] > MOST_PATHS:
+                raise UserError(f"links lead to the folder {os.path.join(root, name)} on more than {MOST_PATHS} paths")
+        if len(visits) > MOST_FOLDERS:
             raise UserError(f"{folder} contains more than {MOST_FOLDERS:,} folders")
         relative = Path(root).relative_to(folder)
         found += [
