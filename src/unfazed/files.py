@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 MOST_TEXT = 64 * 2**20  # bytes of a JSON or text file
+MOST_PICTURE = 2**30  # bytes of a picture file
 DEEPEST = 100  # lists and objects inside each other
 _REMEDY = "df -h, or choose another -o"
 

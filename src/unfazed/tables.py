@@ -77,13 +77,11 @@ def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str]
     """The table of a Parquet file, whose size in memory is checked before the repeated texts are written out."""
     import pyarrow.parquet as parquet
 
-    most = max(MOST_BYTES, MOST_TIMES * os.path.getsize(path))
-    held = held_bytes(path)
-    _check_size(held, most, path)
+    held = check_size(path)
     leaves = [file.schema.column(index) for index in range(len(file.schema))]
     texts = [one.path for one in leaves if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"]
     table = parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts).read(columns=wanted)
-    _check_size(held + sum(_text_bytes(chunk) for one in table.columns for chunk in one.chunks), most, path)
+    check_size(path, held + sum(_text_bytes(chunk) for one in table.columns for chunk in one.chunks))
     for index, name in enumerate(table.column_names):
         declared = file.schema_arrow.field(name)
         if declared.type != table.field(index).type:
@@ -91,9 +89,16 @@ def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str]
     return table
 
 
-def _check_size(held: int, most: int, path: str | Path) -> None:
+def check_size(path: str | Path, held: int | None = None) -> int:
+    """The bytes that the values of a Parquet file take in memory; UserError if they are too many for its size.
+
+    held: what they take, if it is known; otherwise texts that occur several times are counted once.
+    """
+    held = held_bytes(path) if held is None else held
+    most = max(MOST_BYTES, MOST_TIMES * os.path.getsize(path))
     if held > most:
         raise UserError(f"{path} holds a table of {held:,} bytes or more", allowed=f"{most:,} for a file of its size")
+    return held
 
 
 def _text_bytes(values: pa.Array) -> int:

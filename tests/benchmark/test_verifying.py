@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from unfazed.benchmark import Benchmark, verify
 from unfazed.benchmark.rows import read_rows, write_manifest, write_rows
+from unfazed.benchmark.verifying import Problem, changed_files
 from unfazed.errors import UserError
 
 
@@ -42,6 +44,27 @@ def test_one_changed_byte_is_found_and_named(copied, path):
 def test_a_missing_file_is_found(copied):
     (copied / "images/original/dog.png").unlink()
     assert problems(copied) == ["images/original/dog.png: is missing"]
+
+
+def test_pipes_devices_and_folders_in_place_of_pictures_are_problems(copied):
+    for name in ("dog", "cat", "pig", "cow"):
+        (copied / f"images/original/{name}.png").unlink()
+    os.mkfifo(copied / "images/original/dog.png")
+    (copied / "images/original/cat.png").symlink_to("/dev/zero")
+    (copied / "images/original/pig.png").mkdir()
+    with open(copied / "images/original/cow.png", "wb") as file:
+        file.truncate(2**40)  # bytes, none of which is on the disk
+    found = dict(problem.partition(": ")[::2] for problem in problems(copied))
+    assert set(found) == {f"images/original/{name}.png" for name in ("dog", "cat", "pig", "cow")}
+    assert "dog.png is no file)" in found["images/original/dog.png"]
+    assert "cat.png is no file)" in found["images/original/cat.png"]
+    assert "pig.png is a folder)" in found["images/original/pig.png"]
+    assert "cow.png has 1,099,511,627,776 bytes)" in found["images/original/cow.png"]
+
+
+def test_a_path_with_a_zero_byte_is_a_problem(copied):
+    file = Problem("images/a\0.png", "is missing")
+    assert changed_files(copied, [{"path": file.where, "sha256": "0"}]) == [file]
 
 
 def test_a_rate_that_is_not_met_is_found_even_with_honest_hashes(copied):

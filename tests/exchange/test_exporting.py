@@ -186,6 +186,30 @@ def test_a_changed_picture_is_reported_when_it_comes_back(published, tmp_path):
     assert "does not match" in back.failures[names[1]] and "no picture" in back.failures[names[-1]]
 
 
+@pytest.mark.parametrize("to", ["datasets", "imagefolder"])
+def test_pipes_and_missing_pictures_are_refused_by_name(bench, to, tmp_path):
+    copied = Path(shutil.copytree(bench, tmp_path / "bench"))
+    picture = copied / finished(copied)[0]["path"]
+    picture.unlink()
+    with pytest.raises(UserError, match=f"{picture.name} does not exist"):
+        export_benchmark(copied, to, tmp_path / "missing")
+    os.mkfifo(picture)
+    with pytest.raises(UserError, match=f"{picture.name} is no file"):
+        export_benchmark(copied, to, tmp_path / "pipe")
+
+
+def test_a_file_that_expands_to_more_than_its_size_allows_is_not_imported(published, tmp_path, monkeypatch):
+    monkeypatch.setattr("unfazed.tables.MOST_BYTES", 2**24)
+    copied = Path(shutil.copytree(published, tmp_path / "copied"))
+    [shard] = (copied / "data").glob("*.parquet")
+    picture = pa.array([bytes(2**24 + 1)])
+    table = pa.table({"sample_id": ["a"], "image": pa.StructArray.from_arrays([picture], ["bytes"])})
+    parquet.write_table(table, shard, compression="zstd")
+    assert shard.stat().st_size < 2**16
+    with pytest.raises(UserError, match="holds a table of"):
+        import_published(copied, tmp_path / "back")
+
+
 def test_a_manifest_that_names_files_outside_the_benchmark_is_refused(published, tmp_path):
     for column, value in (("source_id", "../../away"), ("mask_path", "/etc/away.png")):
         evil = tmp_path / column

@@ -196,6 +196,12 @@ def test_the_lock_of_a_killed_process_is_taken_over(kind: str, tmp_path: Path, m
     assert os.listdir(tmp_path) == []
 
 
+def test_a_pipe_in_place_of_a_lease_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.lock")
+    with pytest.raises(UserError, match=r"the lock .*a\.lock is no file"):
+        slot_of(tmp_path / "a.lock").read()
+
+
 def test_leases_are_used_on_network_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = os.stat(tmp_path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unfazed.edits.recipes import named_items
-from unfazed.errors import BadPicture, UserError
+from unfazed.errors import UserError
 from unfazed.files import explained, read_names, write_bytes
 from unfazed.labels import LabelSpace, imagenet, own
 from unfazed.sources.pictures import check_picture
@@ -90,10 +90,10 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
         return replace(row, status=SKIPPED, reason=f"the dataset has no picture of this photograph in {folder}")
     if row.label is None:
         return replace(row, status=FAILED, reason=f"the labels file has no line for {stem}")
-    data = piece.read()
     try:
+        data = piece.read()
         check_picture(data, f"{folder}/{stem}{piece.suffix}")
-    except BadPicture as error:
+    except UserError as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
     if copy or piece.archive is not None or address_of(root) is not None:  # storage has no links

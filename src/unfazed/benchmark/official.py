@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from unfazed.archives import Archive, Member, open_archive
 from unfazed.errors import UserError
-from unfazed.files import parse_json
+from unfazed.files import MOST_PICTURE, parse_json, read_file
 from unfazed.labels import LabelSpace
 from unfazed.sources.labeled import label_lines
 from unfazed.sources.pictures import SUFFIXES
@@ -56,7 +56,7 @@ class Piece:
 
     def read(self) -> bytes:
         if self.archive is None or self.member is None:
-            return self.path.read_bytes()
+            return read_file(self.path, MOST_PICTURE)
         return self.archive.read(self.member)
 
 

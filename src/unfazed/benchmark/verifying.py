@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from unfazed.errors import UserError
+from unfazed.errors import BadPicture, UserError
+from unfazed.files import MOST_PICTURE, read_file
 from unfazed.measures.validity import judge
+from unfazed.sources.pictures import pixels_of
 from unfazed.storage import address, fetch_pictures
 
 from .encoding import written_rate
@@ -167,11 +170,10 @@ def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Pr
     if not is_inside(path):
         return None, Problem(path, "is outside the benchmark")
     try:
-        data = (root / path).read_bytes()
-    except FileNotFoundError:
-        return None, Problem(path, "is missing")
-    except OSError as error:
-        return None, Problem(path, f"cannot be read ({error.strerror})")
+        data = read_file(root / path, MOST_PICTURE)
+    except UserError as error:
+        there = os.path.exists(root / path)
+        return None, Problem(path, f"cannot be read ({error.given})" if there else "is missing")
     if hashlib.sha256(data).hexdigest() != expected:
         return data, Problem(path, "is not the file that was written (its SHA-256 differs)")
     return data, None
@@ -181,6 +183,10 @@ def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
     import cv2
     import numpy as np
 
+    try:
+        pixels_of(mask)  # OpenCV itself would decode a picture of a gigabyte
+    except BadPicture as error:
+        return [Problem(row["mask_path"], f"is not a readable picture ({error.given})")]
     levels = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
     if levels is None:
         return [Problem(row["mask_path"], "is not a picture")]

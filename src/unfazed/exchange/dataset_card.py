@@ -11,6 +11,7 @@ from jinja2 import StrictUndefined, Template
 
 from unfazed.benchmark.folder import Benchmark
 from unfazed.benchmark.rows import OK
+from unfazed.files import MOST_TEXT, read_file
 from unfazed.text_tables import csv_text
 
 CREDITS = "CREDITS.csv"
@@ -20,7 +21,7 @@ def credits_file(benchmark: Benchmark) -> bytes | None:
     """The credits of the photographs: CREDITS.csv in the benchmark's folder, or those of the embedded sample."""
     path = benchmark.root / CREDITS
     if path.is_file():
-        return path.read_bytes()
+        return read_file(path, MOST_TEXT)
     if benchmark.card.get("source", {}).get("spec") != "sample":
         return None
     from unfazed.sources.sample import credits

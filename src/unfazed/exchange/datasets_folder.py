@@ -21,9 +21,9 @@ from unfazed.benchmark.layout import CARD, SOURCE_EDIT, row_path
 from unfazed.benchmark.rows import OK, counts, record, row_of, schema, write_rows
 from unfazed.benchmark.verifying import is_inside
 from unfazed.errors import UserError
-from unfazed.files import make_folder, whole, write_bytes
+from unfazed.files import MOST_PICTURE, check_regular, make_folder, read_file, whole, write_bytes
 from unfazed.records import require_fields
-from unfazed.tables import readable
+from unfazed.tables import check_size, readable
 
 from .dataset_card import CREDITS, credits_file, dataset_card
 from .exported import Exported, Show
@@ -58,8 +58,7 @@ def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
                 show(done, len(rows))
     for path in benchmark.root.iterdir():
         if path.is_file() and not path.name.startswith("."):
-            with whole(folder / REST / path.name) as file, open(path, "rb") as given:
-                shutil.copyfileobj(given, file)
+            _copy(path, folder / REST / path.name)
     credits = credits_file(benchmark)
     if credits is not None:
         write_bytes(folder / CREDITS, credits)
@@ -106,13 +105,19 @@ def read_datasets(path: Path, root: Path, show: Show) -> Imported:
     for one in (path / REST).iterdir():
         # The card comes last: a folder without one is not a benchmark.
         if one.is_file() and one.name != CARD:
-            write_bytes(root / one.name, one.read_bytes())
+            _copy(one, root / one.name)
     if (path / CREDITS).is_file():
-        write_bytes(root / CREDITS, (path / CREDITS).read_bytes())
-    write_bytes(root / CARD, (path / REST / CARD).read_bytes())
+        _copy(path / CREDITS, root / CREDITS)
+    _copy(path / REST / CARD, root / CARD)
     edits = tuple(edit for edit in benchmark.edits if edit != SOURCE_EDIT)
     everything = [one for its in by_source.values() for one in its]
     return Imported(make_folder(root), counts(everything), len(by_source), edits, failures)
+
+
+def _copy(path: Path, to: Path) -> None:
+    check_regular(path)
+    with whole(to) as file, open(path, "rb") as given:
+        shutil.copyfileobj(given, file)
 
 
 def _schema(benchmark: Benchmark) -> pyarrow.Schema:
@@ -146,6 +151,7 @@ def _shards(root: Path, rows: list[dict[str, Any]]) -> Iterator[list[dict[str, A
     size = 0
     for row in rows:
         shard.append(row)
+        check_regular(root / row["path"], MOST_PICTURE)
         size += (root / row["path"]).stat().st_size
         if size >= _SHARD:
             yield shard
@@ -157,7 +163,7 @@ def _shards(root: Path, rows: list[dict[str, Any]]) -> Iterator[list[dict[str, A
 def _record(root: Path, row: dict[str, Any]) -> dict[str, Any]:
     files: dict[str, Any] = {}
     for name, (path, digest) in _FILES.items():
-        data = (root / row[path]).read_bytes() if row[path] else None
+        data = read_file(root / row[path], MOST_PICTURE) if row[path] else None
         if data is not None and row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
             raise UserError(f"{root / row[path]} has changed since it was built", run=f"unfazed verify {root}")
         files[name] = None if data is None else {"bytes": data, "path": row[path]}
@@ -170,8 +176,12 @@ def _stored(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("*.parquet")):
         numbers = itertools.count(1)
         with readable(path, "Parquet"):
-            for batch in parquet.ParquetFile(path).iter_batches(_GROUP, columns=["sample_id", *_FILES]):
-                for row, number in zip(batch.to_pylist(), numbers, strict=False):
+            check_size(path)
+            # As dictionaries, and one row at a time: one large picture may stand in all rows.
+            file = parquet.ParquetFile(path, read_dictionary=["sample_id", *(f"{name}.bytes" for name in _FILES)])
+            for batch in file.iter_batches(_GROUP, columns=["sample_id", *_FILES]):
+                for place, number in zip(range(len(batch)), numbers, strict=False):
+                    [row] = batch.slice(place, 1).to_pylist()
                     require_fields(row, {"sample_id": str}, f"{path}, row {number}")
                     for name in _FILES:
                         where = f"{path}, row {number}, {name}"

@@ -14,7 +14,7 @@ import polars as pl
 from unfazed.benchmark.folder import Benchmark
 from unfazed.benchmark.rows import OK
 from unfazed.errors import UserError
-from unfazed.files import make_folder, write_bytes
+from unfazed.files import MOST_PICTURE, make_folder, read_file, write_bytes
 from unfazed.labels import LabelSpace
 from unfazed.text_tables import csv_text
 
@@ -30,7 +30,7 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
     names = class_folders(benchmark.labels)
     for done, row in enumerate(labeled, start=1):
         place = make_folder(folder / row["edit"] / names[row["label"]])
-        write_bytes(place / Path(row["path"]).name, (benchmark.root / row["path"]).read_bytes())
+        write_bytes(place / Path(row["path"]).name, read_file(benchmark.root / row["path"], MOST_PICTURE))
         show(done, len(labeled))
     write_bytes(folder / "class_map.txt", "".join(f"{name}\n" for name in names).encode())
     classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})

@@ -23,7 +23,7 @@ SPACES = ("auto", "imagenet-1k", "own")
 _WNID = re.compile(r"n\d{8}")
 _COLUMNS = ("file", "label", "mask")
 MOST_FOLDERS = 1_000_000
-MOST_PATHS = 1000  # that lead to one folder: links that branch at every level would make endlessly many of a few folders
+MOST_PATHS = 1000  # that lead to one folder: with links that branch at every level, a few folders have endlessly many
 _HEADINGS = ("file", "filename", "file_name", "image", "name", "path", "id")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from unfazed.errors import BadPicture
+from unfazed.files import MOST_PICTURE
 from unfazed.scene import Scene, mask_array
 from unfazed.storage.working_copy import fetch_missing
 
@@ -144,9 +145,11 @@ def _bytes(file: File) -> tuple[bytes, str]:
     if not isinstance(file, str | Path):
         return file.read(), str(getattr(file, "name", "the picture"))
     try:
-        kind = os.stat(file).st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        status = os.stat(file)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise BadPicture(f"{file}: this is no file, but a pipe or a device")
+        if status.st_size > MOST_PICTURE:
+            raise BadPicture(f"{file}: it has {status.st_size:,} bytes", allowed=f"at most {MOST_PICTURE:,}")
         return Path(file).read_bytes(), str(file)
     except FileNotFoundError:
         if fetch_missing(file):

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import stat
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ from . import objects
 from .addresses import address_of
 
 BEAT, DEAD, LOOK = 4.0, 20.0, 0.5  # seconds between renewals, until a lease counts as dead, between two looks
+_MOST = 2**16  # bytes of a lease
 
 
 class Slot(Protocol):
@@ -60,7 +62,10 @@ class _File:
 
     def read(self) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
-            return self.path.read_bytes()
+            if not stat.S_ISREG(os.stat(self.path).st_mode):  # a pipe would be waited for without end
+                raise UserError(f"the lock {self.path} is no file", run=f"rm -r {self.path}")
+            with open(self.path, "rb") as file:
+                return file.read(_MOST)
         return None
 
     def write(self, data: bytes) -> None:
