@@ -8,11 +8,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+import rich.progress
 from typer.testing import CliRunner
 
 from unfazed.benchmark import BuildSettings, build
 from unfazed.benchmark.building import Progress
 from unfazed.cli import COMMANDS, build_app
+from unfazed.cli.progress import progress_line
 from unfazed.report.drop_tables import analysis_text, analyze
 
 
@@ -96,3 +98,22 @@ def test_a_build_reports_every_pass_of_the_network(tmp_path: Path) -> None:
     assert len({*done}) > 2, "it moved before the scene was done"
     assert done[-1] == passes[-1][1]  # type: ignore[index]
     assert seen[-1].share == 1.0
+
+
+def test_each_stage_of_a_command_has_its_own_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second stage showed 0:00:00, since the line counted as finished after the first."""
+    tasks: list[Any] = []
+    add = rich.progress.Progress.add_task
+
+    def keep(self: Any, *arguments: Any, **options: Any) -> Any:
+        task = add(self, *arguments, **options)
+        tasks.append(self.tasks[0])
+        return task
+
+    monkeypatch.setattr(rich.progress.Progress, "add_task", keep)
+    with progress_line("reading", "photographs") as show:
+        for what in ("reading", "training", "training"):
+            show(0, 3, what=what)
+            assert not tasks[0].finished and (tasks[0].description, tasks[0].completed) == (what, 0)
+            show(3, 3, what=what)
+            assert tasks[0].finished

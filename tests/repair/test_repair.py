@@ -47,18 +47,37 @@ def photos(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def done(photos, tmp_path_factory):
+def shown():
+    """What `done` showed of its progress."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def done(photos, shown, tmp_path_factory):
     folder = tmp_path_factory.mktemp("repaired")
     spec = write_model(folder / "model", train_plainly(photos, steps=5))
     write_photographs(folder / "others", 2, seed=1)
     tests = [f"images:{folder / 'others'}"]
-    return repair(f"folder:{photos}", spec, folder / "out", QUICK, recipe=RECIPE, workers=1, tests=tests, device="cpu")
+    options = {"recipe": RECIPE, "workers": 1, "tests": tests, "device": "cpu", "show": shown.append}
+    return repair(f"folder:{photos}", spec, folder / "out", QUICK, **options)
 
 
 def test_photographs_without_a_mask_are_used_plainly_and_counted(done):
     assert done.counts["train_without_mask"] == 2 and done.counts["unusable"] + done.counts["held_out"] >= 1
     card = json.loads((done.folder / "card.json").read_bytes())
     assert card["training"]["photographs"] == done.counts and card["training"]["arm"] == "repaired"
+
+
+def test_progress_counts_every_stage_and_both_arms_as_one(done, shown):
+    stages = list(dict.fromkeys(view.command for view in shown))
+    assert stages == ["reading (train)", "reading (validation)", "fine-tuning", "build", "evaluate"]
+    steps = [view for view in shown if view.command == "fine-tuning"]
+    assert [view.done for view in steps] == list(range(1, steps[-1].total + 1)), "up to the end of the second arm"
+    halves = [view.note.partition(",")[0] for view in steps]
+    assert halves == ["control"] * (len(steps) // 2) + ["repaired"] * (len(steps) // 2)
+    assert steps[-2].left is not None
+    reading = [view for view in shown if view.command == "reading (train)"]
+    assert reading[-1].done == reading[-1].total >= done.counts["train"]
 
 
 def test_control_and_repaired_have_the_same_budget(done):

@@ -29,7 +29,8 @@ def progress_view() -> Iterator[Callable[[View], None]]:
 
 @contextmanager
 def progress_line(what: str, unit: str) -> Iterator[Show]:
-    """Yield a function `show(done, total, note)` that updates the line; the rate is measured from its first call."""
+    """Yield a function `show(done, total, note)` that updates the line; the rate is measured from its first call, and
+    again from the first call of another stage, which has another `what` or has done less."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -52,6 +53,10 @@ def progress_line(what: str, unit: str) -> Iterator[Show]:
         def show(
             done: int, total: int, note: str = "", what: str = what, unit: str = unit, rate: float | None = None
         ) -> None:
+            if what != progress.tasks[0].description or done < progress.tasks[0].completed:
+                # Another stage of the command: its rate and time left do not follow from the last one's.
+                progress.reset(task, completed=done)
+                first.clear()
             first.append(done) if not first else None
             elapsed = progress.tasks[0].elapsed or 0.0
             made = done - first[0]

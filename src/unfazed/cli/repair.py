@@ -81,7 +81,7 @@ def repair(
     from unfazed.report.formats import format_table
     from unfazed.report.repair_section import repair_table
 
-    from .progress import progress_line, stoppable
+    from .progress import progress_view, stoppable
 
     edits = read_mixture(mixture, **({} if probability is None else {"probability": probability}))
     if predictions is not None:
@@ -91,7 +91,7 @@ def repair(
             )
         edits = mixture_from(predictions, model, edits)
     settings = chosen(context, RepairSettings, mixture=edits)
-    with progress_line("repair", "steps") as show, stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
+    with progress_view() as show, stoppable(shlex.join(["unfazed", *sys.argv[1:]])):
         done = run_repair(
             source,
             model,
@@ -106,7 +106,7 @@ def repair(
             device=device,
             workers=workers,
             onnx=onnx,
-            report=lambda now: show(now.step, now.steps, f"{now.arm}, loss {now.loss:.3f}"),
+            show=show,
             note=lambda text: typer.echo(text, err=True),
         )
     for line in done.warnings:

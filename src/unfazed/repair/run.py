@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unfazed.choices import RendererName
+from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import UserError
 from unfazed.files import make_folder, read_json, write_json
 from unfazed.labels import LabelSpace
@@ -62,7 +64,7 @@ def repair(
     workers: int | None = None,
     cache: str | Path | None = None,
     onnx: bool = False,
-    report: Callable[[Now], None] | None = None,
+    show: Callable[[View], None] | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Repair:
     """Fine-tune `model` on edits of the photographs of `source`, and plainly as control; measure all three.
@@ -71,8 +73,9 @@ def repair(
     masks that are trained on as well. tests: folders `images:…` to measure on besides. benchmark: an existing one to
     measure on; without it a share of the source (`settings.held_out`) is left out of training, and edited by `recipe`
     with `renderer`. A file whose content is measured on is never trained on. cache: a folder for pictures without
-    their objects, `removed` in `out` if None. onnx: also export the repaired model. The same call again resumes where
-    the last one stopped.
+    their objects, `removed` in `out` if None. onnx: also export the repaired model. show: called with how far reading,
+    fine-tuning, building and measuring are, each with its time left; note: with what happens. The same call again
+    resumes where the last one stopped.
 
     The folder holds the repaired model (`repaired:OUT`), the control (`repaired:OUT/control`), the benchmark, the
     predictions, and `repair.json`.
@@ -96,14 +99,26 @@ def repair(
     for name, photographs in sets.items():
         if len(photographs):
             say(f"reading {len(photographs)} photographs ({name})")
-            photographs.read(str(started.device), workers)
+            with Monitor(folder, f"reading ({name})", "photographs", show) as monitor:
+                photographs.read(str(started.device), workers, monitor.count)
     keys = keys_of(row.entry.image for one in sets.values() for row in one.rows)
     finished: dict[str, Classifier] = {}
+    steps = 0
     for arm in ARMS:
         say(f"fine-tuning: {arm}")
-        tuned = fine_tune(
-            started, data.members, sets["train"], sets["validation"], settings, arm, folder / "state" / arm, report
-        )
+        left = len(ARMS) - len(finished)
+        with Monitor(folder, "fine-tuning", "steps", show) as monitor:
+            tuned = fine_tune(
+                started,
+                data.members,
+                sets["train"],
+                sets["validation"],
+                settings,
+                arm,
+                folder / "state" / arm,
+                partial(_count_step, monitor, steps, left),
+            )
+        steps += tuned.history["steps"]
         place = folder if arm == "repaired" else folder / arm
         name = f"repaired:{place}"
         made = replace(started, module=tuned.module, name=name, fixed_hash=None, precision=base.precision)
@@ -124,15 +139,16 @@ def repair(
     bench = (
         Path(benchmark)
         if benchmark is not None
-        else _build(folder, scenes, data, recipe, renderer, device, workers, say)
+        else _build(folder, scenes, data, recipe, renderer, device, workers, say, show)
     )
     models = {"before": base, **finished} if not new_head else finished
     say("measuring")
+    measure = partial(_answers, models=models, workers=workers, warnings=warnings, show=show)
     predictions = folder / "predictions"
-    measured_by = _answers(str(bench), models, predictions, warnings)
+    measured_by = measure(str(bench), folder=predictions)
     rows = before_and_after(measured_by, read_facts(predictions, models=[one.name for one in models.values()]))
     for spec in tests:
-        answers = _answers(spec, models, folder / "predictions" / slug_of(spec), warnings)
+        answers = measure(spec, folder=predictions / slug_of(spec))
         rows += folder_rows(spec, answers)
     judged, reason = verdict(rows)
     counts = data.counts(sets)
@@ -149,6 +165,11 @@ def repair(
     }
     write_json(folder / RESULT, result)
     return Repair(folder, rows, judged, reason, counts, warnings)
+
+
+def _count_step(monitor: Monitor, before: int, arms: int, now: Now) -> None:
+    """Count the steps of both arms; before: those of the arms that are finished; arms: how many are not."""
+    monitor.count(before + now.step, before + arms * now.steps, note=f"{now.arm}, loss {now.loss:.3f}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,6 +300,7 @@ def _build(
     device: str | None,
     workers: int | None,
     say: Callable[[str], None],
+    show: Callable[[View], None] | None,
 ) -> Path:
     from unfazed.benchmark.building import build
     from unfazed.benchmark.settings import BuildSettings
@@ -287,14 +309,23 @@ def _build(
     held = replace(scenes, entries=tuple(entry for entry in scenes.entries if entry.id in wanted))
     say(f"building a benchmark of {len(held)} photographs that were held out")
     settings = BuildSettings(recipe=recipe, renderer=renderer, device=device, workers=workers)
-    build(held, folder / "benchmark", settings)
+    build(held, folder / "benchmark", settings, show=show)
     return folder / "benchmark"
 
 
-def _answers(pictures: str, models: dict[str, Classifier], folder: Path, warnings: list[str]) -> dict[str, Answers]:
+def _answers(
+    pictures: str,
+    *,
+    models: dict[str, Classifier],
+    folder: Path,
+    workers: int | None,
+    warnings: list[str],
+    show: Callable[[View], None] | None,
+) -> dict[str, Answers]:
     from unfazed.predictions.evaluation import run_evaluation
+    from unfazed.predictions.settings import EvaluateSettings
 
-    done = run_evaluation(pictures, list(models.values()), folder)
+    done = run_evaluation(pictures, list(models.values()), folder, EvaluateSettings(workers=workers), show=show)
     if done.failed:
         raise UserError("\n".join(f"{name} could not be measured: {reason}" for name, reason in done.failed.items()))
     warnings += [line for lines in done.warnings.values() for line in lines]
