@@ -56,6 +56,11 @@ def test_killed_and_resumed_has_the_same_losses_to_the_last_digit(photos, uninte
     assert all(torch.equal(one, whole[name]) for name, one in resumed.module.state_dict().items())
 
 
+def test_the_card_says_that_a_consistency_loss_doubles_the_pictures_of_a_step(photos, uninterrupted, tmp_path):
+    plain = small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=1, consistency=0.0))
+    assert (plain.history["pictures_per_step"], uninterrupted.history["pictures_per_step"]) == (8, 16)
+
+
 def test_a_run_with_other_settings_is_not_mixed_into_the_folder(photos, tmp_path):
     small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=1))
     with pytest.raises(UserError, match="other settings"):

@@ -104,6 +104,8 @@ class _Run:
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
         self.edit = BatchEdit(settings.mixture)
+        # A consistency loss compares each edited picture with the plain one, which is passed through as well.
+        self.in_pairs = settings.consistency > 0 and arm == "repaired"
         self.members = _member_matrix(members, len(model.labels), self.device)
         self.per_epoch = max(len(train) // settings.batch_size, 1)
         self.steps = self.per_epoch * settings.epochs
@@ -167,6 +169,7 @@ class _Run:
             **self.decided,
             "precision": self.precision,
             "trained_parameters": sum(one.numel() for one in self.parameters),
+            "pictures_per_step": min(self.settings.batch_size, len(self.train)) * (1 + self.in_pairs),
             "steps": self.step,
             "steps_planned": self.steps,
             "best_epoch": self.best_epoch,
@@ -268,7 +271,7 @@ class _Run:
             images, masks = self.edit(images, masks, batch.removed, usable=batch.masked, draws=draws)
         crops_seed = int(torch.randint(2**62, (), generator=generator))
         crops = self._crops(images, masks, crops_seed)
-        if not settings.consistency or self.arm == "control":
+        if not self.in_pairs:
             return self._nll(self._forward(crops), batch.targets)
         plain = self._crops(batch.images, batch.masks, crops_seed)
         edited, before = self._forward(torch.cat([crops, plain])).chunk(2)
