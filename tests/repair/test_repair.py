@@ -26,7 +26,7 @@ from unfazed.models.training_photographs import keys_of, trained_on
 from unfazed.models.wrappers import WRAPPERS
 from unfazed.predictions import run_evaluation
 from unfazed.predictions.inputs import open_pictures
-from unfazed.repair import RepairSettings, repair
+from unfazed.repair import RepairSettings, photographs, repair
 from unfazed.repair.enhancing import enhance
 from unfazed.repair.measuring import EXITS, Answers, before_and_after, folder_rows, verdict
 from unfazed.transforms import EditMixture
@@ -78,6 +78,17 @@ def test_progress_counts_every_stage_and_both_arms_as_one(done, shown):
     assert steps[-2].left is not None
     reading = [view for view in shown if view.command == "reading (train)"]
     assert reading[-1].done == reading[-1].total >= done.counts["train"]
+
+
+@pytest.mark.parametrize("fits", [4, 0], ids=["smooth fits", "nothing fits"])
+def test_photographs_beyond_the_memory_get_a_smooth_fill_and_the_card_says_so(photos, tmp_path, monkeypatch, fits):
+    monkeypatch.setattr(photographs, "IN_MEMORY", fits * 36 * TRANSFORM.crop**2)
+    settings, said = replace(QUICK, fill="patches", validation=0.0), []
+    repair(f"folder:{photos}", small_classifier(), tmp_path, settings, recipe=RECIPE, workers=1, note=said.append)
+    card = json.loads((tmp_path / "card.json").read_bytes())["training"]
+    assert card["fill"]["train"] == "smooth" and not (tmp_path / "removed").exists()
+    assert json.loads((tmp_path / "repair.json").read_bytes())["fill"] == card["fill"]
+    assert any(line.startswith("the fill is smooth (train): with patches they need more than") for line in said)
 
 
 def test_control_and_repaired_have_the_same_budget(done):

@@ -24,6 +24,8 @@ from unfazed.scene import Scene, frame
 from unfazed.sources import Source
 from unfazed.sources.source import Entry
 
+from .settings import Fill
+
 IN_MEMORY = 4 * 2**30  # bytes of photographs that are kept in memory
 
 
@@ -52,12 +54,13 @@ class Batch:
 class Photographs:
     """Photographs by position; `unusable` are those that turned out not to be readable, with the reason.
 
+    fill: what stands where an object was; `read` changes patches to smooth if the photographs take too much memory.
     cache: a folder that keeps the pictures without their objects, which take the longest to make.
     """
 
     rows: tuple[Photograph, ...]
     size: int
-    fill: str
+    fill: Fill
     cache: Path | None = None
     unusable: dict[str, str] = field(default_factory=dict)
     _kept: tuple[Tensor, Tensor, Tensor | None] | None = None
@@ -82,9 +85,15 @@ class Photographs:
         return hashlib.sha256(canonical([self.size, self.fill, listing]).encode()).hexdigest()
 
     def read(self, device: str, workers: int | None = None, progress: Callable[[int, int], None] | None = None) -> None:
-        """Check every photograph, drop those that cannot be read, and keep all in memory where they fit there."""
-        layers = 7 if self.fill == "patches" else 4
-        if len(self.rows) * layers * self.size**2 > IN_MEMORY:
+        """Check every photograph, drop those that cannot be read, and keep all in memory where they fit there.
+
+        Where they do not fit with patches the fill becomes smooth, since patches take too long to be made again in every
+        epoch; where they do not fit even so, they are read, and checked, when they are needed.
+        """
+        pixels = len(self.rows) * self.size**2
+        if pixels * 7 > IN_MEMORY:
+            self.fill = "smooth"
+        if pixels * 4 > IN_MEMORY:
             return
         reader = _Reader(self.size, self.fill, self.cache)
         found: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray | None, bool]] = {}
@@ -133,8 +142,7 @@ class Photographs:
         return Batch(images[at], masks[at], None if removed is None else removed[at], targets, self.masked[places])
 
     def _from_files(self, places: np.ndarray, device: str, pool: ThreadPoolExecutor) -> Batch:
-        # Patches take long and are not kept here, so a set too large for memory gets the smooth fill.
-        reader = _Reader(self.size, "smooth")
+        reader = _Reader(self.size, self.fill)
         found = list(pool.map(reader, [(int(place), self.rows[place]) for place in places]))
         good = [place for place, one in zip(places, found, strict=True) if not isinstance(one, str)]
         usable = [one for one in found if not isinstance(one, str)]
@@ -155,7 +163,7 @@ class _Reader:
     """Reads one photograph; a reason instead where it cannot be read."""
 
     size: int
-    fill: str
+    fill: Fill
     cache: Path | None = None
 
     def __call__(self, task: tuple[int, Photograph]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, bool] | str:

@@ -101,6 +101,11 @@ def repair(
             say(f"reading {len(photographs)} photographs ({name})")
             with Monitor(folder, f"reading ({name})", "photographs", show) as monitor:
                 photographs.read(str(started.device), workers, monitor.count)
+            if photographs.fill != settings.fill:
+                say(
+                    f"the fill is {photographs.fill} ({name}): with {settings.fill} they need more than 4 GiB of memory"
+                )
+    fills = {name: one.fill for name, one in sets.items()}
     keys = keys_of(row.entry.image for one in sets.values() for row in one.rows)
     finished: dict[str, Classifier] = {}
     steps = 0
@@ -126,6 +131,7 @@ def repair(
             "arm": arm,
             "source": scenes.spec,
             "photographs": data.counts(sets),
+            "fill": fills,
             "settings": settings.to_json(),
             "history": tuned.history,
         }
@@ -160,6 +166,7 @@ def repair(
         "verdict": judged,
         "reason": reason,
         "photographs": counts,
+        "fill": fills,
         "settings": settings.to_json(),
         "rows": rows,
     }
