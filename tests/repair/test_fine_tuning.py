@@ -24,6 +24,7 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.repair import fine_tuning
 from unfazed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
+from unfazed.repair.fine_tuning import Now
 from unfazed.repair.photographs import split
 from unfazed.repair.settings import RepairSettings
 from unfazed.repair.views import training_crops
@@ -59,6 +60,33 @@ def test_killed_and_resumed_has_the_same_losses_to_the_last_digit(photos, uninte
 def test_the_card_says_that_a_consistency_loss_doubles_the_pictures_of_a_step(photos, uninterrupted, tmp_path):
     plain = small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=1, consistency=0.0))
     assert (plain.history["pictures_per_step"], uninterrupted.history["pictures_per_step"]) == (8, 16)
+
+
+def test_a_run_stops_early_after_as_many_epochs_without_a_better_loss(photos, tmp_path):
+    # At this rate no weight changes, so the first epoch stays the best.
+    stopped = small_run(photos, tmp_path, settings=replace(SETTINGS, epochs=9, patience=2, learning_rate=1e-30)).history
+    assert stopped["best_epoch"] == 1 and len(stopped["epochs"]) == 3
+    assert stopped["steps"] == stopped["steps_planned"] // 3 == len(stopped["losses"])
+
+
+def test_the_averaged_weights_are_what_is_kept(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "SAVE_EVERY", 0.0)
+    weights = []
+
+    def keep(now: Now | None = None) -> None:
+        """The weights of the step before, which is the last that is saved at this time."""
+        (path,) = tmp_path.glob("state-*.safetensors")
+        weights.append(load_file(path)["module.head.weight"])
+
+    settings = replace(SETTINGS, epochs=1, learning_rate=0.01, ema=0.9)
+    kept = small_run(photos, tmp_path, keep, settings).module.state_dict()["head.weight"]
+    keep()
+    average = weights[0]
+    for step, now in enumerate(weights[1:], start=1):
+        decay = min(0.9, step / (step + 10))
+        average = decay * average + (1 - decay) * now
+    assert len(weights) == 4 and torch.allclose(kept, average, atol=1e-6)
+    assert not torch.allclose(kept, weights[-1], atol=1e-3)
 
 
 def test_a_run_with_other_settings_is_not_mixed_into_the_folder(photos, tmp_path):

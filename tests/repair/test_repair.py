@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +27,7 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.models.training_photographs import keys_of, trained_on
 from unfazed.models.wrappers import WRAPPERS
-from unfazed.predictions import run_evaluation
+from unfazed.predictions import evaluation, run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, photographs, repair
 from unfazed.repair.enhancing import enhance
@@ -34,6 +37,7 @@ from unfazed.transforms.mixture import KINDS
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
 RECIPE = "original,background-random"
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,7 @@ def shown():
 
 @pytest.fixture(scope="module")
 def done(photos, shown, tmp_path_factory):
+    torch.set_num_threads(1)  # so that a process of its own has the same losses
     folder = tmp_path_factory.mktemp("repaired")
     spec = write_model(folder / "model", train_plainly(photos, steps=5))
     write_photographs(folder / "others", 2, seed=1)
@@ -66,6 +71,48 @@ def test_photographs_without_a_mask_are_used_plainly_and_counted(done):
     assert done.counts["train_without_mask"] == 2 and done.counts["unusable"] + done.counts["held_out"] >= 1
     card = json.loads((done.folder / "card.json").read_bytes())
     assert card["training"]["photographs"] == done.counts and card["training"]["arm"] == "repaired"
+
+
+def test_a_command_killed_in_the_second_arm_and_resumed_has_the_losses_of_one_that_was_not(done, photos, tmp_path):
+    """The result of so few photographs is uncertain: the exit code is 3."""
+    spec = f"python:{done.folder.parent / 'model/small.py'}:build"
+    command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path), "--recipe", RECIPE, "--device", "cpu"]
+    command += ["--epochs", "1", "--batch-size", "8", "--fill", "smooth", "--probability", "0.8", "--workers", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    script = [sys.executable, str(HERE / "killed_repair.py"), *command]
+    killed = subprocess.run(script, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr.decode()
+    states = [json.loads((tmp_path / "state" / arm / "state.json").read_bytes()) for arm in ("control", "repaired")]
+    assert 0 < states[1]["step"] < states[0]["step"] and not (tmp_path / "card.json").exists()
+    resumed = CliRunner().invoke(build_app(), command)
+    assert resumed.exit_code == 3 and "cannot tell" in resumed.output, resumed.output
+    for part in ("control", "."):
+        whole, again = (
+            json.loads((folder / part / "card.json").read_bytes())["training"]["history"]
+            for folder in (done.folder, tmp_path)
+        )
+        assert again["losses"] == whole["losses"] and again["epochs"] == whole["epochs"]
+
+
+def test_a_repair_that_makes_a_model_worse_exits_with_1(tmp_path, monkeypatch):
+    """A huge weight of the consistency loss, which only the repaired arm has, keeps it from learning the classes."""
+    photos = write_photographs(tmp_path / "photos", 20)
+    spec = write_model(tmp_path / "model", train_plainly(photos, steps=0))
+    used = []
+
+    def evaluate(pictures, models, output, settings=None, **more):
+        used.append(settings.workers)
+        return run_evaluation(pictures, models, output, settings, **more)
+
+    monkeypatch.setattr(evaluation, "run_evaluation", evaluate)
+    command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--recipe", RECIPE, "--json"]
+    command += ["--epochs", "6", "--batch-size", "8", "--fill", "smooth", "--workers", "1", "--no-freeze-norm"]
+    command += ["--consistency", "1e6", "--learning-rate", "3e-3", "--held-out", "0.5", "--ema", "0"]
+    result = CliRunner().invoke(build_app(), command)
+    found = json.loads(result.stdout.splitlines()[-1])
+    original = next(row for row in found["rows"] if (row["measure"], row["pictures"]) == ("accuracy", "original"))
+    assert (result.exit_code, found["verdict"]) == (1, "worse") and original["high"] < -2
+    assert used == [1], "measuring has as many workers as the command asks for"
 
 
 def test_progress_counts_every_stage_and_both_arms_as_one(done, shown):
@@ -121,7 +168,7 @@ def test_a_repaired_folder_opens_as_a_model_that_is_described(done):
         open_model(f"repaired:{done.folder / 'control'}?trust=yes", device="cpu")
 
 
-def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers(done, tmp_path):
+def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers_and_not_repaired_again(done, photos, tmp_path):
     pytest.importorskip("onnxruntime")
     from unfazed.repair.onnx_export import export_onnx
 
@@ -131,6 +178,8 @@ def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers(done, tmp_pa
     pixels = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(model.logits(pixels), again.logits(pixels), atol=1e-4)
     assert again.labels.classes == CLASSES and again.transform == TRANSFORM
+    with pytest.raises(UserError, match="no trainable parameters"):
+        repair(f"folder:{photos}", f"onnx:{tmp_path / 'model.onnx'}", tmp_path / "out", QUICK)
 
 
 def test_the_report_shows_a_repair_beside_its_predictions(done, tmp_path):
@@ -175,9 +224,6 @@ def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
     with pytest.raises(UserError, match="no counterpart") as caught:
         repair(f"folder:{photos}", other, tmp_path, QUICK)
     assert "--new-head" in str(caught.value)
-    frozen = Classifier(torch.nn.Flatten(), TRANSFORM, list(CLASSES), "file.onnx", device="cpu")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="no trainable parameters"):
-        repair(f"folder:{photos}", frozen, tmp_path, QUICK)
     with pytest.raises(UserError, match="has a mask"):
         repair(f"images:{photos}", small_classifier(), tmp_path, QUICK)
 

@@ -87,8 +87,8 @@ class Photographs:
     def read(self, device: str, workers: int | None = None, progress: Callable[[int, int], None] | None = None) -> None:
         """Check every photograph, drop those that cannot be read, and keep all in memory where they fit there.
 
-        Where they do not fit with patches the fill becomes smooth, since patches take too long to be made again in every
-        epoch; where they do not fit even so, they are read, and checked, when they are needed.
+        Where they do not fit with patches the fill becomes smooth, since patches take too long to be made again in
+        every epoch; where they do not fit even so, they are read, and checked, when they are needed.
         """
         pixels = len(self.rows) * self.size**2
         if pixels * 7 > IN_MEMORY:
