@@ -22,11 +22,8 @@ from unfazed.analyses.drops.gate import check
 from unfazed.benchmark import BuildSettings, build
 from unfazed.cli import build_app
 from unfazed.errors import UserError
-from unfazed.labels import LabelSpace
-from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.models.training_photographs import keys_of, trained_on
-from unfazed.models.wrappers import WRAPPERS
 from unfazed.predictions import evaluation, run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, photographs, repair
@@ -217,44 +214,6 @@ def test_a_way_that_does_not_suit_a_model_is_skipped_with_its_reason(done, tmp_p
     assert "no batch norm" in found.skipped["bn-adapt"] and len(found.rows) == 5
 
 
-def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
-    other = Classifier(
-        small_classifier().module, TRANSFORM, LabelSpace("own", ("car", "bus", "tram")), "vehicles", device="cpu"
-    )
-    with pytest.raises(UserError, match="no counterpart") as caught:
-        repair(f"folder:{photos}", other, tmp_path, QUICK)
-    assert "--new-head" in str(caught.value)
-    with pytest.raises(UserError, match="has a mask"):
-        repair(f"images:{photos}", small_classifier(), tmp_path, QUICK)
-
-
-@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
-def test_a_wrapped_model_is_refused(photos, tmp_path, wrapper):
-    with pytest.raises(UserError, match="is a wrapped model"):
-        repair(f"folder:{photos}", WRAPPERS[wrapper](small_classifier()), tmp_path, QUICK)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"train": "tail"},
-        {"epochs": 0},
-        {"batch_size": 8, "accumulate": 3},
-        {"learning_rate": 0.0},
-        {"learning_rate": float("inf")},
-        {"layer_decay": -1.0},
-        {"layer_decay": 1.5},
-        {"weight_decay": float("nan")},
-        {"consistency": -1.0},
-        {"seed": -1},
-    ],
-    ids=str,
-)
-def test_a_setting_out_of_its_range_is_refused(wrong):
-    with pytest.raises(UserError, match="allowed: "):
-        RepairSettings(**wrong)
-
-
 def test_a_new_head_answers_for_the_classes_of_the_source_and_more_photographs_can_be_added(photos, tmp_path):
     base = open_model("timm:test_resnet.r160_in1k?weights=none", device="cpu")
     more = write_photographs(tmp_path / "more", 12, seed=1)
@@ -301,16 +260,6 @@ def test_a_model_says_when_it_is_measured_on_photographs_of_its_training(done, p
     assert f"{spec}: {done.counts['train'] + done.counts['validation']} of the 36 photographs" in warning
     assert check(tmp_path / "seen", min_accuracy={"original": 2}).verdict == "not measured"
     assert "training" not in str(run_evaluation(other, [spec], tmp_path / "new").warnings)
-
-
-def test_the_hybrid_is_a_timm_model_that_can_be_trained():
-    import timm
-
-    model = open_model("timm:hybrid_resnet50_vits?weights=none", device="cpu")
-    assert model.transform.crop == 224 and "hybrid_resnet50_vits" in timm.list_models("hybrid*")
-    small = timm.create_model("hybrid_resnet50_vits", num_classes=3, depth=1)
-    small(torch.zeros(2, 3, 224, 224)).sum().backward()
-    assert small.patch_embed.grid_size == (14, 14) and small.patch_embed.backbone.conv1.weight.grad is not None
 
 
 @pytest.fixture(scope="module")
