@@ -1,4 +1,4 @@
-"""Ten crops, adapted batch norm, and the layers that heat maps look at."""
+"""Ten crops, mirror images, closer looks, adapted batch norm, and the layers that heat maps look at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torchvision import transforms as library
 
 from unfazed.errors import UserError
 from unfazed.models import Classifier, Transform
-from unfazed.models.heat import find_heat_layer
+from unfazed.models.heat import HeatLayer, find_heat_layer
+from unfazed.models.views import FlipAverage, ObjectCrop, boxes
 from unfazed.models.wrappers import bn_adapt, tencrop
 
 
@@ -139,3 +140,49 @@ def test_outputs_and_labels_must_agree() -> None:
     short = Classifier(Tiny(), Transform(20, 16), ["a", "b", "c"], "tiny", device="cpu")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"returns the shape \(1, 4\).*has 3 classes"):
         short.logits(torch.zeros(1, 3, 16, 16))
+
+
+class Columns(nn.Module):
+    """Logits from the mean of the left half and of the right half; its first layer is a known heat map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.AvgPool2d(8)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        maps = self.features(pixels).mean(1)
+        half = maps.shape[-1] // 2
+        return torch.stack([maps[..., :half].mean((1, 2)), 3 * maps[..., half:].mean((1, 2))], dim=1)
+
+
+def test_the_flipped_answer_is_the_mean_of_two_passes() -> None:
+    pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    network = Columns()
+    both = FlipAverage(network)(pixels)
+    assert torch.allclose(both, (network(pixels) + network(pixels.flip(-1))) / 2)
+    assert torch.allclose(both, both.mean(1, keepdim=True) * torch.tensor([0.5, 1.5])), "each half counts the same"
+
+
+def test_the_box_of_a_known_heat_map() -> None:
+    heat = torch.zeros(3, 8, 8)
+    heat[0, 2:6, 1:4] = 1.0  # rows 2 to 6 and columns 1 to 4 of 8
+    heat[1, 7, 7] = 1.0
+    heat[2] = 1.0
+    middle, extent = boxes(heat)
+    assert extent.tolist() == pytest.approx([4 / 8 * 1.3, 0.35, 1.0])
+    assert middle[0].tolist() == pytest.approx([0.325, 0.5]), "moved so that the square stays inside"
+    assert middle[1].tolist() == pytest.approx([1 - 0.175] * 2) and middle[2].tolist() == [0.5, 0.5]
+
+
+def test_the_closer_look_is_a_crop_around_the_hot_place() -> None:
+    pixels = torch.zeros(1, 3, 64, 64)
+    pixels[:, :, 16:32, 16:32] = 1.0
+    network = Columns()
+    given: list[torch.Tensor] = []
+    network.register_forward_hook(lambda _, inputs, output: given.append(inputs[0]))
+    look = ObjectCrop(network, 64, HeatLayer("features", "none", 8, 8), 2)
+    mean = look(pixels)
+    assert len(given) == 2 and torch.equal(given[0], pixels)
+    assert torch.allclose(mean, (Columns()(given[0]) + Columns()(given[1])) / 2)
+    # A square of 16 pixels is 0.25 of the side; the smallest closer look shows 0.35 of it.
+    assert given[1].mean().item() == pytest.approx((0.25 / 0.35) ** 2, abs=0.02)

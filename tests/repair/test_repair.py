@@ -203,6 +203,26 @@ def test_enhance_compares_every_way_with_the_plain_model(done, tmp_path):
     json.loads((tmp_path / "enhance" / "enhance.json").read_bytes())
 
 
+def test_the_command_compares_with_another_model_and_prints_every_edit(done, tmp_path):
+    bench, repaired = str(done.folder / "benchmark"), f"repaired:{done.folder}?trust=yes"
+    model = f"python:{done.folder.parent / 'model/small.py'}:build"
+    command = ["enhance", bench, "-m", model, "-o", str(tmp_path), "--with", repaired, "--device", "cpu"]
+    plain = CliRunner().invoke(build_app(), [*command, "--format", "json"])
+    assert plain.exit_code == 0, plain.output
+    rows = {row["way"]: row for row in json.loads(plain.stdout)}
+    assert list(rows)[0] == "plain" and list(rows)[-1] == repaired and "tencrop-probability" in rows
+    before = next(row for row in done.rows if row["measure"] == "drop" and row["pictures"] == "average")
+    found = rows[repaired]
+    assert np.isclose(found["average_drop"], before["repaired"])
+    assert np.isclose(found["drop_difference"], before["repaired"] - before["before"])
+    assert rows["plain"]["drop_difference"] is None and np.isclose(rows["plain"]["average_drop"], before["before"])
+    table = CliRunner().invoke(build_app(), [*command, "--by-edit"])
+    assert table.exit_code == 0 and "background-random" in table.stdout and "calibration error" in table.stdout
+    stored = json.loads((tmp_path / "enhance/enhance.json").read_bytes())
+    assert stored["rows"] == list(rows.values())
+    assert {row["pictures"] for row in stored["by_edit"]} == {"original", "source", "background-random", "average"}
+
+
 def test_a_way_that_does_not_suit_a_model_is_skipped_with_its_reason(done, tmp_path):
     (tmp_path / "plain.py").write_text(
         "import torch\nfrom unfazed.models.classifier import Classifier\nfrom betrayed import CLASSES, TRANSFORM\n"

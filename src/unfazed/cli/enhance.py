@@ -22,6 +22,9 @@ def enhance(
     other: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Also compare with this model; repeatable.")
     ] = None,
+    by_edit: Annotated[
+        bool, typer.Option("--by-edit", help="Print every measure of every edit, not only originals and average.")
+    ] = False,
     device: Device = None,
     batch_size: Annotated[int | None, typer.Option(help="Pictures at once [default: what fits].")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that decode.")] = None,
@@ -31,13 +34,15 @@ def enhance(
 
         unfazed enhance bench -m lite:0
 
-        unfazed enhance bench -m timm:resnet50.a1_in1k --with repaired:hybrid --format markdown
+        unfazed enhance bench -m timm:resnet50.a1_in1k --with repaired:hybrid --by-edit --format markdown
 
-    Ways: `tencrop` (mean over ten crops), `flip` (mean over the picture and its mirror image), `object-crop` (mean over
-    the picture and a crop around the object that the model sees), `bn-adapt` (batch-norm statistics estimated from the
-    pictures). The paper's hybrid is `timm:hybrid_resnet50_vits?weights=none`; train it with `unfazed repair` and name
-    the result after `--with`. Every difference is against the plain model on the same photographs, with a paired 95 %
-    interval.
+    Ways: `tencrop` (mean logits over ten crops), `tencrop-probability` (mean probability over them), `flip` (mean over
+    the picture and its mirror image), `object-crop` (mean over the picture and a crop around the object that the model
+    sees), `bn-adapt` (batch-norm statistics estimated from the pictures). The paper's hybrid is
+    `timm:hybrid_resnet50_vits?weights=none`; train it with `unfazed repair` and name the result after `--with`. Every
+    difference is against the plain model on the same photographs, with a paired 95 % interval.
+
+    DIR then holds the predictions of every way, and `DIR/enhance/enhance.json` the rows of both tables.
     """
     import polars
 
@@ -61,7 +66,7 @@ def enhance(
         )
     for way, reason in found.skipped.items():
         typer.echo(f"skipped: {way}: {reason}", err=True)
-    frame = polars.DataFrame(found.rows, infer_schema_length=None)
+    frame = polars.DataFrame(found.by_edit if by_edit else found.rows, infer_schema_length=None)
     headings = {
         "accuracy_difference": "change",
         "accuracy_low": "low",
@@ -70,6 +75,7 @@ def enhance(
         "drop_difference": "change of drop",
         "drop_low": "low ",
         "drop_high": "high ",
+        "difference": "change",
     }
     title = f"{model} on {benchmark}: points; changes against the plain model, with paired 95 % intervals"
     print(format_table(frame, format, digits=1, headings=headings, title=title), end="")

@@ -19,6 +19,7 @@ from unfazed.predictions.settings import EvaluateSettings
 from .measuring import Answers, before_and_after, read_answers
 
 RESULT = "enhance.json"
+CHANGE = ("difference", "low", "high")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,8 @@ def enhance(
     by_edit: list[dict[str, Any]] = []
     for way, found in answers.items():
         compared = _against_plain(answers["plain"], found, facts)
+        if way == "plain":
+            compared = [{**row, **dict.fromkeys(CHANGE)} for row in compared]
         by_edit += [{"way": way, **row} for row in compared]
         rows.append(_summary(way, compared))
     result = {"model": plain.name, "benchmark": str(benchmark), "rows": rows, "by_edit": by_edit, "skipped": skipped}
@@ -86,7 +89,8 @@ def enhance(
 def _against_plain(plain: Answers, other: Answers, facts: Facts) -> list[dict[str, Any]]:
     rows = before_and_after({"control": plain, "repaired": other}, facts)
     names = {"control": "plain", "repaired": "enhanced"}
-    return [{names.get(key, key): value for key, value in row.items() if key != "before"} for row in rows]
+    columns = ("measure", "pictures", "n", *names, *CHANGE)
+    return [{names.get(key, key): row[key] for key in columns} for row in rows]
 
 
 def _summary(way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -95,10 +99,7 @@ def _summary(way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     original = found["accuracy", ORIGINAL]
     drop = found.get(("drop", AVERAGE))
     row = {"way": way, "n": original["n"], "accuracy": original["enhanced"]}
-    row |= {f"accuracy_{name}": original[name] for name in ("difference", "low", "high")}
-    if way == "plain":
-        row |= dict.fromkeys(("accuracy_difference", "accuracy_low", "accuracy_high"))
-        drop = drop and {**drop, **dict.fromkeys(("difference", "low", "high"))}
+    row |= {f"accuracy_{name}": original[name] for name in CHANGE}
     row["average_drop"] = None if drop is None else drop["enhanced"]
-    row |= {f"drop_{name}": None if drop is None else drop[name] for name in ("difference", "low", "high")}
+    row |= {f"drop_{name}": None if drop is None else drop[name] for name in CHANGE}
     return row
