@@ -11,23 +11,24 @@ from torchvision import tv_tensors
 
 from unfazed.edits.geometry import resized
 from unfazed.scene import frame
-from unfazed.sources import Source
+from unfazed.sources import Source, open_source
 
 
 class Scenes(Dataset[Any]):
     """Samples (`tv_tensors.Image` (3, size, size) uint8, `tv_tensors.Mask` (size, size) in [0, 1], label).
 
-    Each photograph is framed as a benchmark frames it: the largest square that holds the whole object. transform: is
-    called with the three and returns the sample.
+    source: a Source, or what `open_source` opens, such as `folder:photos`. Each photograph is framed as a benchmark
+    frames it: the largest square that holds the whole object. transform: is called with the three and returns the
+    sample.
 
-    >>> from unfazed.sources import open_source
-    >>> image, mask, label = Scenes(open_source("sample"), size=64)[0]
+    >>> image, mask, label = Scenes("sample", size=64)[0]
     >>> image.shape, mask.shape, label
     (torch.Size([3, 64, 64]), torch.Size([64, 64]), 347)
     """
 
-    def __init__(self, source: Source, size: int = 256, transform: Callable[..., Any] | None = None) -> None:
-        self.source, self.size, self.transform = source, size, transform
+    def __init__(self, source: str | Source, size: int = 256, transform: Callable[..., Any] | None = None) -> None:
+        self.source = open_source(source) if isinstance(source, str) else source
+        self.size, self.transform = size, transform
 
     def __len__(self) -> int:
         return len(self.source)
