@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from unfazed.benchmark import BuildSettings, build
@@ -143,6 +145,39 @@ def test_models_that_end_their_process_fail_alone(benchmark: Path, crashes: str,
     assert "SystemExit: 3" in done.failed[crashes + "leaves"]
     assert "exit code 5" in done.failed[crashes + "leaves_at_once"]
     assert {json.loads(path.read_text())["model"] for path in tmp_path.glob("*.failed.json")} == set(done.failed)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only this processor stops at the overflow of a division")
+def test_an_onnx_file_that_crashes_its_runtime_fails_alone(bench: Path, tmp_path: Path) -> None:
+    spec = f"onnx:{overflowing(tmp_path / 'm.onnx')}?resize=8&crop=8&mean=0.5&std=0.25&labels=imagenet"
+    done = run_evaluation(bench, [spec, "lite:0"], tmp_path / "out", EvaluateSettings(device="cpu"))
+    assert done.scored == ("lite:0",)
+    assert "SIGFPE" in done.failed[spec]
+
+
+def overflowing(path: Path) -> Path:
+    """An ONNX file that divides the lowest integer by −1, which ends the process that runs it."""
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node
+    lowest = numpy.iinfo(numpy.int32).min
+    values = {"w": numpy.ones((3, 1000), numpy.float32), "axes": numpy.array([2, 3])}
+    values |= {name: numpy.array([one], numpy.int32) for name, one in (("lowest", lowest), ("minus", -1))}
+    nodes = [
+        node("ReduceMean", ["x", "axes"], ["mean"], keepdims=0),
+        node("Cast", ["mean"], ["whole"], to=onnx.TensorProto.INT32),
+        node("Sub", ["whole", "whole"], ["zero"]),  # the runtime does not know that, so it cannot divide in advance
+        node("Add", ["zero", "lowest"], ["above"]),
+        node("Add", ["zero", "minus"], ["below"]),
+        node("Div", ["above", "below"], ["divided"]),
+        node("Cast", ["divided"], ["number"], to=onnx.TensorProto.FLOAT),
+        node("MatMul", ["number", "w"], ["y"]),
+    ]
+    shapes = {"x": ["n", 3, 8, 8], "y": ["n", 1000]}
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, one) for name, one in shapes.items())
+    weights = [onnx.numpy_helper.from_array(value, name) for name, value in values.items()]
+    graph = onnx.helper.make_graph(nodes, "overflowing", [x], [y], weights)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
 
 
 def test_a_picture_that_ends_its_process_is_one_unreadable_row(benchmark: Path, crashes: str, tmp_path: Path) -> None:

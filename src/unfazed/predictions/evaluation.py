@@ -34,6 +34,7 @@ from .storage import FAILED, PARTS, is_finished, parts_of
 from .worker import Answer, Evaluator, Opened, Part, name_of
 
 GROUP = 8  # models that share a decoding pass in a worker process
+NATIVE = ("onnx", "openvino", "tflite")  # models whose graph is run by a C++ runtime, which a graph can crash
 PARTS_EACH = 4  # parts for each worker process, so that none waits long for the last one
 
 
@@ -74,9 +75,10 @@ def run_evaluation(
     fails is recorded as <model>.failed.json and the others continue; an unknown model source is refused at the start.
     Several processes may write to one folder, each with different models, or each with another shard.
 
-    On one device, the models run in this process; those that run a user's code (`python:`), and all of them after a
-    run that was killed, in a process of their own. On several devices and on a Ray cluster, worker processes share
-    the pictures. The predictions are the same bytes. A `Classifier` always runs in this process.
+    On one device, the models run in this process; those that run a user's code (`python:`) or a graph in a C++
+    runtime (`onnx:`), and all of them after a run that was killed, in a process of their own. On several devices and
+    on a Ray cluster, worker processes share the pictures. The predictions are the same bytes. A `Classifier` always
+    runs in this process.
     """
     if not models:
         raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
@@ -133,7 +135,7 @@ class _Run:
         started, folder, pictures = time.time(), self.evaluator.folder, self.evaluator.pictures
         try:
             ours = [model for model in self.models if self._lock(name_of(model))]
-            apart = [one for one in ours if isinstance(one, str) and (self.elsewhere or runs_code(one))]
+            apart = [one for one in ours if isinstance(one, str) and (self.elsewhere or may_end_the_process(one))]
             here = [model for model in ours if model not in apart]
             refresh(folder)
             self._count(0)
@@ -340,13 +342,13 @@ class _Run:
         self.monitor.count(self.done, total, len(self.failed))
 
 
-def runs_code(name: str) -> bool:
-    """Return whether opening a model runs code that is not ours, which may end the process."""
+def may_end_the_process(name: str) -> bool:
+    """Return whether a model runs code that is not ours or a graph in a C++ runtime: both may end the process."""
     try:
         spec = model_spec(name)
     except UserError:
         return False  # opening it says what is wrong
-    return spec.kind in PROGRAMS or "trust" in spec.options
+    return spec.kind in PROGRAMS + NATIVE or "trust" in spec.options
 
 
 def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:

@@ -19,7 +19,7 @@ from unfazed.engine.settings import shard_of
 from unfazed.errors import CannotWrite, reason_of
 from unfazed.files import read_json, write_json
 from unfazed.locks import Lock
-from unfazed.predictions.evaluation import PARTS_EACH, runs_code
+from unfazed.predictions.evaluation import PARTS_EACH, may_end_the_process
 from unfazed.specs import slug_of
 from unfazed.storage import refresh
 
@@ -106,7 +106,7 @@ def run_probes(
     def parts_of(keys: Sequence[Key], count: int) -> list[Part]:
         return [Part(*key, (number - 1) * count + place, count * shards) for key in keys for place in range(count)]
 
-    apart = [key for key in probes if elsewhere or (key[0] and runs_code(key[0]))]
+    apart = [key for key in probes if elsewhere or (key[0] and may_end_the_process(key[0]))]
     here = [key for key in probes if key not in apart]
     worker = Prober(opener, folder, max(1, threads // len(devices)))
 
