@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
-import torch
-from betrayed import TRANSFORM, small_classifier, write_photographs
+import timm
+from betrayed import CLASSES, TRANSFORM, small_classifier, write_photographs
 
 from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
+from unfazed.models.architecture import architecture_of, check_architecture
 from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.models.wrappers import WRAPPERS
@@ -59,11 +63,39 @@ def test_a_setting_out_of_its_range_is_refused(wrong):
         RepairSettings(**wrong)
 
 
-def test_the_hybrid_is_a_timm_model_that_can_be_trained():
-    import timm
-
+def test_the_hybrid_is_a_timm_model():
     model = open_model("timm:hybrid_resnet50_vits?weights=none", device="cpu")
     assert model.transform.crop == 224 and "hybrid_resnet50_vits" in timm.list_models("hybrid*")
-    small = timm.create_model("hybrid_resnet50_vits", num_classes=3, depth=1)
-    small(torch.zeros(2, 3, 224, 224)).sum().backward()
-    assert small.patch_embed.grid_size == (14, 14) and small.patch_embed.backbone.conv1.weight.grad is not None
+    assert model.module.patch_embed.grid_size == (14, 14)
+
+
+def test_the_hybrid_is_trained_from_random_weights_and_opened_again(photos, tmp_path):
+    size = "depth=1&img_size=64&crop=64&resize=64"
+    base = open_model(f"timm:hybrid_resnet50_vits?weights=none&{size}", device="cpu")
+    settings = replace(QUICK, ema=0.0)
+    repair(f"folder:{photos}", base, tmp_path, settings, new_head=True, recipe="original,direction", workers=1)
+    model = open_model(f"repaired:{tmp_path}", device="cpu")
+    assert model.labels.classes == CLASSES and len(model.module.blocks) == 1
+    history = json.loads((tmp_path / "card.json").read_bytes())["training"]["history"]
+    assert history["layer_decay"] is None and history["family"] == "random weights"
+    trained, before = (one.module.patch_embed.backbone for one in (model, base))
+    assert (trained.bn1.running_mean != 0).any(), "the statistics of random weights are not kept"
+    assert (trained.conv1.weight - before.conv1.weight).abs().max() > 5e-4, "the first layer learns as well"
+
+
+def test_the_weights_of_a_backbone_are_not_fetched_again_by_a_card():
+    model = open_model("timm:hybrid_resnet50_vits?weights=none&depth=1&img_size=64&crop=64", device="cpu")
+    settings = {**model.origin["settings"], "backbone_pretrained": True}
+    card = architecture_of(replace(model, origin={**model.origin, "settings": settings}))
+    assert card["settings"] == model.origin["settings"]
+    with pytest.raises(UserError, match="backbone_pretrained"):
+        check_architecture({**card, "settings": settings}, "card.json")
+
+
+def test_weights_of_a_backbone_that_cannot_be_fetched_are_a_clear_error(monkeypatch):
+    def offline(*arguments, **options):
+        raise FileNotFoundError("there is no connection")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(UserError, match="could not be loaded: there is no connection"):
+        open_model("timm:hybrid_resnet50_vits?weights=none&backbone_pretrained=True", device="cpu")

@@ -98,6 +98,8 @@ def _created(spec: Spec, **more: Any) -> Any:
         raise unknown(
             f"option of timm:{spec.name}", named[1], sorted({*OWN, *inspect.signature(architecture).parameters})
         ) from None
+    except OSError as error:  # also without its own weights, a network may need those of a part
+        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
     except (AssertionError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         if not keywords or more.get("pretrained"):
             raise
