@@ -12,12 +12,12 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from unfazed.errors import UserError, unknown
+from unfazed.hub import quick_hub
 from unfazed.labels import LabelSpace
 from unfazed.records import read_object
 from unfazed.specs import Spec
 
 from .classifier import Classifier
-from .hub import quick_hub
 from .options import TRANSFORM
 
 # source -> (module of this room, function, what its names look like)
@@ -71,7 +71,8 @@ def open_model(
         model = open_model(text, device=device, precision=precision, labels=labels)
         return replace(model, name=alias, origin={**model.origin, "spec": text})
     spec = model_spec(name)
-    with quick_hub() if spec.kind in HUB_SOURCES else contextlib.nullcontext():
+    folder = spec.name if spec.kind == "transformers" else None
+    with quick_hub(folder) if spec.kind in HUB_SOURCES else contextlib.nullcontext():
         model = opener(spec.kind)(spec.without_wrappers(), labels, device=device, precision=precision)
     if not spec.wrappers:
         return model

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unfazed.errors import UserError, missing_extra
+from unfazed.hub import quick_hub
 
 Box = tuple[int, int, int, int]
 
@@ -20,6 +21,11 @@ def open_checkpoint(name: str) -> Callable[[np.ndarray, Box | None], np.ndarray]
         import transformers
     except ImportError:
         raise missing_extra("transformers", "models") from None
+    with quick_hub(name):
+        return _opened(name, transformers)
+
+
+def _opened(name: str, transformers: Any) -> Callable[[np.ndarray, Box | None], np.ndarray]:
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
     except Exception as error:
