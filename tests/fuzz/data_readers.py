@@ -1,8 +1,9 @@
-"""The readers of data sets and weights: COCO, numpy arrays, checkpoints, archives and pickles."""
+"""The readers of data sets and weights: COCO, VOC, Oxford-IIIT Pet, arrays, checkpoints, archives and pickles."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import pickle
@@ -12,15 +13,12 @@ import tarfile
 import numpy as np
 from fuzzing import Reader, placed, small_png
 from mutations import damaged, damaged_json
+from PIL import Image
 
 from unfazed.errors import UserError
 
 
 def coco() -> Reader:
-    from PIL import Image
-
-    from unfazed.sources import open_source
-
     picture = placed("coco/a.jpg", b"")
     Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(picture)
     content = {
@@ -34,14 +32,63 @@ def coco() -> Reader:
     }
 
     def read(data: bytes) -> None:
-        source = open_source(f"coco:{placed('coco/annotations.json', data)}?objects=all")
-        for scene_id in source.ids:
-            try:
-                source[scene_id]
-            except UserError:
-                continue
+        _open_scenes(f"coco:{placed('coco/annotations.json', data)}?objects=all")
 
     return Reader([json.dumps(content).encode()], read, damaged_json)
+
+
+def data_set(kind: str, files: dict[str, bytes]) -> Reader:
+    """The reader of a data set in a folder, one file of which is damaged: the first byte of an input is its number."""
+
+    def read(data: bytes) -> None:
+        for number, (place, content) in enumerate(files.items()):
+            root = placed(f"{kind}/{place}", data[1:] if number == data[0] else content)
+        _open_scenes(f"{kind}:{str(root).removesuffix(place)}")
+
+    inputs = [bytes([number]) + content for number, content in enumerate(files.values())]
+    return Reader(inputs, read, lambda data, draw: data[:1] + damaged(data[1:], draw))
+
+
+def voc() -> Reader:
+    dog = "<name>dog</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>7</xmax><ymax>5</ymax></bndbox>"
+    objects = Image.fromarray(np.ones((6, 8), np.uint8))
+    return data_set(
+        "voc",
+        {
+            "Annotations/a.xml": f"<annotation><object>{dog}</object></annotation>".encode(),
+            "SegmentationObject/a.png": as_png(objects),
+            "ImageSets/Segmentation/val.txt": b"a\n",
+            "JPEGImages/a.jpg": small_png(),
+        },
+    )
+
+
+def oxford_pet() -> Reader:
+    trimap = Image.fromarray(np.repeat([[1], [3], [2]], 8, 1).astype(np.uint8))
+    return data_set(
+        "oxford-pet",
+        {
+            "annotations/test.txt": b"# list\npug_84 1 1 1\n",
+            "annotations/trimaps/pug_84.png": as_png(trimap),
+            "images/pug_84.jpg": small_png(3, 8),
+        },
+    )
+
+
+def as_png(picture: Image.Image) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+def _open_scenes(spec: str) -> None:
+    """Open a source and each of its scenes, of which any may be refused."""
+    from unfazed.sources import open_source
+
+    source = open_source(spec)
+    for scene_id in source.ids:
+        with contextlib.suppress(UserError):
+            source[scene_id]
 
 
 def arrays() -> Reader:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from pathlib import Path
 
-from data_readers import arrays, checkpoints, coco, pickles, tars
+from data_readers import arrays, checkpoints, coco, oxford_pet, pickles, tars, voc
 from fuzzing import Reader, fuzz, own_folder
 from record_readers import benchmark_card, edit_records, labels, model_cards, recipes, rows, sidecar
 from table_readers import answers, factors, manifest, predictions, report_tables, result_tables
@@ -36,6 +36,8 @@ READERS: dict[str, Callable[[], Reader]] = {
     "labels": labels,
     "edit-records": edit_records,
     "coco": coco,
+    "voc": voc,
+    "oxford-pet": oxford_pet,
     "arrays": arrays,
     "benchmark-card": benchmark_card,
     "model-cards": model_cards,

@@ -1,5 +1,6 @@
 """Oxford-IIIT Pet in torchvision's layout: breeds, splits, trimaps as masks."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,16 @@ def test_the_border_is_divided_along_its_middle():
 def test_other_values_than_a_trimaps_are_refused(value):
     with pytest.raises(BadPicture, match="1 pet, 2 background, 3 border"):
         mask_of_trimap(np.full((4, 4), value, np.uint8))
+
+
+def test_a_list_that_is_no_text_or_a_pipe_is_refused(tmp_path):
+    (tmp_path / "annotations/trimaps").mkdir(parents=True)
+    (tmp_path / "annotations/test.txt").write_bytes(b"pug_84 1 1 1\n\xff\xfe")
+    with pytest.raises(UserError, match=r"the list .*test\.txt cannot be read as text"):
+        open_source(f"oxford-pet:{tmp_path}")
+    os.mkfifo(tmp_path / "annotations/trainval.txt")
+    with pytest.raises(UserError, match=r"the list .*trainval\.txt is no file"):
+        open_source(f"oxford-pet:{tmp_path}?split=trainval")
 
 
 def test_a_missing_data_set_names_the_download(tmp_path):

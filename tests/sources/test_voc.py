@@ -1,5 +1,10 @@
 """PASCAL VOC in torchvision's layout: the object of a number is the scene's object."""
 
+import io
+import os
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -57,7 +62,7 @@ def test_every_object_is_a_scene_if_asked_for(voc):
 
 def test_a_bad_annotation_costs_its_own_scene_only(voc):
     source = open_source(f"voc:{voc}")
-    with pytest.raises(BadPicture, match=r"its annotation .*2007_000003\.xml is not there"):
+    with pytest.raises(BadPicture, match=r"its annotation .*2007_000003\.xml does not exist"):
         source[2]
     (voc / "Annotations" / "2007_000002.xml").write_text("<annotation>")
     with pytest.raises(BadPicture, match="cannot be read"):
@@ -69,6 +74,48 @@ def test_a_number_that_the_mask_does_not_hold(voc):
     Image.fromarray(np.zeros((30, 40), np.uint8)).save(voc / "SegmentationObject" / "2007_000002.png")
     with pytest.raises(BadPicture, match="no pixel belongs to object 1"):
         open_source(f"voc:{voc}")["2007_000002"]
+
+
+def test_hostile_files_cost_their_own_scene_only(voc):
+    listing = voc / "ImageSets/Segmentation/val.txt"
+    listing.write_text("\n".join(["2007_000001", "pipe", "folder", "encoding", "a" * 300, "2007_000002"]))
+    os.mkfifo(voc / "Annotations/pipe.xml")
+    (voc / "Annotations/folder.xml").mkdir()
+    (voc / "Annotations/encoding.xml").write_text('<?xml version="1.0" encoding="martian"?><annotation/>')
+    source = open_source(f"voc:{voc}")
+    reasons = [r"pipe\.xml is no file", r"folder\.xml is a folder", "unknown encoding", "File name too long"]
+    for place, reason in enumerate(reasons, 1):
+        with pytest.raises(BadPicture, match=reason):
+            source[place]
+    assert source[0].mask.any()
+    mask = voc / "SegmentationObject/2007_000002.png"
+    mask.unlink()
+    os.mkfifo(mask)
+    with pytest.raises(BadPicture, match="a pipe or a device"):
+        source[5]
+    mask.unlink()
+    mask.write_bytes(png_header(60_000, 60_000))
+    with pytest.raises(BadPicture, match="the picture is too large"):
+        source[5]
+    Image.new("RGB", (40, 30)).save(mask)
+    with pytest.raises(BadPicture, match="stored as colors"):
+        source[5]
+
+
+def test_a_list_that_is_no_text_is_refused(voc):
+    (voc / "ImageSets/Segmentation/val.txt").write_bytes(b"2007_000001\n\xff\xfe")
+    with pytest.raises(UserError, match=r"the list .*val\.txt cannot be read as text"):
+        open_source(f"voc:{voc}")
+
+
+def png_header(wide, high):
+    """A PNG file of 90 bytes that says it is as large as this."""
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, "PNG")
+    data = bytearray(file.getvalue())
+    data[16:24] = struct.pack(">II", wide, high)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    return bytes(data)
 
 
 def test_refusals_say_what_is_allowed(tmp_path, voc):

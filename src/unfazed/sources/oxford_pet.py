@@ -6,12 +6,14 @@ In torchvision's layout: `PATH/oxford-iiit-pet/images/*.jpg` and `…/annotation
 from __future__ import annotations
 
 import csv
+import os
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from unfazed.errors import BadPicture, UserError
+from unfazed.files import read_lines
 from unfazed.labels import imagenet, own
 from unfazed.scene import Scene
 from unfazed.specs import Spec
@@ -122,7 +124,6 @@ def _root(spec: Spec, download: bool) -> Path:
 def _listed(root: Path, split: str) -> list[str]:
     """The names in annotations/<split>.txt, whose lines are `NAME CLASS SPECIES BREED`."""
     path = root / "annotations" / f"{split}.txt"
-    if not path.is_file():
+    if not os.path.exists(path):
         raise UserError(f"{path} is not there", allowed="the annotations of Oxford-IIIT Pet as published")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    return [line.split()[0] for line in read_lines(path, "list") if line.strip() and not line.startswith("#")]

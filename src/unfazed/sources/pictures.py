@@ -78,6 +78,15 @@ def read_mask(file: File) -> np.ndarray:
         return _upright(_coverage(picture), picture)
 
 
+def read_numbers(file: File) -> np.ndarray:
+    """The numbers that a PNG file with a palette, or of gray levels, stores for its pixels: (H, W) uint8."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        if picture.format != "PNG" or picture.mode not in ("P", "L"):
+            raise BadPicture(f"{name}: it is stored as colors", allowed="a PNG with a palette")
+        return np.asarray(picture)
+
+
 def pixels_of(file: File) -> int:
     """The number of pixels of the picture in a file, path or bytes, without decoding it."""
     data, name = _bytes(file)

@@ -6,19 +6,20 @@ picture in SegmentationObject is the n-th object of its annotation; 0 is backgro
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
-from PIL import Image
 
 from unfazed.errors import BadPicture, UserError
+from unfazed.files import MOST_TEXT, read_file, read_lines
 from unfazed.labels import own
 from unfazed.scene import Scene
 from unfazed.specs import Spec
 
-from .pictures import read_picture, shrunk
+from .pictures import read_numbers, read_picture, shrunk
 from .slugs import unique_slugs
 from .source import Entry, Source
 from .torchvision_sets import downloaded
@@ -56,11 +57,11 @@ def open_scenes(spec: Spec) -> Source:
         raise UserError(f"the test split of VOC {year} has no published masks", allowed="split=val, train or trainval")
     root = _root(spec, year, split, download)
     listing = root / "ImageSets" / "Segmentation" / f"{split}.txt"
-    if not listing.is_file():
+    if not os.path.exists(listing):
         raise UserError(f"{listing} is not there", allowed="the lists of PASCAL VOC as published")
     labels = own(CLASSES, "voc")
     names, entries = [], []
-    for picture in listing.read_text(encoding="utf-8").split():
+    for picture in " ".join(read_lines(listing, "list")).split():
         found, problem = _annotated(root / "Annotations" / f"{picture}.xml")
         if objects == "largest" and found:
             found = [max(found, key=lambda one: one.area)]
@@ -80,28 +81,17 @@ def open_scenes(spec: Spec) -> Source:
 def load_object(entry: Entry) -> Scene:
     """The entry's photograph with the pixels of its object as the mask."""
     assert entry.mask is not None
-    numbers = object_numbers(Path(entry.mask))
+    numbers = read_numbers(entry.mask)
     mask = (numbers == entry.detail).astype(np.float32)
     if not mask.any():
         raise BadPicture(f"{entry.mask}: no pixel belongs to object {entry.detail}")
     return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label))
 
 
-def object_numbers(path: Path) -> np.ndarray:
-    """The object that each pixel of a segmentation file belongs to: (H, W) uint8, the palette's own numbers."""
-    try:
-        with Image.open(path, formats=("PNG",)) as picture:
-            if picture.mode not in ("P", "L"):
-                raise BadPicture(f"{path}: the segmentation is stored as colors", allowed="a PNG with a palette")
-            return np.asarray(picture)
-    except OSError as error:
-        raise BadPicture(f"{path}: cannot be read ({error})") from None
-
-
 def _annotated(path: Path) -> tuple[list[Annotated], str | None]:
     """The objects of an annotation file in their order, and what is wrong with it if they cannot be read."""
     try:
-        tree = ElementTree.parse(path)
+        tree = ElementTree.fromstring(read_file(path, MOST_TEXT))
         found = []
         for number, one in enumerate(tree.iter("object"), 1):
             left, top, right, bottom = (float(one.findtext(f"bndbox/{side}", "")) for side in _SIDES)
@@ -109,9 +99,9 @@ def _annotated(path: Path) -> tuple[list[Annotated], str | None]:
             if name not in CLASSES:
                 return [], f"{path.name} has an object of the class '{name}'"
             found.append(Annotated(number, name, (right - left) * (bottom - top)))
-    except FileNotFoundError:
-        return [], f"its annotation {path} is not there"
-    except (ElementTree.ParseError, ValueError) as error:
+    except UserError as error:
+        return [], f"its annotation {error.given}"
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
         return [], f"its annotation {path} cannot be read ({error})"
     return found, None if found else f"{path.name} names no object"
 
