@@ -29,12 +29,14 @@ BOMBS = {
     "a million operations": b"\x80\x02]" + b"Na" * 500_000 + b".",
 }
 # A picture of 640 x 480: run lengths whose sum is right in 64 bits and writes outside the mask, a mask of 53 GiB,
-# a polygon that takes minutes, and compressed run lengths that took quadratic time.
+# polygons that take minutes, and compressed run lengths that took quadratic time.
 SEGMENTATIONS: dict[str, Any] = {
     "run lengths that wrap": {"size": [480, 640], "counts": [2**62] * 3 + [2**62 + 640 * 480]},
     "a mask of 53 GiB": {"size": [240_000, 240_000], "counts": [240_000**2]},
     "a polygon with NaN": [[float("nan"), 1, 6, 1, 6, 4]],
     "a polygon of 1e300": [[1e300, 1, 6, 1e300, -1e300, 4]],
+    "a thousand polygons that cover the picture": [[0, 0, 640, 0, 640, 480, 0, 480]] * 1000,
+    "a polygon that crosses itself in every row": [[0, 0, 640, 480] * 50_000],
     "compressed run lengths without end": {"size": [480, 640], "counts": "o" * 2_000_000},
 }
 

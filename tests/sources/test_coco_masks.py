@@ -113,6 +113,33 @@ def test_what_makes_no_sense_is_refused(segmentation, reason):
         annotated_mask(segmentation, 3, 3)
 
 
+def test_very_many_large_polygons_are_refused():
+    square = [0, 0, 2000, 0, 2000, 2000, 0, 2000]
+    with pytest.raises(ValueError, match="overlap each other"):
+        annotated_mask([square] * 1000, 2000, 2000)
+
+
+@pytest.mark.parametrize("rows", [5, 2000])
+def test_a_polygon_that_crosses_itself_very_often_is_refused(rows):
+    points = np.random.default_rng(0).uniform(0, (2000, rows), (100_000, 2))
+    with pytest.raises(ValueError, match="cross themselves too often"):
+        annotated_mask([points.ravel().tolist()], 2000, 2000)
+
+
+def test_an_outline_of_very_many_points_is_drawn():
+    angles = np.linspace(0, 2 * np.pi, 50_000)
+    radius = 180 + 10 * np.sin(1000 * angles)
+    outline = np.stack([200 + radius * np.cos(angles), 200 + radius * np.sin(angles)], 1)
+    assert annotated_mask([outline.ravel().tolist()], 400, 400).sum() == pytest.approx(np.pi * 180**2, rel=0.01)
+
+
+def test_a_polygon_partly_or_fully_outside_the_picture():
+    inside, outside = [-10, 5, 10, 5, 10, 15, -10, 15], [25, 25, 35, 25, 35, 35]
+    mask = polygon_mask([inside, outside], 20, 20)
+    assert mask.sum() == pytest.approx(100, rel=0.02)
+    assert (mask[7:13, :8] == 1).all()
+
+
 def test_huge_run_lengths_for_a_whole_photograph_are_refused():
     counts = [2**62] * 3 + [2**62 + 640 * 480]  # as 64-bit numbers, these add up to the right total
     with pytest.raises(ValueError, match="run lengths cover"):
