@@ -56,7 +56,7 @@ def cases() -> dict[str, Callable[[Path], Case]]:
         "report PREDICTIONS: model python:": report_with_code,
         "evaluate -m head:FOLDER: base python:": head_with_code,
         "edit --replay RECORD: guide python:": record_with_code,
-        "analyze PREDICTIONS: a text in a million rows": repeated_text,
+        "report PREDICTIONS: a text in a million rows": repeated_text,
     }
     for name in SEGMENTATIONS:
         found[f"build coco: {name}"] = lambda folder, name=name: coco(folder, SEGMENTATIONS[name])  # type: ignore[misc]
@@ -115,7 +115,8 @@ def repeated_text(folder: Path) -> Case:
     columns |= dict.fromkeys(("run", "label", "predicted"), everywhere)
     columns |= {"probability": everywhere.cast("float"), "correct": everywhere.cast("bool")}
     parquet.write_table(pa.table(columns), folder / "predictions.parquet", store_schema=False)
-    return Case(["analyze", str(folder / "predictions.parquet")], "holds a table of", folder / "no-code")
+    arguments = ["report", str(folder / "predictions.parquet"), "-o", str(folder / "r.html")]
+    return Case(arguments, "holds a table of", folder / "no-code")
 
 
 def coco(folder: Path, segmentation: Any) -> Case:
