@@ -145,7 +145,7 @@ class Machines:
 
     def lose(self, node: Node, absence: float | None) -> None:
         node.there = False
-        lost = Message(ended=True, died="its machine was lost")
+        lost = Message(ended=True, died="its machine was lost", lost=True)
         for worker in [one for one in self.alive if one.node is node]:
             self.wasted += self.now - worker.since if worker.given else 0.0
             self.leave(worker)

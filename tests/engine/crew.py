@@ -87,6 +87,22 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class Cautious:
+    """Dies with the deadly number; takes four tasks at once in its first two lives (marks in the folder), then one."""
+
+    deadly: int
+    folder: str
+
+    def stream(self, tasks: Iterator[int], device: str) -> Iterator[Outcome[int, int]]:
+        lives = len(list(Path(self.folder).iterdir()))
+        while group := list(itertools.islice(tasks, 4 if lives < 2 else 1)):
+            if self.deadly in group:
+                Path(self.folder, str(lives)).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from (Outcome(number, 2 * number) for number in group)
+
+
+@dataclass(frozen=True)
 class Fragile:
     """Dies on the tasks in `deadly`: once where `folder` is given (a mark is left there), else every time."""
 

@@ -191,6 +191,12 @@ def test_a_task_that_kills_a_stream_is_found_among_its_neighbors():
     assert {task: one.result for task, one in outcomes.items() if task != 4} == {n: 2 * n for n in range(9) if n != 4}
 
 
+def test_the_neighbors_of_a_deadly_task_that_its_worker_had_not_begun_are_done(tmp_path):
+    made = run_tasks(crew.Cautious(0, str(tmp_path)), range(4), devices=["cpu"], apart=True)
+    outcomes = {one.task: one for one in made}
+    assert {task: one.result for task, one in outcomes.items()} == {0: None, 1: 2, 2: 4, 3: 6}
+
+
 def test_workers_that_cannot_start_end_the_run():
     with pytest.raises(UserError, match="no worker could be started: exit code 7"):
         list(run_tasks(crew.Stillborn(), range(3), workers=2))

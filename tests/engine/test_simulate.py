@@ -50,3 +50,18 @@ def test_a_run_without_any_machine_waits_until_one_is_back(simulate: ModuleType)
     # Two tasks are done by then; the third begins again when the machine is back and its worker has started.
     assert run.seconds == pytest.approx(5.5 + 100 + 1 + 3 * 2)
     assert run.done == 5
+
+
+def test_machines_that_are_lost_again_and_again_fail_no_task(simulate: ModuleType) -> None:
+    """Three times while the worker starts, then five times in the middle of its only task."""
+    losses = [(0.5, 0, 1.0), (2.0, 0, 1.0), (3.5, 0, 1.0), *((10.0 + 10 * number, 0, 1.0) for number in range(5))]
+    run = simulate.simulated([8.0], simulate.Machines([simulate.Node(1)], startup=1.0, losses=losses))
+    assert run.done == 1
+    assert run.seconds == pytest.approx(50.0 + 1 + 1 + 8)
+
+
+def test_a_task_whose_machine_is_lost_every_time_fails_in_the_end(simulate: ModuleType) -> None:
+    losses = [(5.0 + 5 * number, 0, 1.0) for number in range(100)]
+    run = simulate.simulated([20.0], simulate.Machines([simulate.Node(1)], startup=1.0, losses=losses))
+    assert run.done == 0
+    assert run.seconds == pytest.approx(5.0 + 5 * 21)

@@ -94,9 +94,9 @@ class Actors:
             message: Message = self.ray.get(worker.coming)
             worker.placed = True
         except self.ray.exceptions.RayError as error:
-            message = Message(ended=True, died=_cause(error))
+            message = Message(ended=True, died=_cause(error), lost=_lost_machine(error))
         if message.ended:
-            self.ray.kill(worker.actor)
+            self.stop([worker])
         else:
             worker.coming = worker.actor.next_message.remote()
         return message
@@ -156,6 +156,15 @@ def _cause(error: Exception) -> str:
     """Why an actor died, without Ray's own traceback."""
     found = re.search(r"(?:because|detail:|cause:)\s*(.+)", str(error))
     return found[1].strip() if found else first_line(error)
+
+
+def _lost_machine(error: Exception) -> bool:
+    """Whether an actor died because its machine is gone, and not by what it did itself."""
+    # Ray has no attribute for it: its error of an actor holds the reason only as text.
+    return (
+        getattr(error, "preempted", False)
+        or re.search(r"\bnode (has died|is dead|was preempted)", str(error)) is not None
+    )
 
 
 def _listed(resources: dict[str, float]) -> str:

@@ -17,6 +17,9 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 TRIES = 2
+# How often a task may lose its machine, and a place its machine while a worker starts there. On machines that can be
+# taken away at any time this is normal; the limit only ends runs that would never end.
+LOSSES = 20
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Message:
     """What a worker says: `wants` a task, has a `result`, an `error` that ends the run, or has `ended`, perhaps `died`.
 
     number: of the task that has a result or a `failure`; counted: how much more of its task is done; died: the cause
-    of its death.
+    of its death; lost: it died because its machine was lost, which is not the fault of its tasks.
     """
 
     wants: bool = False
@@ -70,6 +73,7 @@ class Message:
     error: Exception | None = None
     ended: bool = False
     died: str | None = None
+    lost: bool = False
 
 
 class Crew(Protocol):
@@ -97,28 +101,34 @@ class _Job:
     number: int
     task: Any
     tries: int = 0
+    losses: int = 0
 
 
 @dataclass
 class _Place:
-    """A place for one worker at a time, with the tasks that this worker has begun."""
+    """A place for one worker at a time, with the tasks that this worker has begun.
+
+    asked: whether this worker has asked for a task; group: the tasks that only it will get, or None for any task.
+    """
 
     name: str
     device: str | None
     worker: Any = None
-    feed: Iterator[_Job] | None = None
+    asked: bool = False
+    group: deque[_Job] | None = None
     begun: dict[int, _Job] = field(default_factory=dict)
     finished: int = 0
     counted: int = 0
     stillborn: int = 0
+    losses: int = 0
     note: str = ""
 
     @property
     def broken(self) -> bool:
-        return self.stillborn >= TRIES
+        return self.stillborn >= TRIES or self.losses >= LOSSES
 
     def state(self) -> WorkerState:
-        kind: Literal["starting", "working", "ended", "broken"] = "starting" if self.feed is None else "working"
+        kind: Literal["starting", "working", "ended", "broken"] = "working" if self.asked else "starting"
         if self.worker is None:
             kind = "broken" if self.broken else "ended"
         return WorkerState(self.name, self.device, kind, len(self.begun), self.finished, self.note)
@@ -137,9 +147,11 @@ class _Schedule:
             _Place(f"{device or 'worker'} {number}", device) for number, device in enumerate(crew.places, start=1)
         ]
 
-    def common(self) -> Iterator[_Job]:
-        while (job := self.retries.popleft() if self.retries else next(self.waiting, None)) is not None:
-            yield job
+    def following(self, group: deque[_Job] | None) -> _Job | None:
+        """The next task of the group, or of all those that wait, if there is one."""
+        if group is not None:
+            return group.popleft() if group else None
+        return self.retries.popleft() if self.retries else next(self.waiting, None)
 
     def has_more(self) -> bool:
         if not self.retries and not self.groups:
@@ -167,10 +179,10 @@ class _Schedule:
         free = [place for place in self.places if place.worker is None and not place.broken]
         if not free and all(place.broken for place in self.places):
             raise UserError(f"no worker could be started: {self.places[-1].note}")
-        starting = sum(place.worker is not None and place.feed is None for place in self.places)
+        starting = sum(place.worker is not None and not place.asked for place in self.places)
         self.retries.extend(itertools.islice(self.waiting, max(0, len(free) + starting - len(self.retries))))
         for place in free[: max(0, len(self.retries) + len(self.groups) - starting)]:
-            place.worker, place.feed = self.crew.start(place.device), None
+            place.worker, place.asked, place.group = self.crew.start(place.device), False, None
 
     def take(self, place: _Place, message: Message) -> list[Outcome]:
         """What follows from a message of the worker in a place."""
@@ -189,9 +201,10 @@ class _Schedule:
             else:
                 found += self.failed([job], message.failure)
         if message.wants:
-            if place.feed is None:
-                place.feed, place.stillborn = iter(self.groups.popleft()) if self.groups else self.common(), 0
-            following = next(place.feed, None)
+            if not place.asked:
+                place.asked, place.stillborn, place.losses = True, 0, 0
+                place.group = deque(self.groups.popleft()) if self.groups else None
+            following = self.following(place.group)
             if following is not None:
                 place.begun[following.number] = following
             self.crew.send(place.worker, None if following is None else (following.number, following.task))
@@ -199,10 +212,7 @@ class _Schedule:
             place.note = message.died or ""
             self.count(place, -place.counted)
             if message.died is not None:
-                place.stillborn += place.feed is None
-                found += self.failed(
-                    list(place.begun.values()), f"the process that worked on it died twice ({message.died})"
-                )
+                found += self.died(place, message.died, message.lost)
             place.worker, place.begun = None, {}
         return found
 
@@ -211,6 +221,23 @@ class _Schedule:
         place.counted += more
         if more and self.counted is not None:
             self.counted(more)
+
+    def died(self, place: _Place, cause: str, lost: bool) -> list[Outcome]:
+        """Repeat the tasks of a worker that died; those whose machine was lost have not failed by that."""
+        if not place.asked:
+            place.stillborn, place.losses = place.stillborn + (not lost), place.losses + lost
+        spared = [job for job in place.begun.values() if lost and job.losses < LOSSES]
+        others = [job for job in place.begun.values() if not lost or job.losses >= LOSSES]
+        for job in spared:
+            job.losses += 1
+        if place.group is None:
+            self.retries.extend(spared)
+        elif rest := [*spared, *place.group]:
+            self.groups.append(rest)
+        reason = (
+            f"its machine was lost more than {LOSSES} times" if lost else "the process that worked on it died twice"
+        )
+        return self.failed(others, f"{reason} ({cause})")
 
     def failed(self, jobs: Sequence[_Job], reason: str) -> list[Outcome]:
         """Repeat the tasks of a worker that failed; a task that was alone with it twice has failed for good."""
