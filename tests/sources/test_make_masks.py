@@ -3,15 +3,23 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from unfazed.cli import build_app
+from unfazed.engine import EngineSettings
 from unfazed.errors import UserError
+from unfazed.files import write_bytes
 from unfazed.sources import open_source
+from unfazed.sources.confidences import only_writer, read_confidences
 from unfazed.sources.make_masks import make_masks, mask_png
 from unfazed.sources.pictures import read_mask
+
+NAMES = ("koala/1.jpg", "panda/1.jpg", "panda/bad.jpg")
 
 
 @pytest.fixture
@@ -36,7 +44,7 @@ def test_every_good_picture_gets_a_mask_that_the_folder_source_takes(photographs
     assert "not a picture but text" in made[2].reason
     source = open_source(f"folder:{photographs}?masks={masks}")
     assert source["panda--1"].pixel_rate > 0.05
-    assert sorted(path.name for path in masks.rglob("*") if path.is_file()) == ["1.png", "1.png"]
+    assert sorted(path.name for path in masks.rglob("*") if path.is_file()) == ["1.png", "1.png", "confidence.csv"]
 
 
 def test_a_second_run_keeps_what_is_there_and_makes_what_is_not(photographs, tmp_path):
@@ -75,6 +83,46 @@ def test_masks_among_the_pictures_a_missing_and_an_empty_folder_are_refused(phot
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no pictures"):
         list(make_masks(tmp_path / "empty", tmp_path / "masks"))
+
+
+def confidences(masks):
+    return {row["picture"]: row["confidence"] for row in read_confidences(masks / "confidence.csv").to_pylist()}
+
+
+def test_after_an_interrupted_run_the_command_gives_every_mask_its_confidence(photographs, tmp_path):
+    interrupted = make_masks(photographs, tmp_path / "masks", "grabcut")
+    assert next(interrupted).picture == "koala/1.jpg"
+    interrupted.close()
+    ends = CliRunner().invoke(build_app(), ["masks", str(photographs), "-o", str(tmp_path / "masks")])
+    assert "1 made, 1 kept, 1 failed" in ends.stdout
+    undisturbed = list(make_masks(photographs, tmp_path / "whole", "grabcut"))
+    assert confidences(tmp_path / "masks") == {
+        one.picture: pytest.approx(one.confidence, abs=1e-4) for one in undisturbed if one.status == "made"
+    }
+    assert Image.open(tmp_path / "masks/worst.jpg").width == 400  # both
+    assert sorted(path.name for path in (tmp_path / "masks").glob(".*")) == []
+
+
+def test_a_mask_that_a_person_approved_stays_without_a_confidence(photographs, tmp_path):
+    list(make_masks(photographs, tmp_path, "grabcut"))
+    lines = (tmp_path / "confidence.csv").read_text().splitlines()
+    (tmp_path / "confidence.csv").write_text("\n".join(line for line in lines if "koala" not in line) + "\n")
+    assert [one.confidence is None for one in make_masks(photographs, tmp_path, "grabcut")] == [True, False, True]
+    assert confidences(tmp_path).keys() == {"panda/1.jpg"}
+
+
+def test_two_shards_that_end_together_keep_each_others_confidences(photographs, tmp_path):
+    """One shard has read the table and is about to write it while the other one ends, through the command."""
+    parts = {number: EngineSettings(shard=f"{number}/2").part(sorted(NAMES)) for number in (1, 2)}
+    command = ["masks", str(photographs), "-o", str(tmp_path), "--shard", "1/2"]
+    with ThreadPoolExecutor() as pool:
+        with only_writer(tmp_path):
+            other = pool.submit(CliRunner().invoke, build_app(), command)
+            while not all((tmp_path / name).with_suffix(".png").is_file() for name in parts[1] if "bad" not in name):
+                assert not other.done()
+            write_bytes(tmp_path / "confidence.csv", f"picture,confidence\n{parts[2][0]},0.5\n".encode())
+        other.result()
+    assert confidences(tmp_path).keys() == {name for name in parts[1] if "bad" not in name} | {parts[2][0]}
 
 
 def test_a_mask_comes_back_from_its_file():

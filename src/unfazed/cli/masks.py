@@ -65,12 +65,10 @@ def masks(
     from unfazed.cli import EXIT_WITH_FAILURES
     from unfazed.engine import EngineSettings
     from unfazed.errors import UserError
-    from unfazed.files import write_bytes
     from unfazed.measures.mask_confidence import LOOK_BELOW
     from unfazed.models.object_choice import ChosenBy
-    from unfazed.sources.confidences import FILE
     from unfazed.sources.make_masks import make_masks
-    from unfazed.sources.mask_sheet import confidence_csv, mask_sheet
+    from unfazed.sources.mask_sheet import SHEET, write_sheet
     from unfazed.sources.segment import default_segmenter, parse_box
 
     from .progress import progress_view
@@ -100,17 +98,15 @@ def masks(
             print(json.dumps(asdict(made), ensure_ascii=False))
         elif made.status == "failed":
             console.print(made.reason, style="red", markup=False, highlight=False)
-    now = [made for made in done if made.confidence is not None]
-    if now:
-        write_bytes(output / FILE, confidence_csv(output / FILE, now))
-        if sheet:
-            write_bytes(output / "worst.jpg", mask_sheet(pictures, now))
+    judged = [made for made in done if made.confidence is not None]
+    if judged and sheet:
+        write_sheet(pictures, output)
     counts = {status: sum(made.status == status for made in done) for status in ("made", "kept", "failed")}
     if not as_json:
         print(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {output}")
-        doubtful = sum(made.confidence < LOOK_BELOW for made in now if made.confidence is not None)
+        doubtful = sum(made.confidence < LOOK_BELOW for made in judged if made.confidence is not None)
         if doubtful:
-            where = f", the worst in {output / 'worst.jpg'}" if sheet else ""
-            print(f"{doubtful} of {len(now)} masks should be looked at (confidence below {LOOK_BELOW:g}){where}")
+            where = f", the worst in {output / SHEET}" if sheet else ""
+            print(f"{doubtful} of {len(judged)} masks should be looked at (confidence below {LOOK_BELOW:g}){where}")
     if counts["failed"]:
         raise typer.Exit(EXIT_WITH_FAILURES)

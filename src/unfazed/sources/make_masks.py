@@ -6,7 +6,7 @@ import functools
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
 from unfazed.measures.mask_confidence import mask_confidence
 
+from .confidences import MEASURES, mask_path, merge_confidences, note_confidence
 from .labeled import pictures_below
 from .mask_names import object_name
 from .pictures import read_picture
@@ -28,7 +29,7 @@ from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, requir
 class Made:
     """The result for one photograph. status: made, kept (the mask already existed) or failed; reason: why.
 
-    confidence: how far the mask can be trusted, in [0, 1], with its three parts; None where it was not made now.
+    confidence: how far the mask can be trusted, in [0, 1], with its three parts; None for a mask that a person made.
     """
 
     picture: str
@@ -54,6 +55,7 @@ def make_masks(
     """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
     pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
+    The confidences of all masks are in `confidence.csv` there when the last result has been taken.
     choice_for: the name of a picture -> how to choose between candidate masks, or None for their own order.
     workers: processes; after a run that was killed, also a single one has a process for itself, so that a photograph
     that ends it fails alone.
@@ -63,15 +65,16 @@ def make_masks(
     worker = MaskMaker(root, masks, segmenter, box, choice_for)
     worker.opened  # noqa: B018  # an unknown segmenter is refused at once
     names = engine.part(names)
+    known = merge_confidences(masks) if masks.is_dir() else {}  # also those of a run that was killed
     first: dict[Path, str] = {}
     ready: dict[str, Made] = {}
     for name in names:
-        path = worker.path(name)
+        path = mask_path(masks, name)
         if first.setdefault(path, name) != name:
             reason = f"{first[path]} differs only in the suffix, so both masks would be the same file"
             ready[name] = Made(name, str(path), "failed", reason)
         elif path.is_file():
-            ready[name] = Made(name, str(path), "kept")
+            ready[name] = Made(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
     with Monitor(masks, "masks", "photographs", show) as monitor:
         todo = [name for name in names if name not in ready]
         outcomes = run_tasks(worker, todo, workers, engine, apart=monitor.interrupted, watch=monitor.watch)
@@ -81,6 +84,7 @@ def make_masks(
             failed += made.status == "failed"
             monitor.count(done, len(names), failed)
             yield made
+        merge_confidences(masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +104,13 @@ class MaskMaker:
     def __getstate__(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def path(self, name: str) -> Path:
-        return self.masks / PurePosixPath(name).with_suffix(".png")
-
     def result(self, outcome: Outcome[str, Made]) -> Made:
         """What became of a photograph, also if its process died."""
         name = outcome.task
-        return outcome.result or Made(name, str(self.path(name)), "failed", f"{name}: {outcome.failure}")
+        return outcome.result or Made(name, str(mask_path(self.masks, name)), "failed", f"{name}: {outcome.failure}")
 
     def __call__(self, name: str) -> Made:
-        path = self.path(name)
+        path = mask_path(self.masks, name)
         try:
             image = read_picture(self.root / name)
             place = None if self.box is None else checked_box(self.box, image.shape)
@@ -118,8 +119,9 @@ class MaskMaker:
             require_object(image, mask, f"{name}: {self.segmenter}")
         except BadPicture as error:
             return Made(name, str(path), "failed", str(error))
-        write_bytes(path, mask_png(mask))
         found = mask_confidence(image, mask, agreement)
+        note_confidence(self.masks, name, found)
+        write_bytes(path, mask_png(mask))
         return Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
 
 

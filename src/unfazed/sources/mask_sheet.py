@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-from unfazed.text_tables import csv_text
+from unfazed.files import write_bytes
 
-from .confidences import MEASURES, read_confidences
+from .confidences import confidence_rows, mask_path, only_writer
 from .make_masks import Made
 from .pictures import read_mask, read_picture
 
+SHEET = "worst.jpg"
 SIDE, COLUMNS, MOST = 200, 6, 30
 _TEXT = 16
 
@@ -42,19 +42,16 @@ def mask_sheet(pictures: Path, made: Sequence[Made], most: int = MOST) -> bytes:
     return buffer.getvalue()
 
 
-def confidence_csv(path: Path, made: Sequence[Made]) -> bytes:
-    """A CSV of confidences, least trusted first: those of an earlier run in the file at `path`, and those made now."""
-    import polars as pl
-
-    rows: dict[str, dict[str, Any]] = {}
-    if path.is_file():
-        rows = {row["picture"]: row for row in read_confidences(path).to_pylist()}
-    for one in made:
-        values = (one.confidence, one.agreement, one.edge, one.size)
-        rows[one.picture] = {"picture": one.picture, **dict(zip(MEASURES, values, strict=True))}
-    table = pl.DataFrame(list(rows.values()), dict.fromkeys(MEASURES, pl.Float64) | {"picture": pl.String})
-    ordered = table.select("picture", *MEASURES).sort("confidence", maintain_order=True)
-    return csv_text(ordered.with_columns(pl.col(MEASURES).round(4))).encode()
+def write_sheet(pictures: Path, masks: Path) -> None:
+    """Write `worst.jpg` of all masks in the table of confidences whose photographs are in `pictures`."""
+    root = pictures.parent if pictures.is_file() else pictures
+    with only_writer(masks):
+        made = [
+            Made(name, str(mask_path(masks, name)), "kept", None, row["confidence"])
+            for name, row in confidence_rows(masks).items()
+            if (root / name).is_file() and mask_path(masks, name).is_file()
+        ]
+        write_bytes(masks / SHEET, mask_sheet(pictures, made))
 
 
 def _tile(image: np.ndarray, mask: np.ndarray) -> Image.Image:
