@@ -125,6 +125,23 @@ def test_two_shards_that_end_together_keep_each_others_confidences(photographs, 
     assert confidences(tmp_path).keys() == {name for name in parts[1] if "bad" not in name} | {parts[2][0]}
 
 
+def test_the_command_has_the_options_of_the_engine_and_places_the_classifier(photographs, tmp_path, monkeypatch):
+    seen = []
+
+    def opened(name, device=None):
+        seen.append((name, device))
+        raise UserError("seen")
+
+    monkeypatch.setattr("unfazed.models.registry.open_model", opened)
+    command = ["masks", str(photographs), "-o", str(tmp_path / "masks"), "--segmenter", "grabcut"]
+    options = ["-m", "lite:0", "--label", "koala", "--device", "cpu", "--per-gpu", "2"]
+    with pytest.raises(UserError, match="seen"):
+        CliRunner().invoke(build_app(), [*command, *options], catch_exceptions=False)
+    assert seen == [("lite:0", "cpu")]
+    with pytest.raises(UserError, match="--device cpu needs a classifier"):
+        CliRunner().invoke(build_app(), [*command, "--device", "cpu"], catch_exceptions=False)
+
+
 def test_a_mask_comes_back_from_its_file():
     mask = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
     assert np.abs(read_mask(mask_png(mask)) - mask).max() < 1 / 255

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from unfazed.choices import EngineName
+from .options import chosen, command_with
+
+COMMAND = command_with("unfazed.engine.settings:EngineSettings")
 
 
 def masks(
+    context: typer.Context,
     pictures: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of photographs, or one photograph.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the masks (NAME.png).")],
     segmenter: Annotated[
@@ -27,13 +30,9 @@ def masks(
     label: Annotated[
         str | None, typer.Option(help="The object's class [default: the name of the photograph's folder].")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes; no effect on the masks.")] = 1,
-    engine: Annotated[
-        EngineName, typer.Option(help="Where the work runs: on this machine or on a Ray cluster.")
-    ] = "local",
-    address: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster.")] = None,
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only part I of N disjoint parts of the photographs.")
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Worker processes [default: one per core, but not more than one for 16 photographs]."),
     ] = None,
     sheet: Annotated[bool, typer.Option(help="Write a contact sheet of the least trusted masks.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per photograph.")] = False,
@@ -53,7 +52,8 @@ def masks(
 
         unfazed masks photos -o masks --segmenter onnx:u2net.onnx
 
-    `-m` takes, of several candidate masks, the one whose removal hurts the true class most. The files confidence.csv
+    `-m` takes, of several candidate masks, the one whose removal hurts the true class most; then there is one process
+    for each GPU instead of --workers, or --per-gpu of them, if there are GPUs. The files confidence.csv
     and worst.jpg in the output folder say which masks a person should look at. Then:
     unfazed build "folder:photos?masks=masks" -o BENCH
     """
@@ -76,6 +76,9 @@ def masks(
     console = Console(stderr=True)
     if label is not None and model is None:
         raise UserError("--label needs a classifier", allowed="-m MODEL --label CLASS")
+    engine = chosen(context, EngineSettings)
+    if engine.device is not None and model is None:
+        raise UserError(f"--device {engine.device} needs a classifier: masks are made on CPUs", allowed="-m MODEL")
     used, better = default_segmenter() if segmenter == "auto" else (segmenter, None)
     if better is not None:
         console.print(f"GrabCut is used; for better masks: {better}", markup=False, highlight=False, soft_wrap=True)
@@ -86,8 +89,8 @@ def masks(
                 output,
                 used,
                 None if box is None else parse_box(box),
-                ChosenBy(model, label) if model else None,
-                EngineSettings(engine=engine, address=address, shard=shard),
+                ChosenBy(model, label, engine.device) if model else None,
+                engine,
                 workers,
                 show,
             ),

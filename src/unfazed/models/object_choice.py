@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unfazed.engine.devices import device_at
 from unfazed.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,25 +48,26 @@ def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarr
 class ChosenBy:
     """A function from a picture's name to how its candidates are chosen between: by the class it is filed under.
 
-    model: its name, opened once in each process; label: the class of every picture, if it is given.
+    model: its name, opened once in each process; label: the class of every picture, if it is given; asked: the device
+    that the user asked for.
     """
 
     model: str
     label: str | None = None
+    asked: str | None = None
 
-    @functools.cached_property
-    def opened(self) -> Classifier:
-        from .registry import open_model
-
-        return open_model(self.model)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"model": self.model, "label": self.label}
-
-    def __call__(self, picture: str) -> Callable[[np.ndarray, np.ndarray], int]:
+    def __call__(self, picture: str, device: str | None = None) -> Callable[[np.ndarray, np.ndarray], int]:
         from unfazed.sources.labeled import class_folder
 
         given = self.label or class_folder(picture)
         if given is None:
             raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
-        return most_needed(self.opened, self.opened.labels.index(given))
+        opened = _opened(self.model, device_at(device, self.asked))
+        return most_needed(opened, opened.labels.index(given))
+
+
+@functools.cache
+def _opened(model: str, device: str | None) -> Classifier:
+    from .registry import open_model
+
+    return open_model(model, device=device)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from unfazed.engine import EngineSettings, Outcome, run_tasks
+from unfazed.engine import EngineSettings, Outcome, cores, places_of, run_tasks
 from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
@@ -47,18 +47,19 @@ def make_masks(
     masks: Path,
     segmenter: str = "auto",
     box: Box | None = None,
-    choice_for: Callable[[str], Choice | None] | None = None,
+    choice_for: Callable[..., Choice | None] | None = None,
     engine: EngineSettings | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     show: Callable[[View], None] | None = None,
 ) -> Iterator[Made]:
     """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
     pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
     The confidences of all masks are in `confidence.csv` there when the last result has been taken.
-    choice_for: the name of a picture -> how to choose between candidate masks, or None for their own order.
-    workers: processes; after a run that was killed, also a single one has a process for itself, so that a photograph
-    that ends it fails alone.
+    choice_for: the name of a picture, and `device=NAME` -> how to choose between candidate masks, or None for their
+    own order; with it there is one process for each GPU, if there are any.
+    workers: processes; by default one per core, but not more than one for 16 photographs. After a run that was killed,
+    also a single one has a process for itself, so that a photograph that ends it fails alone.
     """
     engine = EngineSettings() if engine is None else engine
     root, names = _names(pictures, masks)
@@ -77,7 +78,13 @@ def make_masks(
             ready[name] = Made(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
     with Monitor(masks, "masks", "photographs", show) as monitor:
         todo = [name for name in names if name not in ready]
-        outcomes = run_tasks(worker, todo, workers, engine, apart=monitor.interrupted, watch=monitor.watch)
+        workers = workers or max(1, min(cores(engine), len(todo) // 16))
+        devices = [] if choice_for is None else places_of(engine)
+        if devices and not devices[0].startswith("cuda") and engine.device is None:
+            devices = devices[:1] * workers
+        outcomes = run_tasks(
+            worker, todo, workers, engine, devices=devices, apart=monitor.interrupted, watch=monitor.watch
+        )
         failed = 0
         for done, name in enumerate(names, start=1):
             made = ready.get(name) or worker.result(next(outcomes))
@@ -95,7 +102,7 @@ class MaskMaker:
     masks: Path
     segmenter: str
     box: Box | None = None
-    choice_for: Callable[[str], Choice | None] | None = None
+    choice_for: Callable[..., Choice | None] | None = None
 
     @functools.cached_property
     def opened(self) -> Segmenter:
@@ -109,12 +116,12 @@ class MaskMaker:
         name = outcome.task
         return outcome.result or Made(name, str(mask_path(self.masks, name)), "failed", f"{name}: {outcome.failure}")
 
-    def __call__(self, name: str) -> Made:
+    def __call__(self, name: str, device: str | None = None) -> Made:
         path = mask_path(self.masks, name)
         try:
             image = read_picture(self.root / name)
             place = None if self.box is None else checked_box(self.box, image.shape)
-            choice = self.choice_for(name) if self.choice_for else None
+            choice = self.choice_for(name, device=device) if self.choice_for else None
             mask, agreement = with_agreement(self.opened, image, place, choice)
             require_object(image, mask, f"{name}: {self.segmenter}")
         except BadPicture as error:
