@@ -68,6 +68,12 @@ def test_a_run_that_died_is_stale_and_watching_it_ends(predictions: Path, monkey
     assert line.startswith("evaluate on node7 (process 12): stale, not heard of for 10")
 
 
+def test_a_finished_folder_of_masks_says_how_many_should_be_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "confidence.csv").write_text("picture,confidence\na.jpg,0.3\nb.jpg,0.9\n")
+    assert status(tmp_path) == f"{tmp_path}: 2 masks, of which 1 should be looked at\n"
+    assert json.loads(status(tmp_path, "--json"))["masks"] == {"made": 2, "doubtful": 1}
+
+
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a folder of a benchmark, of predictions"):
         run(build_app(), ["status", str(tmp_path)], catch_exceptions=False)

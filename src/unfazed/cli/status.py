@@ -26,7 +26,7 @@ def status(
 
     For every run that writes into the folder: what is done, the rate, the time left, failures, and which workers do
     nothing and why. A run that has not been heard of for a minute is said to be stale. Also what is there: scenes of
-    a benchmark, or the finished, failed and unfinished models of an evaluation.
+    a benchmark, the finished, failed and unfinished models of an evaluation, or masks.
 
     This command changes nothing. Exit codes: 0 done, 2 DIR does not exist or holds nothing of unfazed.
     """
@@ -61,12 +61,23 @@ def _status(folder: Path) -> dict[str, Any]:
     from unfazed.predictions.standing import model_standings
 
     models = model_standings(folder)
-    if not folder.is_dir() or not (models or beats or any(folder.glob("*/*.parquet"))):
+    masks = _masks(folder)
+    if not folder.is_dir() or not (models or beats or masks or any(folder.glob("*/*.parquet"))):
         raise UserError(
             f"{address(folder)} is not a folder of a benchmark, of predictions or of other results",
             allowed="a folder that a command of unfazed writes to",
         )
-    return {"root": address(folder), "models": [asdict(one) for one in models], **found}
+    found = {"root": address(folder), "models": [asdict(one) for one in models], **found}
+    return {**found, "masks": masks} if masks else found
+
+
+def _masks(folder: Path) -> dict[str, int]:
+    """How many masks `unfazed masks` has made there, and how many of them a person should look at."""
+    from unfazed.measures.mask_confidence import LOOK_BELOW
+    from unfazed.sources.confidences import confidence_rows
+
+    sure = [row["confidence"] for row in confidence_rows(folder).values()]
+    return {"made": len(sure), "doubtful": sum(one < LOOK_BELOW for one in sure)} if sure else {}
 
 
 def _run(beat: Heartbeat) -> dict[str, Any]:
@@ -86,7 +97,10 @@ def _lines(folder: Path, found: dict[str, Any]) -> list[str]:
         if found["pace"] is not None and found["left"] is not None:
             lines += [f"{found['pace']:.3g} scenes/s, about {found['left'] / 60:.0f} min left"]
     else:
-        lines += [f"{address(folder)}: {len(found['models'])} models" if found["models"] else address(folder)]
+        what = f": {len(found['models'])} models" if found["models"] else ""
+        if "masks" in found:
+            what += ": {made} masks, of which {doubtful} should be looked at".format(**found["masks"])
+        lines += [f"{address(folder)}{what}"]
         for one in found["models"]:
             reason = f": {one['reason']}" if one["reason"] else ""
             lines += [f"  {one['model']}: {one['state']}, {one['predictions']} predictions{reason}"]
