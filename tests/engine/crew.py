@@ -59,6 +59,23 @@ class Placed:
         return device, os.getpid()
 
 
+@dataclass(frozen=True)
+class OnRay:
+    """Says on which device and GPU of which node of a Ray cluster it was called, when as many others were called."""
+
+    folder: str
+    others: int
+
+    def __call__(self, number: int, device: str) -> tuple[str, str, list[int]]:
+        import ray
+
+        Path(self.folder, str(number)).touch()
+        deadline = time.monotonic() + 100
+        while len(list(Path(self.folder).iterdir())) < self.others and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return device, ray.get_runtime_context().get_node_id(), ray.get_gpu_ids()
+
+
 class Stillborn:
     """Ends the process that receives it."""
 

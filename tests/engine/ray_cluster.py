@@ -11,8 +11,8 @@ import pytest
 
 
 @contextlib.contextmanager
-def two_nodes(cpus: int = 1) -> Iterator[Any]:
-    """A `ray.cluster_utils.Cluster` with a head and one more node, each with so many CPUs.
+def two_nodes(cpus: int = 1, gpus: int = 0) -> Iterator[Any]:
+    """A `ray.cluster_utils.Cluster` with a head and one more node, each with so many CPUs and logical GPUs.
 
     `next(iter(cluster.worker_nodes))` is the node that can be killed, by `cluster.remove_node(node, False)`.
     """
@@ -23,10 +23,10 @@ def two_nodes(cpus: int = 1) -> Iterator[Any]:
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": cpus, "include_dashboard": False, "_system_config": quick},
+        head_node_args={"num_cpus": cpus, "num_gpus": gpus, "include_dashboard": False, "_system_config": quick},
     )
     try:
-        cluster.add_node(num_cpus=cpus)
+        cluster.add_node(num_cpus=cpus, num_gpus=gpus)
         yield cluster
     finally:
         ray.shutdown()

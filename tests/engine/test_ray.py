@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from unfazed.benchmark import BuildSettings, build, verify
-from unfazed.engine import EngineSettings, run_tasks
+from unfazed.engine import EngineSettings, places_of, processes_on_a_machine, run_tasks
 from unfazed.errors import UserError
 from unfazed.sources import open_source
 
@@ -74,6 +75,20 @@ def test_a_build_that_loses_a_node_ends_in_the_bytes_of_the_local_engine(
     assert tree(tmp_path / "ray") == tree(tmp_path / "local")
     assert verify(tmp_path / "ray").passed
     assert len(list(marks.iterdir())) >= 2  # both nodes had begun
+
+
+def test_actors_share_the_gpus_of_a_cluster_and_the_cores_of_their_node(tmp_path: Path) -> None:
+    with two_nodes(cpus=3, gpus=1) as with_gpus:
+        settings = EngineSettings(engine="ray", address=with_gpus.address, per_gpu=2)
+        places = places_of(settings)
+        assert places == ["cuda"] * 4
+        assert processes_on_a_machine(settings, places) == 2  # not 4: each node has its own cores
+        outcomes = list(run_tasks(crew.OnRay(str(tmp_path), 4), range(4), settings=settings, devices=places))
+        found = Counter((device, node, *gpus) for device, node, gpus in (outcome.result for outcome in outcomes))
+        assert sorted(found.values()) == [2, 2]  # two actors on the one GPU of each node
+        assert {(device, gpu) for device, _, gpu in found} == {("cuda", 0)}
+        cpus = replace(settings, device="cpu,cpu")
+        assert (places_of(cpus), processes_on_a_machine(cpus, places_of(cpus))) == (["cpu", "cpu"], 2)
 
 
 def tree(root: Path) -> dict[str, str]:

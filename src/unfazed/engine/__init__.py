@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from unfazed.errors import UserError
 
-from .actors import Actors, cluster_cores
+from .actors import Actors, cluster_cores, cluster_places, most_on_a_machine
 from .devices import choose_devices
 from .prefetch import prefetch
 from .processes import Processes, defined_in_script, preload
@@ -26,6 +26,7 @@ __all__ = [
     "cores",
     "places_of",
     "prefetch",
+    "processes_on_a_machine",
     "run_tasks",
 ]
 
@@ -58,7 +59,7 @@ def run_tasks(
     workers: how many processes. One runs in this process, task by task, as the results are requested, unless `apart`.
     settings: the engine. Its shard is not applied here: the caller selects the tasks with `settings.part`.
     devices: one process for each of these devices instead of `workers`; the worker is called with `device=NAME` too.
-        On a Ray cluster they are as many as the cluster has GPUs, and these names are used only if it has none.
+        `places_of` has those of the engine.
     apart: also a single worker has a process for itself, so that one that crashes costs only its task.
     watch: is called with the states of all processes when one of them changes.
     counted: is called with what a worker passes to its attribute `counted`, if it has one: how much more of a task is
@@ -93,13 +94,19 @@ def cores(settings: EngineSettings) -> int:
 def places_of(settings: EngineSettings) -> list[str]:
     """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a Ray cluster.
 
+    Which GPUs there are is known only on the machines of a Ray cluster, so there each is named `cuda`.
+
     >>> places_of(EngineSettings(device="cpu,cpu"))
     ['cpu', 'cpu']
     """
-    if settings.engine != "ray":
-        return choose_devices(settings.device, settings.per_gpu)
-    # Which devices there are is known only on the machines of the cluster.
-    return settings.device.split(",") if settings.device else ["cpu"] * cores(settings)
+    if settings.engine == "ray":
+        return cluster_places(settings)
+    return choose_devices(settings.device, settings.per_gpu)
+
+
+def processes_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
+    """How many of the processes in these places share the cores of one machine."""
+    return most_on_a_machine(settings, places) if settings.engine == "ray" else len(places)
 
 
 def _can_be_sent(worker: Any) -> bool:

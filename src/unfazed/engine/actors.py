@@ -25,6 +25,7 @@ from .settings import EngineSettings
 
 # Seconds after which a run ends if none of its actors could be placed on a machine.
 PATIENCE = 300.0
+GPU = "cuda"  # the device of an actor that has a GPU: it sees no other
 
 
 @dataclass(eq=False)
@@ -37,17 +38,15 @@ class _Handle:
 
 
 class Actors:
-    """A crew of actors. With devices there is one per GPU of the cluster, or `settings.per_gpu` that share it.
+    """A crew of actors. One whose place is a GPU gets a GPU of the cluster, or its share if `settings.per_gpu` use it.
 
-    packed: the pickled worker; places: one actor for each, if it needs no GPU or the cluster has none.
+    packed: the pickled worker; places: one actor for each.
     """
 
     def __init__(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> None:
         self.ray = _connected(settings.address)
-        wanted = places[0] is not None and (settings.device or "cuda").startswith(("cuda", "auto"))
-        gpus = int(self.ray.cluster_resources().get("GPU", 0)) if wanted else 0
-        self.places = ["cuda"] * (gpus * settings.per_gpu) if gpus else places
-        self.packed, self.share = self.ray.put(packed), 1 / settings.per_gpu if gpus else 0
+        self.places = places
+        self.packed, self.share = self.ray.put(packed), 1 / settings.per_gpu if places[0] == GPU else 0
         self.started = time.monotonic()
 
     def start(self, place: str | None) -> _Handle:
@@ -150,6 +149,22 @@ def _connected(address: str | None) -> Any:
 def cluster_cores(address: str | None) -> int:
     """How many CPU cores the cluster has."""
     return max(1, int(_connected(address).cluster_resources().get("CPU", 1)))
+
+
+def cluster_places(settings: EngineSettings) -> list[str]:
+    """The devices of the actors: every GPU of the cluster, `per_gpu` times, or else the given ones or every CPU."""
+    wanted = settings.device is None or settings.device.startswith((GPU, "auto"))
+    gpus = int(_connected(settings.address).cluster_resources().get("GPU", 0)) if wanted else 0
+    if gpus:
+        return [GPU] * (gpus * settings.per_gpu)
+    return settings.device.split(",") if settings.device else ["cpu"] * cluster_cores(settings.address)
+
+
+def most_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
+    """How many of the actors in these places one machine of the cluster can have at the same time."""
+    kind, each = ("GPU", settings.per_gpu) if places[0] == GPU else ("CPU", 1)
+    nodes = [node["Resources"] for node in _connected(settings.address).nodes() if node["Alive"]]
+    return min(len(places), max((int(node.get(kind, 0)) * each for node in nodes), default=1) or 1)
 
 
 def _cause(error: Exception) -> str:

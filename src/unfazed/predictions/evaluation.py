@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from unfazed.engine import Outcome, places_of, run_tasks
+from unfazed.engine import Outcome, places_of, processes_on_a_machine, run_tasks
 from unfazed.engine.journal import isolate
 from unfazed.engine.monitor import Monitor, View
 from unfazed.engine.settings import shard_of
@@ -213,7 +213,7 @@ class _Run:
 
     def _run_apart(self, models: Sequence[str]) -> None:
         """Run the models in worker processes."""
-        processes = len(self.devices)
+        processes = processes_on_a_machine(self.evaluator.settings, self.devices)
         worker = replace(self.evaluator, processes=processes, lanes=max(1, self.evaluator.lanes // processes))
         parts = self._parts(models)
         self.expected.update(name_of(model) for part in parts for model in part.models)
