@@ -37,10 +37,16 @@ def test_two_device_processes_make_the_bytes_of_one(tmp_path, tree, device):
     assert seen[-1].passes == (4, 4)  # one pass for size-0.1 and one for its control
 
 
-@pytest.mark.parametrize("more", [{"renderer": "paste", "size": 64}, {"steps": 2, "device": "cpu", "size": 256}])
-def test_a_picture_that_crashes_its_reader_costs_its_rows_alone_with_one_worker(drawn_folder, tmp_path, more):
+@pytest.mark.parametrize(
+    ("more", "worker"),
+    [({"renderer": "paste", "size": 64}, "worker 1"), ({"steps": 2, "device": "cpu", "size": 256}, "cpu")],
+)
+def test_a_picture_that_crashes_its_reader_costs_its_rows_alone_with_one_worker(drawn_folder, tmp_path, more, worker):
     source = replace(open_source(f"folder:{drawn_folder('photos', 3)}"), load=load_or_die)
-    built = build(source, tmp_path / "b", BuildSettings(recipe="original", workers=1, **more))
+    views = []
+    built = build(source, tmp_path / "b", BuildSettings(recipe="original", workers=1, **more), show=views.append)
+    assert (views[-1].failed, [one.name for one in views[-1].workers]) == (2, [worker])
+    assert "2 failed" in views[-1].remarks
     assert built.failures == {"class0--0002": "the process that worked on it died twice (exit code 11)"}
     assert built.counts == {"ok": 4, "skipped": 0, "failed": 2}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unfazed.engine import Outcome
+from unfazed.engine.waiting import counting_waits
 from unfazed.errors import UserError
 
 
@@ -150,6 +151,12 @@ class Counting:
 def slow(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()
+
+
+def waits(seconds: float) -> int:
+    """Waits for the pictures of a decoder that needs so long for each of two."""
+    pictures = (time.sleep(seconds) or number for number in range(2))
+    return sum(counting_waits(pictures))
 
 
 class Counted:

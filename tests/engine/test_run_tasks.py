@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.engine import EngineSettings, run_tasks
+from unfazed.engine import EngineSettings, WorkerState, run_tasks
+from unfazed.engine.monitor import View
 from unfazed.engine.prefetch import prefetch
 from unfazed.errors import UserError
 
@@ -208,6 +209,22 @@ def test_the_states_of_the_processes_are_told():
     assert sum(state.finished for state in seen[-1]) == 4
     assert {state.name for state in seen[-1]} == {"worker 1", "worker 2"}
     assert {state.state for states in seen for state in states} >= {"starting", "working"}
+
+
+def test_the_state_of_this_process_is_told_where_it_does_the_work(tmp_path):
+    seen = []
+    list(run_tasks(crew.Counted((), str(tmp_path)), range(2), devices=(), watch=seen.append, counted=lambda more: None))
+    assert {state.name for states in seen for state in states} == {"this process"}
+    assert [states[0].finished for states in seen][:2] == [0, 0]  # it counts while its first task runs
+    assert seen[-1][0].finished == 2
+
+
+def test_a_worker_whose_network_waits_for_pictures_says_how_long():
+    seen = []
+    list(run_tasks(crew.waits, [0.3, 0.3], workers=2, watch=seen.append))
+    assert max(state.waited for states in seen for state in states) > 0
+    view = View("build", "passes", workers=(WorkerState("cuda:0", "cuda:0", "working", 1, 3, waited=0.4),))
+    assert view.remarks == ["cuda:0 waits for pictures 40% of the time (see --workers)"]
 
 
 def test_a_script_without_a_main_guard_starts_processes(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from unfazed.engine.waiting import seconds_waited
 from unfazed.models.transforms import Transform
 from unfazed.predictions.decoding import PIECE, Decoder, worker_count
 from unfazed.predictions.picture import Picture
@@ -37,7 +38,9 @@ def test_processes_decode_as_threads_do(rows: list[Picture], workers: int) -> No
     # batches of three and of two pieces, and one of which nothing can be read
     plan = [everything[: 2 * PIECE + 3], everything[2 * PIECE + 3 :], list(BAD)]
     geometries = [Transform(resize=32, crop=28).geometry, Transform(resize=24, crop=24).geometry]
-    here, there = (list(Decoder(rows, plan, geometries, count).batches([2, 0, 1])) for count in (0, workers))
+    here, waited = list(Decoder(rows, plan, geometries, 0).batches([2, 0, 1])), seconds_waited()
+    there = list(Decoder(rows, plan, geometries, workers).batches([2, 0, 1]))
+    assert seconds_waited() > waited
     assert [batch.index for batch in there] == [2, 0, 1]
     for one, other in zip(here, there, strict=True):
         assert one.index == other.index

@@ -195,13 +195,21 @@ def test_after_a_killed_run_a_process_of_its_own_evaluates(
 ) -> None:
     beat = tmp_path / f".heartbeat-{monitor._machine()}-{dead}.json"
     beat.write_text(json.dumps({"command": "evaluate", "machine": monitor._machine(), "process": dead, "time": 0}))
-    workers: list[str] = []
     settings = EvaluateSettings(device="cpu", batch_size=1)
-    run_evaluation(
-        bench, ["lite:0"], tmp_path, settings, show=lambda view: workers.extend(one.name for one in view.workers)
-    )
-    assert set(workers) == {"cpu 1"}
+    assert workers_of(bench, tmp_path, settings) == {"cpu 1"}
     assert files(tmp_path) == alone
+
+
+def test_the_view_has_this_process_where_it_classifies(bench: Path, tmp_path: Path) -> None:
+    assert workers_of(bench, tmp_path, EvaluateSettings(device="cpu", batch_size=4)) == {"cpu"}
+
+
+def workers_of(bench: Path, folder: Path, settings: EvaluateSettings) -> set[str]:
+    """The names of the workers in the view of an evaluation."""
+    workers: set[str] = set()
+    show = lambda view: workers.update(one.name for one in view.workers)  # noqa: E731
+    run_evaluation(bench, ["lite:0"], folder, settings, show=show)
+    return workers
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from unfazed.edits.items import Recipe
 from unfazed.edits.recipes import open_recipe
 from unfazed.engine import Watch, cores, places_of, run_tasks
 from unfazed.engine.monitor import Monitor, View
+from unfazed.engine.waiting import Here
 from unfazed.errors import UserError
 from unfazed.files import explained
 from unfazed.locks import alone
@@ -133,9 +134,12 @@ def build(
     with only_run(plan.root, settings.shard), Monitor(plan.root, "build", unit, show) as monitor:
 
         def report(now: Progress) -> None:
-            pictures = ", ".join(f"{number} {status}" for status, number in now.counts.items() if number)
+            failed = now.counts.get(FAILED, 0)
+            pictures = ", ".join(
+                f"{number} {status}" for status, number in now.counts.items() if number and status != FAILED
+            )
             note = f"{now.done} of {now.total} scenes; {pictures}" if now.passes else pictures
-            monitor.count(*(now.passes or (now.done, now.total)), note=note)
+            monitor.count(*(now.passes or (now.done, now.total)), failed=failed, note=note)
             if progress is not None:
                 progress(now)
 
@@ -177,7 +181,7 @@ def _build(
         renderer, removal = opened or plan.open_renderer(), plan.open_removal()
         card, of = plan.card(renderer, removal), functools.partial(passes_of, renderer)
         if plan.has_network:
-            make = functools.partial(_here, plan, renderer, removal)
+            make = functools.partial(_here, plan, renderer, removal, watch)
         else:
             make = functools.partial(_by_source, plan, removal, watch)
     with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
@@ -279,12 +283,21 @@ def _by_source(
 
 
 def _here(
-    plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str], passes: _Passes, report: Callable[[], None]
+    plan: Plan,
+    renderer: Renderer,
+    removal: Removal,
+    watch: Watch,
+    waiting: list[str],
+    passes: _Passes,
+    report: Callable[[], None],
 ) -> Generator[Summary, None, None]:
     """Build the sources with the network in this process; `report` is called after every pass."""
+    device = str(renderer.describe().get("device"))
+    here = Here(device, device, watch)
 
     def count(pictures: int) -> None:
         passes.done += pictures
+        here.tell()
         report()
 
     def known(prepared: Prepared | None) -> None:
@@ -295,7 +308,9 @@ def _here(
     try:
         if counting is not None:
             counting.on_passes = count
-        yield from through_network(plan, renderer, removal, waiting, known)
+        for summary in through_network(plan, renderer, removal, waiting, known):
+            here.tell(finished=1)
+            yield summary
     finally:
         if counting is not None:
             counting.on_passes = before

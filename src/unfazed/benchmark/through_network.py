@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from unfazed.engine import Outcome, run_tasks
 from unfazed.engine.prefetch import prefetch
+from unfazed.engine.waiting import counting_waits
 from unfazed.rendering.backgrounds import Removal
 from unfazed.rendering.layers import Renderer
 from unfazed.rendering.removal.methods import find_removal
@@ -90,7 +91,7 @@ def through_network(
     # If the network uses the same cores, or also removes the objects, preparing in advance would slow it down.
     count = group // (len(plan.recipe.items) * settings.runs) + 2
     with contextlib.closing(prepared() if on_cpu or shares_network else prefetch(prepared(), count)) as sources:
-        for summary in render_stream(plan.root, renderer, group, sources, again=again):
+        for summary in render_stream(plan.root, renderer, group, counting_waits(sources), again=again):
             yield summary
             while given_up:
                 yield given_up.pop()

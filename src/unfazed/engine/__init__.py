@@ -16,6 +16,7 @@ from .processes import Processes, defined_in_script, preload
 from .scheduling import Counted, Crew, Outcome, Streaming, Watch, WorkerState, schedule
 from .serving import attempt
 from .settings import EngineSettings
+from .waiting import Here
 
 __all__ = [
     "ENGINES",
@@ -61,7 +62,7 @@ def run_tasks(
     devices: one process for each of these devices instead of `workers`; the worker is called with `device=NAME` too.
         `places_of` has those of the engine.
     apart: also a single worker has a process for itself, so that one that crashes costs only its task.
-    watch: is called with the states of all processes when one of them changes.
+    watch: is called with the states of all processes, this one if it does the work, when one of them changes.
     counted: is called with what a worker passes to its attribute `counted`, if it has one: how much more of a task is
         done. What was counted for a task that failed is counted back.
 
@@ -79,9 +80,15 @@ def run_tasks(
     if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
         preload(worker)
         return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch, counted)
+    here = Here(places[0] or "this process", places[0], watch)
     if counted is not None and hasattr(worker, "counted"):
-        worker.counted = counted
-    return _run_here(worker, tasks, {} if places[0] is None else {"device": places[0]})
+
+        def count(more: int) -> None:
+            counted(more)
+            here.tell()
+
+        worker.counted = count
+    return _run_here(worker, tasks, here)
 
 
 def cores(settings: EngineSettings) -> int:
@@ -117,10 +124,15 @@ def _can_be_sent(worker: Any) -> bool:
         return False
 
 
-def _run_here(worker: Any, tasks: Iterable[Task], place: dict[str, str]) -> Iterator[Outcome[Task, Any]]:
-    if hasattr(worker, "stream"):
-        yield from worker.stream(iter(tasks), **place)
-        return
-    for task in tasks:
-        answer = attempt(worker, task, place)
-        yield Outcome(task, **(attempt(worker, task, place) if "failure" in answer else answer))
+def _run_here(worker: Any, tasks: Iterable[Task], here: Here) -> Iterator[Outcome[Task, Any]]:
+    place = {} if here.device is None else {"device": here.device}
+
+    def one_by_one() -> Iterator[Outcome[Task, Any]]:
+        for task in tasks:
+            answer = attempt(worker, task, place)
+            yield Outcome(task, **(attempt(worker, task, place) if "failure" in answer else answer))
+
+    here.tell()
+    for outcome in worker.stream(iter(tasks), **place) if hasattr(worker, "stream") else one_by_one():
+        here.tell(finished=1)
+        yield outcome

@@ -25,6 +25,7 @@ from .scheduling import WorkerState
 
 EVERY = 5.0  # seconds between two heartbeats
 STALE = 60.0  # seconds after which a process without a heartbeat is taken for dead
+WAITS = 0.1  # the share of its time for which a worker that waits is mentioned
 _NAME = ".heartbeat-{}-{}.json"
 
 
@@ -45,13 +46,15 @@ class View:
 
     @property
     def remarks(self) -> list[str]:
-        """What to say beside the numbers: failures, and which workers do nothing and why."""
+        """What to say beside the numbers: failures, which workers do nothing or wait, and why."""
         reasons = {"starting": "is starting", "broken": "cannot be started", "ended": "is idle: no work is left"}
         return [
             *([self.note] if self.note else []),
             *([f"{self.failed} failed"] if self.failed else []),
             *(f"{one.name} {reasons[one.state]}{f' ({one.note})' * bool(one.note)}" for one in self.workers
               if one.state in reasons),
+            *(f"{one.name} waits for pictures {one.waited:.0%} of the time (see --workers)" for one in self.workers
+              if one.state == "working" and one.waited >= WAITS),
         ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ Workers ask for tasks, so a fast one gets more of them, and a dead one holds onl
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +43,8 @@ class Streaming(Protocol):
 class WorkerState:
     """What one worker does: its name, its device if it has one, and how many tasks it has begun and finished.
 
-    note: why it does not work, such as how its last process died.
+    note: why it does not work, such as how its last process died; waited: the share of its time, in [0, 1], in which
+    its network had nothing to do because no picture was decoded or prepared.
     """
 
     name: str
@@ -51,6 +53,7 @@ class WorkerState:
     begun: int
     finished: int
     note: str = ""
+    waited: float = 0.0
 
 
 Watch = Callable[[Sequence[WorkerState]], None]
@@ -62,7 +65,8 @@ class Message:
     """What a worker says: `wants` a task, has a `result`, an `error` that ends the run, or has `ended`, perhaps `died`.
 
     number: of the task that has a result or a `failure`; counted: how much more of its task is done; died: the cause
-    of its death; lost: it died because its machine was lost, which is not the fault of its tasks.
+    of its death; lost: it died because its machine was lost, which is not the fault of its tasks; waited: the seconds
+    that it has waited for pictures so far.
     """
 
     wants: bool = False
@@ -74,6 +78,7 @@ class Message:
     ended: bool = False
     died: str | None = None
     lost: bool = False
+    waited: float = 0.0
 
 
 class Crew(Protocol):
@@ -122,6 +127,8 @@ class _Place:
     stillborn: int = 0
     losses: int = 0
     note: str = ""
+    since: float = 0.0
+    waited: float = 0.0
 
     @property
     def broken(self) -> bool:
@@ -131,7 +138,8 @@ class _Place:
         kind: Literal["starting", "working", "ended", "broken"] = "working" if self.asked else "starting"
         if self.worker is None:
             kind = "broken" if self.broken else "ended"
-        return WorkerState(self.name, self.device, kind, len(self.begun), self.finished, self.note)
+        waited = min(1.0, self.waited / max(1e-9, time.monotonic() - self.since)) if self.asked else 0.0
+        return WorkerState(self.name, self.device, kind, len(self.begun), self.finished, self.note, waited)
 
 
 class _Schedule:
@@ -182,13 +190,14 @@ class _Schedule:
         starting = sum(place.worker is not None and not place.asked for place in self.places)
         self.retries.extend(itertools.islice(self.waiting, max(0, len(free) + starting - len(self.retries))))
         for place in free[: max(0, len(self.retries) + len(self.groups) - starting)]:
-            place.worker, place.asked, place.group = self.crew.start(place.device), False, None
+            place.worker, place.asked, place.group, place.waited = self.crew.start(place.device), False, None, 0.0
 
     def take(self, place: _Place, message: Message) -> list[Outcome]:
         """What follows from a message of the worker in a place."""
         if message.error is not None:
             raise message.error
         found: list[Outcome] = []
+        place.waited = max(place.waited, message.waited)
         self.count(place, message.counted)
         if message.number is not None:
             job = place.begun.pop(message.number)
@@ -202,7 +211,7 @@ class _Schedule:
                 found += self.failed([job], message.failure)
         if message.wants:
             if not place.asked:
-                place.asked, place.stillborn, place.losses = True, 0, 0
+                place.asked, place.stillborn, place.losses, place.since = True, 0, 0, time.monotonic()
                 place.group = deque(self.groups.popleft()) if self.groups else None
             following = self.following(place.group)
             if following is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from unfazed.errors import UserError, reason_of
 
 from .scheduling import Message
+from .waiting import seconds_waited
 
 Receive = Callable[[], tuple[int, Any] | None]
 Send = Callable[[Message], None]
@@ -21,7 +23,12 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
     try:
         worker = pickle.loads(packed)  # from our own parent
         run = _stream if hasattr(worker, "stream") else _one_by_one
-        run(worker, {} if device is None else {"device": device}, receive, send)
+        run(
+            worker,
+            {} if device is None else {"device": device},
+            receive,
+            lambda message: send(replace(message, waited=seconds_waited())),
+        )
         send(Message(ended=True))
     except UserError as error:
         send(Message(error=error))

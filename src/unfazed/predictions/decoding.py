@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unfazed.engine.waiting import counting_waits
 from unfazed.errors import BadPicture
 from unfazed.models.transforms import Geometry
 from unfazed.sources.pictures import read_mask, read_picture
@@ -98,7 +99,7 @@ class Decoder:
             prefetch_factor=2,
             collate_fn=_as_it_is,
         )
-        arriving = iter(loader)
+        arriving = counting_waits(loader)
         for index in indices:
             count = -(-len(self.plan[index]) // PIECE)
             yield _joined(index, list(itertools.islice(arriving, count)))

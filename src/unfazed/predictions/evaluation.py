@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from unfazed.engine import Outcome, places_of, processes_on_a_machine, run_tasks
+from unfazed.engine import Outcome, WorkerState, places_of, processes_on_a_machine, run_tasks
 from unfazed.engine.journal import isolate
 from unfazed.engine.monitor import Monitor, View
 from unfazed.engine.settings import shard_of
@@ -206,9 +206,14 @@ class _Run:
     def _run_here(self, models: Sequence[str | Classifier]) -> None:
         """Run the models in this process."""
         number, count = self.shard
-        here = replace(self.evaluator, opened={})
+        here, device = replace(self.evaluator, opened={}), self.devices[0]
+
+        def watch(states: Sequence[WorkerState]) -> None:
+            self.monitor.watch([replace(state, name=device, device=device) for state in states])
+
         self.expected.update(name_of(model) for model in models)
-        for outcome in run_tasks(here, [Part(tuple(models), number - 1, count)], counted=self._count):
+        part = Part(tuple(models), number - 1, count)
+        for outcome in run_tasks(here, [part], watch=watch, counted=self._count):
             self._settle(outcome.task, outcome.result, here)
 
     def _run_apart(self, models: Sequence[str]) -> None:
