@@ -61,7 +61,7 @@ def merge_confidences(masks: Path) -> dict[str, dict[str, Any]]:
     import polars as pl
 
     refresh(masks)
-    if not any(masks.glob(_NOTE.format("*"))):
+    if not any(masks.glob(".confidence*")):  # neither a note nor the lock of a run that was killed
         return confidence_rows(masks)
     with only_writer(masks):
         notes = {note: read_object(note) for note in sorted(masks.glob(_NOTE.format("*")))}
