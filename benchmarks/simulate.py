@@ -5,9 +5,10 @@
     python benchmarks/simulate.py --check                               # against a real Ray cluster; needs ray
 
 Only the machines are simulated. Which worker gets which task, and what happens to the tasks of a dead one, is decided
-by `unfazed.engine.scheduling.schedule`, as in every run. Tasks are photographs in the order of their ids, whatever they
-take; a worker takes some of them in advance, since it prepares them while it renders others. --check runs the same tasks (they sleep) on a Ray
-cluster of two nodes, then again with one node killed in the middle, and compares the wall times with the simulation.
+by `unfazed.engine.scheduling.schedule`, as in every run. Tasks are photographs in the order of the source, whatever
+they take; a worker takes some of them in advance, since it prepares them while it renders others. --check runs the
+same tasks (they sleep) on a Ray cluster of two nodes, then again with one node killed in the middle, and compares the
+wall times with the simulation.
 """
 
 from __future__ import annotations

@@ -53,6 +53,12 @@ def only_writer(masks: Path) -> Iterator[None]:
         yield
 
 
+def has_notes(masks: Path) -> bool:
+    """Whether there are masks whose confidences are not in the table yet, such as those of a run that was killed."""
+    refresh(masks)
+    return any(masks.glob(_NOTE.format("*")))
+
+
 def merge_confidences(masks: Path) -> dict[str, dict[str, Any]]:
     """The rows of the table by picture, after the notes of all masks that exist were moved into it.
 

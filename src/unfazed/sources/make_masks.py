@@ -18,7 +18,7 @@ from unfazed.errors import BadPicture, UserError
 from unfazed.files import write_bytes
 from unfazed.measures.mask_confidence import mask_confidence
 
-from .confidences import MEASURES, mask_path, merge_confidences, note_confidence
+from .confidences import MEASURES, confidence_rows, has_notes, mask_path, merge_confidences, note_confidence
 from .labeled import pictures_below
 from .mask_names import object_name
 from .pictures import read_picture
@@ -66,7 +66,7 @@ def make_masks(
     worker = MaskMaker(root, masks, segmenter, box, choice_for)
     worker.opened  # noqa: B018  # an unknown segmenter is refused at once
     names = engine.part(names)
-    known = merge_confidences(masks) if masks.is_dir() else {}  # also those of a run that was killed
+    known = merge_confidences(masks) if has_notes(masks) else confidence_rows(masks)
     first: dict[Path, str] = {}
     ready: dict[str, Made] = {}
     for name in names:
