@@ -86,6 +86,12 @@ def test_a_folder_is_opened_without_the_hub(
     assert asked == [(str(tmp_path), True)]
 
 
+def test_a_segmenter_without_weights_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "sam"}')
+    with pytest.raises(UserError, match=f"the checkpoint {tmp_path} cannot be opened"):
+        open_checkpoint(str(tmp_path))
+
+
 @pytest.mark.parametrize(("answer", "reached"), [(b"200 OK", True), (b"503 Service Unavailable", False), (b"", False)])
 def test_a_proxy_is_asked_for_the_hub(online: pytest.MonkeyPatch, answer: bytes, reached: bool) -> None:
     requests = []

@@ -51,6 +51,13 @@ def test_the_card_says_what_training_saw(saved: Path) -> None:
     assert card["losses"][card["epoch"] - 1] == min(card["losses"])
 
 
+def test_a_head_on_itself_is_refused(saved: Path, tmp_path: Path) -> None:
+    card = json.loads((saved / "head.json").read_text()) | {"base": f"head:{tmp_path}"}
+    (tmp_path / "head.json").write_text(json.dumps(card))
+    with pytest.raises(UserError, match="and so on for more than 8 models"):
+        open_model(f"head:{tmp_path}", device="cpu")
+
+
 def test_a_base_with_other_weights_is_refused(saved: Path, tmp_path: Path) -> None:
     card = json.loads((saved / "head.json").read_text()) | {"base_weights_sha256": "0" * 64}
     (tmp_path / "head.json").write_text(json.dumps(card))

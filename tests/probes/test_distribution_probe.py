@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from PIL import Image
 
 from unfazed.benchmark import build
@@ -156,6 +157,18 @@ def test_fid_equals_torch_fidelitys_own_on_two_folders(edited, noise, tmp_path):
         feature_extractor_weights_path=str(tmp_path / "inception.pth"), cache=False,
     )  # fmt: skip
     assert ours["fid"] == pytest.approx(theirs["frechet_inception_distance"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"words", {"trunk": [{"weight": 1, "bias": 2}], "lin": [], "pool_before": []}]
+)
+def test_a_file_without_lpips_weights_is_refused(content, tmp_path):
+    if isinstance(content, bytes):
+        (tmp_path / "lpips.pt").write_bytes(content)
+    else:
+        torch.save(content, tmp_path / "lpips.pt")
+    with pytest.raises(UserError, match="does not hold LPIPS weights"):
+        open_lpips(tmp_path / "lpips.pt")
 
 
 @lpips_here

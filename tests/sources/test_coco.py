@@ -94,6 +94,16 @@ def test_a_broken_annotation_and_a_missing_picture_are_one_bad_scene_each(annota
     assert source["000000000007-20"].label == 0
 
 
+@pytest.mark.parametrize("objects", ["all", "largest"])
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_picture_without_a_name_is_refused(annotations, objects, name):
+    content = json.loads(annotations.read_text())
+    content["images"][0]["file_name"] = name
+    annotations.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"has the file_name '{name}'"):
+        open_source(f"coco:{annotations}?objects={objects}")
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "captions.json"
     path.write_text('{"images": [], "annotations": [{"caption": "a dog"}]}')

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -46,6 +47,9 @@ HUB_SOURCES = ("timm", "open_clip", "transformers")
 WITH_TRANSFORM = (*HUB_SOURCES, "lite", "mobilenet", "torchvision", "head", "repaired")
 # The kind of a model contains no `=`, so one before the first colon ends an alias.
 _ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
+
+MOST_BASES = 8  # models between a head, or a repaired model, and the one that stands on its own
+_ABOVE: ContextVar[int] = ContextVar("_ABOVE", default=0)
 
 
 def open_model(
@@ -120,7 +124,16 @@ def refuse_untrusted(name: str, run: str = "the same command with --trust, if yo
 def open_base(spec: Spec, base: str, **where: Any) -> Classifier:
     """Open the model that the card in the folder of `spec` names; `?trust=yes` allows one that can run code."""
     _check_base(spec, base)
-    return open_model(base, **where)
+    if _ABOVE.get() == MOST_BASES:
+        raise UserError(
+            f"{spec} is based on {base}, and so on for more than {MOST_BASES} models",
+            allowed="a base that is not based on the model itself",
+        )
+    token = _ABOVE.set(_ABOVE.get() + 1)
+    try:
+        return open_model(base, **where)
+    finally:
+        _ABOVE.reset(token)
 
 
 def check_head(name: str) -> None:

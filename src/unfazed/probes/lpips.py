@@ -27,12 +27,12 @@ def open_lpips(path: Path) -> Callable[[np.ndarray, np.ndarray], float]:
     import torch
     import torch.nn.functional as functional
 
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     try:
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         trunk, lines, pools = content["trunk"], content["lin"], content["pool_before"]
         layers = [(one["weight"].float(), one["bias"].float()) for one in trunk]
         weights = [one.float() for one in lines]
-    except (KeyError, TypeError):
+    except Exception:  # what a damaged file raises depends on where it is damaged
         raise UserError(f"{path} does not hold LPIPS weights", run=f"unfazed weights fetch {NAME}") from None
     shift, scale = (torch.tensor(one).view(1, 3, 1, 1) for one in (_SHIFT, _SCALE))
 

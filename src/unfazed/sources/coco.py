@@ -116,6 +116,8 @@ def _largest(annotations: list[Any]) -> list[Any]:
 
 def _name(picture: Any, annotation: Any | None) -> str:
     name = PurePosixPath(picture["file_name"])
+    if not name.name:
+        raise UserError(f"picture {picture['id']} has the file_name {picture['file_name']!r}", allowed="a file's name")
     return str(name if annotation is None else name.with_stem(f"{name.stem}-{annotation['id']}"))
 
 

@@ -28,19 +28,19 @@ def open_checkpoint(name: str) -> Callable[[np.ndarray, Box | None], np.ndarray]
 def _opened(name: str, transformers: Any) -> Callable[[np.ndarray, Box | None], np.ndarray]:
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        kind = str(getattr(config, "model_type", ""))
+        if kind in _PROMPTED:
+            model = getattr(transformers, _PROMPTED[kind]).from_pretrained(name, trust_remote_code=False).eval()
+            processor = transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
+            return functools.partial(_prompted, model=model, processor=processor)
+        if "birefnet" in kind.lower():
+            model = transformers.AutoModelForImageSegmentation.from_pretrained(name, trust_remote_code=False).eval()
+            return functools.partial(_salient, model=model)
     except Exception as error:
         raise UserError(
-            f"the checkpoint {name} cannot be opened: {str(error).splitlines()[0][:300]}",
+            f"the checkpoint {name} cannot be opened: {(str(error) or type(error).__name__).splitlines()[0][:300]}",
             allowed="a folder with config.json and weights, or a name on the hub such as facebook/sam2-hiera-tiny",
         ) from None
-    kind = str(getattr(config, "model_type", ""))
-    if kind in _PROMPTED:
-        model = getattr(transformers, _PROMPTED[kind]).from_pretrained(name, trust_remote_code=False).eval()
-        processor = transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
-        return functools.partial(_prompted, model=model, processor=processor)
-    if "birefnet" in kind.lower():
-        model = transformers.AutoModelForImageSegmentation.from_pretrained(name, trust_remote_code=False).eval()
-        return functools.partial(_salient, model=model)
     raise UserError(f"{name} is a checkpoint of the kind '{kind}'", allowed=", ".join([*_PROMPTED, "birefnet"]))
 
 
