@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import tarfile
 import tempfile
 import zipfile
@@ -125,6 +126,21 @@ def test_a_folder_deep_below_the_path(release, tmp_path):
     release.parent.rename(tmp_path / "deep")
     import_benchmark(tmp_path, tmp_path / "bench")
     check(tmp_path / "bench")
+
+
+@pytest.mark.parametrize("below", [".", "..", "ori"])
+def test_a_folder_that_cannot_be_listed_is_named(release, tmp_path, below, monkeypatch):
+    (release / "ori/private").mkdir()
+    scandir = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("private"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(UserError, match="private cannot be listed: Permission denied"):
+        import_benchmark(release / below, tmp_path / "bench")
 
 
 def test_two_releases_below_a_path_are_not_mixed(release, tmp_path):

@@ -214,6 +214,15 @@ def test_a_picture_of_another_class_and_one_without_any_mask_are_bad_scenes(root
         source["n02510455_1"]
 
 
+def test_a_folder_that_cannot_be_listed_is_named(root, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UserError, match="ordinary cannot be listed: Permission denied"):
+        open_source(f"rival10:{root}")
+
+
 def test_a_folder_of_another_layout_is_refused(tmp_path):
     with pytest.raises(UserError, match="ordinary does not exist"):
         open_source(f"rival10:{tmp_path}")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import tarfile
 from importlib import resources
@@ -132,6 +133,15 @@ def test_crops_are_pieces_of_the_photographs_and_repeat_with_their_seed(photos):
     assert one.shape == (8, 3, 256, 256) and torch.equal(one, two)
     assert not torch.equal(one[0], one[1])
     assert one.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_folder_of_photographs_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UserError, match="cannot be listed: Permission denied"):
+        list(read_photos([tmp_path]))
 
 
 def test_bad_photographs_are_named(photos, tmp_path):

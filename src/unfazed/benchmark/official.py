@@ -15,7 +15,7 @@ from unfazed.archives import Archive, Member, open_archive
 from unfazed.errors import UserError
 from unfazed.files import MOST_PICTURE, parse_json, read_file
 from unfazed.labels import LabelSpace
-from unfazed.sources.labeled import label_lines
+from unfazed.sources.labeled import files_below, folders_below, label_lines, listed, pictures_below
 from unfazed.sources.pictures import SUFFIXES
 
 OFFICIAL = {
@@ -34,7 +34,7 @@ OFFICIAL = {
 }
 
 ORIGINALS = "ori"
-SHARDS = ("*.tar", "*.tar.gz", "*.tgz")
+SHARDS = (".tar", ".tar.gz", ".tgz")
 LARGEST_LABELS = 50_000_000  # bytes
 LABEL_FILES = ("labels.txt", "labels.csv", "labels.tsv")
 _LABEL_MEMBERS = ("cls", "cls.txt", "label", "label.txt", "json")
@@ -76,7 +76,7 @@ def open_release(path: Path) -> Iterator[Release]:
         raise UserError(f"{path} does not exist")
     with contextlib.ExitStack() as open_files:
         root = path if path.is_file() else _release_folder(path)
-        shards = [path] if path.is_file() else sorted(one for kind in SHARDS for one in root.rglob(kind))
+        shards = [path] if path.is_file() else [root / one for one in files_below(root, SHARDS)]
         labels: dict[str, str] = {}
         if shards:
             pieces = _from_archives(root, [open_files.enter_context(open_archive(shard)) for shard in shards], labels)
@@ -94,7 +94,7 @@ def _release_folder(path: Path) -> Path:
     """The folder that holds the edits: `path`, or the only folder below it with one named `ori`."""
     if (path / ORIGINALS).is_dir():
         return path
-    found = sorted({one.parent for one in path.rglob(ORIGINALS) if one.is_dir()})
+    found = sorted({path / one.parent for one, _ in folders_below(path) if one.name == ORIGINALS})
     if len(found) > 1:
         raise UserError(
             f"{path} contains {len(found)} folders named {ORIGINALS}", allowed=f"one of {', '.join(map(str, found))}"
@@ -124,11 +124,9 @@ def without_suffix(name: str) -> str:
 
 
 def _from_folders(root: Path) -> Iterator[Piece]:
-    for folder in sorted(one for one in root.iterdir() if one.is_dir() and not one.name.startswith(".")):
-        for path in sorted(folder.rglob("*")):
-            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file():
-                stem = without_suffix(path.relative_to(folder).as_posix())
-                yield Piece(folder.name, stem, path.suffix.lower(), path)
+    for folder in (one for one in listed(root) if one.is_dir() and not one.name.startswith(".")):
+        for name in sorted(map(PurePosixPath, pictures_below(folder))):
+            yield Piece(folder.name, without_suffix(str(name)), name.suffix.lower(), folder / name)
 
 
 def _from_archives(root: Path, archives: Sequence[Archive], labels: dict[str, str]) -> list[Piece]:

@@ -39,12 +39,26 @@ class Row:
 
 
 def pictures_below(folder: Path) -> list[str]:
-    """The sorted names, relative to `folder`, of all files below it with a picture's suffix, without hidden ones.
+    """The sorted names, relative to `folder`, of all files below it with a picture's suffix, without hidden ones."""
+    return files_below(folder, tuple(SUFFIXES))
+
+
+def files_below(folder: Path, endings: tuple[str, ...]) -> list[str]:
+    """The sorted names, relative to `folder`, of all files below it with one of these endings, without hidden ones."""
+    return sorted(
+        (relative / name).as_posix()
+        for relative, files in folders_below(folder)
+        for name in files
+        if not name.startswith(".") and name.lower().endswith(endings)
+    )
+
+
+def folders_below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """The folder and all below it that are not hidden: each relative to it, with the names of its files.
 
     Links to folders are followed, except back to a folder that contains them. A folder that cannot be listed is an
-    error, because its pictures would be missing without a word; so is one that links lead to on very many paths.
+    error, because its files would be missing without a word; so is one that links lead to on very many paths.
     """
-    found = []
     above = {str(folder): frozenset((_identity(folder),))}
     visits = Counter[tuple[int, int]]()
     for root, folders, files in os.walk(folder, followlinks=True, onerror=_cannot_list):
@@ -58,13 +72,15 @@ def pictures_below(folder: Path) -> list[str]:
                 raise UserError(f"links lead to the folder {os.path.join(root, name)} on more than {MOST_PATHS} paths")
         if len(visits) > MOST_FOLDERS:
             raise UserError(f"{folder} contains more than {MOST_FOLDERS:,} folders")
-        relative = Path(root).relative_to(folder)
-        found += [
-            (relative / name).as_posix()
-            for name in files
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
-        ]
-    return sorted(found)
+        yield Path(root).relative_to(folder), files
+
+
+def listed(folder: Path) -> list[Path]:
+    """What a folder contains, sorted; a folder that cannot be listed is an error."""
+    try:
+        return sorted(Path(one) for one in os.scandir(folder))
+    except OSError as error:
+        _cannot_list(error)
 
 
 def _identity(folder: Path) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from unfazed.scene import Scene
 from unfazed.specs import Spec
 
 from .arrays import read_array
+from .labeled import listed
 from .pickles import read_pickle
 from .pictures import MOST_PIXELS, SUFFIXES, pixels_of, read_mask, read_picture, shrunk
 from .slugs import unique_slugs
@@ -62,7 +63,7 @@ def open_scenes(spec: Spec) -> Source:
         )
     names = sorted(
         path.name
-        for path in pictures.iterdir()
+        for path in listed(pictures)
         if path.suffix.lower() in SUFFIXES and not path.stem.endswith("_merged_mask") and not path.name.startswith(".")
     )
     masks = {path.stem: path for path in _files(folder / "entire_object_masks")}
@@ -159,4 +160,4 @@ def _sharp(mask: np.ndarray) -> np.ndarray:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    return listed(folder) if folder.is_dir() else []

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from unfazed.archives import open_archive
 from unfazed.errors import BadPicture, UserError
+from unfazed.files import MOST_PICTURE, read_file
+from unfazed.sources.labeled import files_below
 from unfazed.sources.pictures import read_picture
 
 SIDE = 256
@@ -34,8 +36,8 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
             tars = sorted(path.glob("*.tar"))
             if tars:
                 yield from read_photos(list(tars))
-            for file in sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file()):
-                yield str(file.relative_to(path)), file.read_bytes()
+            for name in sorted(map(Path, files_below(path, SUFFIXES))):
+                yield str(name), read_file(path / name, MOST_PICTURE)
         else:
             raise UserError(f"{path} is neither a folder nor a tar of photographs", allowed=", ".join(SUFFIXES))
 
