@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -18,7 +19,7 @@ def repeated(value: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [value])
 
 
-def written(path: Path, column: pa.Array, **options: bool) -> Path:
+def written(path: Path, column: pa.Array, **options: Any) -> Path:
     parquet.write_table(pa.table({"model": column}), path, **options)
     return path
 
@@ -71,6 +72,32 @@ def test_every_type_is_read_as_the_file_declares_it(tmp_path: Path) -> None:
     for rows in (3, 0):
         parquet.write_table(table.slice(0, rows), tmp_path / "a.parquet")
         assert read_checked(tmp_path / "a.parquet", {}).equals(table.slice(0, rows))
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_that_are_not_encoded_as_a_dictionary_are_read(tmp_path: Path, encoding: str, version: str) -> None:
+    table = pa.table({"n": pa.array([1.5, None, 2.5]), "model": pa.array(["a", None, "ab"])})
+    options = {"n": "BYTE_STREAM_SPLIT", "model": encoding}
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table, path, use_dictionary=False, column_encoding=options, data_page_version=version)
+    assert read_checked(path, {}).equals(table)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_texts_whose_length_is_not_known_before_they_are_read_are_refused(tmp_path: Path, version: str) -> None:
+    options = {"use_dictionary": False, "column_encoding": {"model": "DELTA_BYTE_ARRAY"}, "data_page_version": version}
+    path = written(tmp_path / "a.parquet", pa.array(["x" * 100] * 9), **options)
+    with pytest.raises(UserError, match="DELTA_BYTE_ARRAY .* write it again with pyarrow or polars"):
+        read_checked(path, {})
+
+
+def test_very_many_numbers_in_the_list_of_one_row_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unfazed.tables.MOST_BYTES", 2**22)
+    path = written(tmp_path / "a.parquet", pa.array([[0.5] * 600_000]))
+    assert path.stat().st_size < 2**14
+    with pytest.raises(UserError, match="holds a table of 4,8"):
+        read_checked(path, {})
 
 
 def test_a_million_honest_rows_are_read(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .errors import UserError
 from .files import check_regular
-from .parquet_sizes import held_bytes
+from .parquet_sizes import Sizes, sizes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,11 +77,11 @@ def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str]
     """The table of a Parquet file, whose size in memory is checked before the repeated texts are written out."""
     import pyarrow.parquet as parquet
 
-    held = check_size(path)
-    leaves = [file.schema.column(index) for index in range(len(file.schema))]
+    sizes = check_size(path)
+    leaves = [file.schema.column(index) for index in range(len(file.schema)) if index not in sizes.plain]
     texts = [one.path for one in leaves if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"]
     table = parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts).read(columns=wanted)
-    check_size(path, held + sum(_text_bytes(chunk) for one in table.columns for chunk in one.chunks))
+    check_size(path, sum(_text_bytes(chunk) for one in table.columns for chunk in one.chunks))
     for index, name in enumerate(table.column_names):
         declared = file.schema_arrow.field(name)
         if declared.type != table.field(index).type:
@@ -89,16 +89,18 @@ def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str]
     return table
 
 
-def check_size(path: str | Path, held: int | None = None) -> int:
-    """The bytes that the values of a Parquet file take in memory; UserError if they are too many for its size.
+def check_size(path: str | Path, texts: int = 0) -> Sizes:
+    """What the values of a Parquet file take in memory; UserError if that is too much for its size.
 
-    held: what they take, if it is known; otherwise texts that occur several times are counted once.
+    texts: bytes of repeated texts, which are counted once without it.
     """
-    held = held_bytes(path) if held is None else held
+    sizes = sizes_of(path)
     most = max(MOST_BYTES, MOST_TIMES * os.path.getsize(path))
-    if held > most:
-        raise UserError(f"{path} holds a table of {held:,} bytes or more", allowed=f"{most:,} for a file of its size")
-    return held
+    if sizes.held + texts > most:
+        raise UserError(
+            f"{path} holds a table of {sizes.held + texts:,} bytes or more", allowed=f"{most:,} for a file of its size"
+        )
+    return sizes
 
 
 def _text_bytes(values: pa.Array) -> int:
