@@ -66,7 +66,7 @@ def check_architecture(architecture: Any, where: str) -> None:
 
 
 def built(architecture: Mapping[str, Any], state: Mapping[str, torch.Tensor], classes: int) -> nn.Module:
-    """The network that a checked card describes, with the weights of `state`; one of BUILD_ERRORS if they do not fit"""
+    """The network that a checked card describes, with the weights of `state`; one of BUILD_ERRORS if not."""
     settings = architecture.get("settings") or {}
     if settings:
         # Without memory for the weights, so that settings of a damaged card cannot ask for more than the file has.
@@ -107,5 +107,5 @@ def _gives_same_network(architecture: Mapping[str, Any], model: Classifier) -> b
         return False
     side = model.transform.crop
     pixels = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
-    logits = [replace(model, module=one, precision="fp32").logits(pixels) for one in (model.module, again)]
-    return torch.allclose(*logits, rtol=1e-3, atol=1e-3 * float(logits[0].abs().max()))
+    one, two = (replace(model, module=module, precision="fp32").logits(pixels) for module in (model.module, again))
+    return torch.allclose(one, two, rtol=1e-3, atol=1e-3 * float(one.abs().max()))

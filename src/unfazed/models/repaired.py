@@ -68,7 +68,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
     check_architecture(architecture, f"{folder / CARD}, architecture")
     state = read_tensor_file(folder / WEIGHTS)
     space = LabelSpace.from_json(card["labels"])
-    code = {}
+    code: dict[str, Any] = {}
     try:
         if architecture:
             module = built(architecture, state, len(space))
