@@ -66,7 +66,10 @@ def check_architecture(architecture: Any, where: str) -> None:
 
 
 def built(architecture: Mapping[str, Any], state: Mapping[str, torch.Tensor], classes: int) -> nn.Module:
-    """The network that a checked card describes, with the weights of `state`; one of BUILD_ERRORS if not."""
+    """The network that a checked card describes, with the weights of `state`.
+
+    Raises one of BUILD_ERRORS if there is no such network or the weights do not fit it.
+    """
     settings = architecture.get("settings") or {}
     if settings:
         # Without memory for the weights, so that settings of a damaged card cannot ask for more than the file has.
