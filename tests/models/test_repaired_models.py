@@ -71,6 +71,12 @@ def test_a_network_that_a_name_does_not_describe_is_not_replaced_by_the_one_of_t
         saved(Classifier(network, {"resize": 96, "crop": 96}, OWN, "mine", device="cpu"), tmp_path)
 
 
+def test_where_the_first_weights_came_from_is_no_setting_of_a_repaired_network(tmp_path):
+    small = "timm:hybrid_resnet50_vits?weights=none&depth=1&backbone_pretrained=False"
+    again = saved(for_classes(open_model(small, device="cpu"), OWN, 0), tmp_path)
+    assert again.origin["settings"] == {"depth": 1}
+
+
 def test_the_base_in_a_card_is_the_model_behind_an_alias(tmp_path):
     base = open_model("mine=timm:test_resnet?weights=none", device="cpu")
     saved(base, tmp_path)
@@ -82,6 +88,7 @@ def test_the_base_in_a_card_is_the_model_behind_an_alias(tmp_path):
     [
         ({"settings": {"checkpoint_path": "/etc/passwd"}}, "checkpoint_path"),
         ({"settings": {"pretrained": True}}, "pretrained"),
+        ({"settings": {"backbone_pretrained": True}}, "backbone_pretrained"),
         ({"settings": {"num_classes": 7}}, "num_classes"),
         ({"settings": {"block_args": {"a": 1}}}, "block_args"),
         ({"settings": {"global_pool": "a" * 101}}, "global_pool"),

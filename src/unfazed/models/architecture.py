@@ -57,7 +57,7 @@ def check_architecture(architecture: Any, where: str) -> None:
     if library not in ("timm", "torchvision") or ":" in architecture["name"]:
         raise UserError(f"{where}: {library} {architecture['name'][:LONGEST]}", allowed="a name in timm or torchvision")
     for name, value in settings.items():
-        refused = name not in _TORCHVISION if library == "torchvision" else name.startswith(_REFUSED)
+        refused = name not in _TORCHVISION if library == "torchvision" else _is_refused(name)
         if refused or not _is_plain(value):
             raise UserError(
                 f"{where}: the setting '{name[:LONGEST]}'",
@@ -93,6 +93,10 @@ def _random(architecture: Mapping[str, Any], classes: int, settings: Mapping[str
 
     module: nn.Module = timm.create_model(architecture["name"], pretrained=False, num_classes=classes, **settings)
     return module
+
+
+def _is_refused(name: str) -> bool:
+    return any(part in name for part in _REFUSED)
 
 
 def _is_plain(value: Any) -> bool:
