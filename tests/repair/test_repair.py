@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
@@ -28,7 +27,7 @@ from unfazed.predictions import evaluation, run_evaluation
 from unfazed.predictions.inputs import open_pictures
 from unfazed.repair import RepairSettings, photographs, repair
 from unfazed.repair.enhancing import enhance
-from unfazed.repair.measuring import EXITS, Answers, before_and_after, folder_rows, verdict
+from unfazed.repair.measuring import EXITS
 from unfazed.transforms import EditMixture
 from unfazed.transforms.mixture import KINDS
 
@@ -317,77 +316,6 @@ def test_the_command_refuses_files_of_edits_that_it_cannot_use(done, command, tm
     assert "both --from and" in refused('{"weights": {"size": 1}}', *predictions)
     assert done.folder.name in refused("{}", *predictions, "-m", "lite:0"), "the models there are"
     assert not (tmp_path / "out").exists()
-
-
-def answers(original: list[int], edited: list[int]) -> Answers:
-    ids = tuple(str(number) for number in range(len(original)))
-    right = {"original": np.array(original, float), "size-0.05": np.array(edited, float)}
-    return Answers(ids, right, {name: np.full(len(ids), 0.5) for name in right})
-
-
-def test_the_interval_of_a_drop_that_does_not_change_is_wide_for_few_photographs():
-    same = answers([1, 1], [1, 0])
-    rows = before_and_after({"control": same, "repaired": same})
-    drops = [row for row in rows if row["measure"] == "drop"]
-    assert len(drops) == 2 and all(row["low"] < -50 and row["high"] > 50 for row in drops)
-
-
-def test_the_average_drop_is_the_mean_of_the_edits_as_in_analyze():
-    # Two edits of ten photographs; `direction` exists for two of them only.
-    right = {"original": np.ones(10), "size-0.05": np.array([0.0] * 6 + [1.0] * 4), "inversion": np.zeros(10)}
-    right["direction"] = np.array([0.0, 0.0] + [np.nan] * 8)
-    control = Answers(tuple(map(str, range(10))), right, {name: one * 0 + 0.5 for name, one in right.items()})
-    better = replace(control, right={**right, "direction": np.array([1.0, 0.0] + [np.nan] * 8)})
-    rows = before_and_after({"control": control, "repaired": better})
-    average = next(row for row in rows if row["measure"] == "drop" and row["pictures"] == "average")
-    assert np.isclose(average["control"], (60 + 100) / 2) and np.isclose(average["repaired"], (60 + 50) / 2)
-    assert np.isclose(average["difference"], -25) and average["n"] == 10
-    frame = pl.DataFrame(
-        [
-            {"model": "m", "source_id": str(number), "edit": edit, "run": 0, "correct": bool(one)}
-            for edit, values in right.items()
-            for number, one in enumerate(values)
-            if not np.isnan(one)
-        ]
-    )
-    assert np.isclose(dropped_accuracy(frame).filter(edit="average")["drop"].item(), average["control"])
-
-
-def test_the_difference_in_calibration_has_an_interval_over_photographs():
-    rng = np.random.default_rng(0)
-    right = {"original": (rng.random(400) < 0.7).astype(float)}
-    ids = tuple(map(str, range(400)))
-    sure, fair = (Answers(ids, right, {"original": one}) for one in (np.full(400, 0.95), rng.uniform(0.6, 0.8, 400)))
-    known = 100 * abs(0.95 - right["original"].mean())
-    for rows in (
-        before_and_after({"control": sure, "repaired": fair}),
-        folder_rows("images:x", {"control": sure, "repaired": fair}),
-    ):
-        row = next(row for row in rows if row["measure"] == "calibration error")
-        assert np.isclose(row["control"], known) and row["low"] < row["difference"] < row["high"] < 0
-        assert np.isclose(row["difference"], row["repaired"] - row["control"])
-    same = before_and_after({"control": sure, "repaired": sure})[-1]
-    assert same["low"] == same["difference"] == same["high"] == 0
-    few = before_and_after({"control": answers([1] * 6, [0] * 6), "repaired": answers([1] * 6, [1] * 6)})[-1]
-    assert few["low"] is None and few["high"] is None and few["n"] == 6
-
-
-def test_the_verdict_follows_from_the_interval_and_the_originals():
-    many = [1] * 200
-    control = answers(many, [0] * 150 + [1] * 50)
-    better = before_and_after({"control": control, "repaired": answers(many, [0] * 50 + [1] * 150)})
-    drop = next(row for row in better if row["measure"] == "drop" and row["pictures"] == "average")
-    assert (drop["control"], drop["repaired"], drop["difference"]) == (75.0, 25.0, -50.0)
-    assert drop["low"] < -50 < drop["high"] < 0 and verdict(better)[0] == "better"
-    same = before_and_after({"control": control, "repaired": control})
-    assert verdict(same)[0] == "cannot tell"
-    costly = before_and_after({"control": control, "repaired": answers([0] * 10 + [1] * 190, [0] * 50 + [1] * 150)})
-    assert verdict(costly)[0] == "worse"
-    slight = before_and_after({"control": control, "repaired": answers([0] * 5 + [1] * 195, [0] * 50 + [1] * 150)})
-    assert verdict(slight)[0] == "cannot tell", "2.5 points are lost, but it could be less than 2"
-    few = before_and_after({"control": answers([1] * 6, [0] * 6), "repaired": answers([1] * 6, [1] * 6)})
-    assert verdict(few)[0] == "cannot tell"
-    assert verdict(before_and_after({"control": answers(many, [1] * 200), "repaired": control}))[0] == "worse"
 
 
 @pytest.mark.slow
