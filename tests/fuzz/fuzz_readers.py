@@ -6,6 +6,7 @@ python tests/fuzz/fuzz_readers.py --inputs 1000000        (`make fuzz`); prints 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import multiprocessing
 import os
@@ -15,13 +16,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from pathlib import Path
 
 from data_readers import arrays, checkpoints, coco, oxford_pet, pickles, tars, voc
 from fuzzing import Reader, fuzz, own_folder
-from record_readers import benchmark_card, edit_records, labels, model_cards, recipes, rows, sidecar
+from record_readers import benchmark_card, edit_records, labels, model_cards, recipes, repaired, rows, sidecar
 from table_readers import answers, factors, manifest, predictions, report_tables, result_tables
 
 READERS: dict[str, Callable[[], Reader]] = {
@@ -41,6 +42,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "arrays": arrays,
     "benchmark-card": benchmark_card,
     "model-cards": model_cards,
+    "repaired": repaired,
     "checkpoints": checkpoints,
     "tars": tars,
     "pickles": pickles,
@@ -50,7 +52,7 @@ FOUND = Path(__file__).parent / "found"  # <reader>-….bin: inputs that once es
 LOT = 10_000  # inputs of one process
 SLOWEST = 5.0  # seconds of CPU time for one input
 LONGEST = 1800  # seconds for one lot, if the reader hangs where Python cannot interrupt it
-MOST_MEMORY = 16 << 30  # bytes of address space for one lot, beyond what the imports take
+MOST_MEMORY = 16 << 30  # bytes of address space for the inputs, beyond what the imports take
 
 
 def known(name: str) -> list[bytes]:
@@ -63,14 +65,23 @@ def drawn(name: str, seed: int) -> random.Random:
     return random.Random(f"{name}/{seed}")
 
 
+@contextlib.contextmanager
+def limited_memory() -> Iterator[None]:
+    """A block in which this process cannot get more than MOST_MEMORY beyond what it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MOST_MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def _run_lot(name: str, seed: int, inputs: int, keep: Path) -> None:
     """Fuzz a reader in this process; escapes become files in `keep`, and so does the input that ends the process."""
     faulthandler.dump_traceback_later(LONGEST, exit=True)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MOST_MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     current = keep / f"{name}-{seed}-current.bin"
-    with own_folder():
+    with own_folder(), limited_memory():
         for number, (data, what) in enumerate(fuzz(READERS[name](), drawn(name, seed), inputs, SLOWEST, current)):
             (keep / f"{name}-{seed}-{number}.bin").write_bytes(data)
             (keep / f"{name}-{seed}-{number}.txt").write_text(what, errors="replace")
