@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
 
     def setup(self) -> None:
-        self.timeout = PATIENCE
+        self.request.settimeout(PATIENCE)
         super().setup()
 
     def do_GET(self) -> None:
