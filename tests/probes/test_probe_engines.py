@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from unfazed.benchmark import BuildSettings, build
 from unfazed.engine import EngineSettings
-from unfazed.probes.distribution_study import run_distribution
+from unfazed.probes.distribution_study import DistributionStudy, run_distribution
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
+from unfazed.probes.run import read_probe
 from unfazed.probes.study import run_study
+from unfazed.sources import open_source
 from unfazed.sources.make_masks import make_masks
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from ray_cluster import two_nodes
 
 SETTINGS = NoiseSettings(choose_levels("linf", "60"))
 # A network that ends its process after a few passes, when some pictures have been measured.
@@ -36,6 +43,24 @@ class Crash(torch.nn.Module):
 def build():
     model = open_model("lite:0", device="cpu")
     return replace(model, module=Crash(model.module))
+"""
+
+# The sample, whose second photograph ends the process that reads it.
+DEADLY = """
+import os
+from dataclasses import replace
+from unfazed.sources import open_source
+
+sample = open_source("sample")
+
+def load(entry):
+    if entry.id == sample.ids[1] and os.getpid() != int(os.environ["MAIN_PROCESS"]):
+        os._exit(11)
+    return sample.load(entry)
+
+def open_scenes(spec):
+    spec.take()
+    return replace(sample, spec=spec.text, load=load)
 """
 
 
@@ -81,13 +106,49 @@ def test_a_model_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
     assert "SIGSEGV" in study.failures[spec]
 
 
-def test_distribution_in_two_processes_measures_the_bytes_of_one(tmp_path: Path) -> None:
-    bench = tmp_path / "bench"
-    build("sample", bench, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=2, size=64))
-    for device in ("cpu", "cpu,cpu"):
-        engine = EngineSettings(device=device)
-        run_distribution(bench, ["lite:0"], tmp_path / device, fid=False, adapt=False, engine=engine)
-    assert files(tmp_path / "cpu") == files(tmp_path / "cpu,cpu") != {}
+def test_a_picture_that_ends_its_process_costs_its_rows_alone_in_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "deadly_sample-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly-sample\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[unfazed.sources]\ndeadly = deadly_sample:open_scenes\n")
+    (tmp_path / "deadly_sample.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("MAIN_PROCESS", str(os.getpid()))
+    study = run_study("deadly", ["lite:0"], tmp_path / "out", SETTINGS, limit=2, engine=EngineSettings(device="cpu"))
+    first, second = open_source("sample").ids[:2]
+    assert list(study.failures) == [f"lite:0, {second}"]
+    assert "died twice (exit code 11)" in study.failures[f"lite:0, {second}"]
+    assert read_probe(tmp_path / "out", "noise")["source_id"].unique(maintain_order=True).to_list() == [first]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("distribution") / "bench"
+    build("sample", root, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=2, size=64))
+    return root
+
+
+def test_distribution_in_two_processes_and_in_shards_measures_the_bytes_of_one(bench: Path, tmp_path: Path) -> None:
+    def run(folder: str, **where: str) -> DistributionStudy:
+        engine = EngineSettings(**{"device": "cpu", **where})
+        return run_distribution(bench, ["lite:0"], tmp_path / folder, fid=False, adapt=False, engine=engine)
+
+    run("one")
+    run("two", device="cpu,cpu")
+    assert [run("shards", shard=f"{number}/2").unfinished for number in (2, 1)] == [["lite:0"], []]
+    assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "shards") != {}
+
+
+def test_sensitivity_on_a_ray_cluster_measures_the_bytes_of_one_process(
+    alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    with two_nodes() as cluster:
+        engine = EngineSettings(engine="ray", address=cluster.address, device="cpu,cpu")
+        run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+    assert files(tmp_path) == alone
 
 
 def test_masks_in_two_processes_and_in_shards_are_the_same(tmp_path: Path) -> None:

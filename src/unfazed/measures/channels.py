@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 
 def channel_localization(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -44,6 +43,8 @@ def auroc(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
     if not positive or not negative:
         return np.full(scores.shape[1], np.nan)
     # As the Mann-Whitney statistic, for all channels at once; scikit-learn takes one at a time.
+    from scipy import stats  # slow to import, and worker processes of other probes do not need it
+
     ranks = stats.rankdata(scores, axis=0)
     return (ranks[present].sum(0) - positive * (positive + 1) / 2) / (positive * negative)
 

@@ -20,8 +20,8 @@ from unfazed.predictions.inputs import ORIGINAL
 from .distribution import FEATURE_ROWS, SCORES, Sets, features_probe, scores_probe, sets_of
 from .inception import inception_file, open_inception
 from .lpips import lpips_file, open_lpips
-from .probing import run_probes
-from .run import Probe
+from .probing import Part, run_probes
+from .run import Careful, Probe
 
 if TYPE_CHECKING:
     from unfazed.models import Classifier
@@ -124,12 +124,12 @@ class DistributionProbes:
         return open_model(name, device=device_at(device, self.device), labels=self.labels)
 
     @contextlib.contextmanager
-    def open(self, name: str, kind: str, device: str | None, lanes: int, first: bool) -> Iterator[list[Probe]]:
+    def open(self, part: Part, device: str | None, lanes: int, careful: Careful | None) -> Iterator[list[Probe]]:
         """Probes of the scores of one model, or of the Inception features."""
         with contextlib.ExitStack() as stack:
-            if kind == SCORES:
+            if part.kind == SCORES:
                 distance = open_lpips(self.lpips) if self.lpips is not None else None
-                model = self.model(name, device)
+                model = self.model(part.model, device)
                 lanes = lanes if str(model.device).startswith("cpu") else 1
                 models = copies((model, distance), lanes, len(self.sets.pictures), model.nbytes)
                 yield [stack.enter_context(scores_probe(one, self.sets, self.folder, by)) for one, by in models]

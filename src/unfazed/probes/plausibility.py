@@ -5,7 +5,7 @@ FOLDER/suspicions/<model>.json      the suspicion and the remarks about a model;
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from unfazed.records import read_object
 from unfazed.sources.mask_checks import doubted_masks
 
 from .alignment import opened_pictures
+from .run import Careful
 
 if TYPE_CHECKING:
     from unfazed.benchmark import Benchmark
@@ -37,11 +38,17 @@ BATCH = 16
 
 
 def check_plausible(
-    model: Classifier, pictures: Source | Benchmark, folder: str | Path, frame: Frame = "object"
+    model: Classifier,
+    pictures: Source | Benchmark,
+    folder: str | Path,
+    frame: Frame = "object",
+    skipped: Container[str] = (),
+    careful: Careful | None = None,
 ) -> None:
     """Record what is suspicious about the model's accuracy on up to 64 originals, as `evaluate` does.
 
-    Refuses a model whose logits are not finite or not reproducible.
+    Refuses a model whose logits are not finite or not reproducible. skipped: photographs that are not read; careful:
+    called with each photograph and with the model before they are used.
     """
     import torch
 
@@ -49,10 +56,17 @@ def check_plausible(
     looked = []
     originals = [one for one in ids if one.split("/")[-2] == "original"]
     for place in sanity_sample(range(len(originals)), SANITY):
+        photograph = originals[place].rsplit("/", 2)[0]
+        if photograph in skipped:
+            continue
+        if careful is not None:
+            careful("picture", photograph)
         try:
             looked.append(load(originals[place]))
         except BadPicture:
             continue  # the probe reports it
+    if careful is not None:
+        careful("model", model.name)
     path = _file(folder, model.slug)
     remove_file(path)
     if not looked:

@@ -1,4 +1,4 @@
-"""Probes of several models, in this process, in worker processes, on a Ray cluster or as shards; all resume."""
+"""Probes of several models, in worker processes, on a Ray cluster or as shards; all resume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Protocol
 
@@ -19,26 +18,16 @@ from unfazed.engine.settings import shard_of
 from unfazed.errors import CannotWrite, reason_of
 from unfazed.files import read_json, write_json
 from unfazed.locks import Lock
-from unfazed.predictions.evaluation import PARTS_EACH, may_end_the_process
+from unfazed.predictions.evaluation import PARTS_EACH
 from unfazed.specs import slug_of
 from unfazed.storage import refresh
 
+from .run import Careful, Probe, is_complete, measure_ids, merge
 from .run import Outcome as Measured
-from .run import Probe, is_complete, measure_ids, merge
 
 JOURNALS = ".journals"
 Key = tuple[str, str]
 """A model, empty if the probe needs none, and a kind of probe."""
-
-
-class Opener(Protocol):
-    """Opens probes, also in another process, to which it is sent."""
-
-    def open(
-        self, name: str, kind: str, device: str | None, lanes: int, first: bool
-    ) -> AbstractContextManager[list[Probe]]:
-        """Equal probes of a model, up to one for each lane; first: of this model in this run, so that it is checked."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -53,6 +42,19 @@ class Part:
     careful: bool = False
 
 
+class Opener(Protocol):
+    """Opens probes, also in another process, to which it is sent."""
+
+    def open(
+        self, part: Part, device: str | None, lanes: int, careful: Careful | None
+    ) -> AbstractContextManager[list[Probe]]:
+        """Equal probes of the part's model, up to one for each lane; its first part also checks the model.
+
+        careful: called with each picture and with the model before they are used.
+        """
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What became of a part: the probe, how many of its pictures were measured before, failures."""
@@ -65,7 +67,11 @@ class Answer:
 
 @dataclass
 class Prober:
-    """Measures parts; counted: called with the number of pictures measured now."""
+    """Measures parts.
+
+    lanes: how many pictures a CPU measures beside each other, or the threads of a model that cannot be copied;
+    counted: called with the number of pictures measured now.
+    """
 
     opener: Opener
     folder: Path
@@ -73,11 +79,11 @@ class Prober:
     counted: Callable[[int], None] | None = None
 
     def __call__(self, part: Part, device: str | None = None) -> Answer:
+        torch.set_num_threads(self.lanes)
         try:
             with contextlib.ExitStack() as stack:
                 journal = stack.enter_context(Journal(_journal(self.folder, part))) if part.careful else None
-                opened = self.opener.open(part.model, part.kind, device, self.lanes, part.number == 0)
-                probes = stack.enter_context(opened)
+                probes = stack.enter_context(self.opener.open(part, device, self.lanes, journal))
                 ids = probes[0].ids
                 own = ids[part.number * len(ids) // part.count : (part.number + 1) * len(ids) // part.count]
                 resumed, failures = measure_ids(probes, own, self.counted, dict(part.skipped), journal)
@@ -95,42 +101,35 @@ def run_probes(
     have not measured all pictures yet; pictures: of one probe, for the count of what is done."""
     devices = places_of(engine)
     number, shards = shard_of(engine.shard) if engine.shard is not None else (1, 1)
-    elsewhere = engine.engine != "local" or len(devices) > 1 or monitor.interrupted
-    threads, done = torch.get_num_threads(), 0
+    done = failed = 0
 
     def counted(more: int) -> None:
         nonlocal done
         done += more
         monitor.count(done, pictures * len(probes) // shards, failed)
 
-    def parts_of(keys: Sequence[Key], count: int) -> list[Part]:
-        return [Part(*key, (number - 1) * count + place, count * shards) for key in keys for place in range(count)]
+    worker = Prober(opener, folder, max(1, torch.get_num_threads() // len(devices)))
 
-    apart = [key for key in probes if elsewhere or (key[0] and may_end_the_process(key[0]))]
-    here = [key for key in probes if key not in apart]
-    worker = Prober(opener, folder, max(1, threads // len(devices)))
-
-    def run_apart(parts: Sequence[Part], places: Sequence[str] = devices) -> Iterator[Outcome[Part, Answer]]:
+    def run(parts: Sequence[Part], places: Sequence[str] = devices) -> Iterator[Outcome[Part, Answer]]:
+        # Also a single device has a process for itself: a picture or a model that ends it fails alone.
         return run_tasks(
             worker, parts, settings=engine, devices=places, apart=True, watch=monitor.watch, counted=counted
         )
 
-    failed = 0
     answers: dict[Key, list[Answer]] = {}
     counted(0)
-    in_this_process = run_tasks(Prober(opener, folder, threads), parts_of(here, 1), counted=counted)
     count = PARTS_EACH * len(devices) if len(devices) > 1 else 1
-    in_others = run_apart(parts_of(apart, count)) if apart else iter(())
-    for expected, outcome in chain(zip(repeat(1), in_this_process), zip(repeat(count), in_others)):
+    parts = [Part(*key, (number - 1) * count + place, count * shards) for key in probes for place in range(count)]
+    for outcome in run(parts):
         key, answer = (outcome.task.model, outcome.task.kind), outcome.result
         if answer is None:
             careful = replace(outcome.task, careful=True)
             one_by_one = isolate(
-                careful, lambda part: next(iter(run_apart([part], devices[:1]))), lambda part: _journal(folder, part)
+                careful, lambda part: next(iter(run([part], devices[:1]))), lambda part: _journal(folder, part)
             )
             answer = one_by_one[1].result or Answer(error=str(one_by_one[1].failure))
         answers.setdefault(key, []).append(answer)
-        if len(answers[key]) == expected:
+        if len(answers[key]) == count:
             monitor.check_folder()
             result = _merged(answers.pop(key), number, shards)
             failed += isinstance(result, str)

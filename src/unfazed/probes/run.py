@@ -31,6 +31,8 @@ from unfazed.versions import versions
 if TYPE_CHECKING:
     import polars as pl
 
+Careful = Callable[[str, str], None]
+"""Is told, with a kind (`picture` or `model`) and a name, what is used next."""
 _PART_SECONDS = 20.0
 KEY = b"unfazed.key"
 _AHEAD = 4
@@ -94,7 +96,7 @@ def measure_ids(
     ids: Sequence[str],
     progress: Callable[[int], None] | None = None,
     skipped: Mapping[str, str] | None = None,
-    careful: Callable[[str, str], None] | None = None,
+    careful: Careful | None = None,
 ) -> tuple[int, dict[str, str]]:
     """Measure the ids that have no rows yet, into part files; returns how many had them, and the failures.
 
@@ -133,7 +135,7 @@ def measure_ids(
 
 
 def _measured(
-    probes: Sequence[Probe], ids: Sequence[str], careful: Callable[[str, str], None] | None
+    probes: Sequence[Probe], ids: Sequence[str], careful: Careful | None
 ) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
     """Every id with its rows, or with the reason why it has none, in order."""
     if careful is not None or len(probes) > 1:

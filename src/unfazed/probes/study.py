@@ -31,8 +31,8 @@ from .channel_examples import ChannelExample, channel_examples
 from .neural_features import study_channels
 from .noise_response import NoiseSettings, noise_probe
 from .plausibility import check_plausible, sentences_in
-from .probing import run_probes
-from .run import Outcome, Probe, counter, read_probe
+from .probing import Part, run_probes
+from .run import Careful, Outcome, Probe, counter, read_probe
 from .spurious import Region, shared_regions
 from .suspects import suspects
 
@@ -106,7 +106,7 @@ def run_study(
     suspects by `class_by` and `measure` (see `suspects`); channels: also the layer's
     channels against the attributes, `heat` for the model's heat layer. show: called with the state of the run.
     engine: where the probes run; a shard measures its part of the pictures, and the one that completes the last part
-    writes the results. Models with a user's code (`python:`) run in a process of their own.
+    writes the results. The models run in worker processes, also on one device.
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
@@ -183,21 +183,28 @@ class StudyProbes:
         return self.opened[name]
 
     @contextlib.contextmanager
-    def open(self, name: str, kind: str, device: str | None, lanes: int, first: bool) -> Iterator[list[Probe]]:
+    def open(self, part: Part, device: str | None, lanes: int, careful: Careful | None) -> Iterator[list[Probe]]:
         """Probes of one model: for noise, or for heat maps."""
-        model = self.model(name, device)
+        model = self.model(part.model, device)
         pictures, is_benchmark = self.pictures
         frame = self.settings.frame
-        if first and name not in self.checked:
-            self.checked.add(name)
+        if part.number == 0 and part.model not in self.checked:
+            self.checked.add(part.model)
             check_framing(model, _benchmark_frame(pictures) if is_benchmark else frame)  # type: ignore[arg-type]
             with one_thread():
-                check_plausible(model, pictures, self.folder, frame)
+                skipped = {one.removesuffix(_ORIGINAL) for one, _ in part.skipped}
+                ending = "" if part.kind == "noise" else _ORIGINAL
+
+                def told(kind: str, name: str) -> None:
+                    if careful is not None:
+                        careful(kind, f"{name}{ending}" if kind == "picture" else name)
+
+                check_plausible(model, pictures, self.folder, frame, skipped, told)
         on_cpu = str(model.device).startswith("cpu")
         with contextlib.ExitStack() as stack:
 
             def opened(one: Classifier) -> Probe:
-                if kind == "noise":
+                if part.kind == "noise":
                     made = noise_probe(one, pictures, self.folder, self.settings, self.batch_size)  # type: ignore[arg-type]
                 else:
                     made = alignment_probe(one, pictures, self.folder, self.method, frame)
@@ -262,6 +269,7 @@ def _benchmark_frame(benchmark: Benchmark) -> str | None:
     return None if stated is None else stored_frame(str(stated))
 
 
+_ORIGINAL = "/original/0"
 _OWN = frozenset(("probe", "source", "method", "benchmark", *(one.name for one in fields(NoiseSettings))))
 
 
