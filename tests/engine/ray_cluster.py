@@ -20,6 +20,7 @@ def two_nodes(cpus: int = 1, gpus: int = 0) -> Iterator[Any]:
     ray = pytest.importorskip("ray", reason="the extra ray is not installed")
     from ray.cluster_utils import Cluster
 
+    ray.shutdown()  # a process is connected to one cluster; what still runs on another one connects to it again
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
     cluster = Cluster(
         initialize_head=True,
