@@ -159,7 +159,7 @@ def test_killed_in_the_middle_and_rerun_gives_the_same_rows(benchmark: Path, own
         EvaluateSettings(device="cpu", batch_size=4),
         progress=lambda done, total: calls.append(done),
     )
-    assert calls[1] >= 32  # what was written is not done again
+    assert next(done for done in calls if done) >= 32  # what was written is not done again
     whole = unfazed.evaluate(benchmark, spec, tmp_path / "whole", EvaluateSettings(device="cpu", batch_size=4))
     assert read_predictions(killed).equals(whole)
 
