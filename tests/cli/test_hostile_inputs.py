@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -111,6 +113,36 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(UserError, match=r"private cannot be listed: Permission denied"):
         pictures_below(tmp_path)
+
+
+def _as_an_ordinary_user() -> None:
+    """Root reads everything; without these two capabilities it is bound by permissions like anyone."""
+    drop_from_bounding_set, override, read_search = 24, 1, 2
+    for capability in (override, read_search):
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities of Linux")
+@pytest.mark.parametrize("command", ["build images:{} -o b", "verify {}", "status {}", "analyze {}"])
+def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path, command: str) -> None:
+    inner = tmp_path / "closed" / "inner"
+    inner.mkdir(parents=True)
+    inner.parent.chmod(0)
+    try:
+        arguments = [word.format(inner) for word in command.split()]
+        done = subprocess.run(
+            [sys.executable, "-c", "from unfazed.cli import main; main()", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            preexec_fn=_as_an_ordinary_user,
+        )
+    finally:
+        inner.parent.chmod(0o755)
+    assert done.returncode == 2
+    assert str(inner) in done.stderr
+    assert "no permission" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_pipes_and_devices_are_no_pictures(tmp_path: Path) -> None:

@@ -111,6 +111,25 @@ def test_a_repair_that_makes_a_model_worse_exits_with_1(tmp_path, monkeypatch):
     assert used == [1], "measuring has as many workers as the command asks for"
 
 
+def test_one_process_at_a_time_repairs_into_a_folder_and_a_refused_one_makes_none(photos, tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        repair(f"folder:{tmp_path / 'nothing'}", small_classifier(), tmp_path / "out", QUICK)
+    assert not (tmp_path / "out").exists()
+    program = (
+        "import sys; from pathlib import Path; from unfazed.locks import Lock; "
+        "lock = Lock(Path(sys.argv[1])); print(lock.take(), flush=True); input()"
+    )
+    (tmp_path / "out").mkdir()
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path / "out" / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout.readline() == b"True\n"
+    with pytest.raises(UserError, match="another process repairs a model in"):
+        repair(f"folder:{photos}", small_classifier(), tmp_path / "out", QUICK)
+    other.communicate(b"\n")
+    assert [path.name for path in (tmp_path / "out").iterdir()] in ([], [".lock"])
+
+
 def test_progress_counts_every_stage_and_both_arms_as_one(done, shown):
     stages = list(dict.fromkeys(view.command for view in shown))
     assert stages == ["reading (train)", "reading (validation)", "fine-tuning", "build", "evaluate"]

@@ -70,7 +70,7 @@ def build_app() -> Any:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is printed in full and exits with 2."""
+    """Run the command line; a user's mistake, or a file without permission, is printed in full and exits with 2."""
     from unfazed.errors import UserError
     from unfazed.storage import shown
 
@@ -78,6 +78,12 @@ def main() -> None:
         build_app()()
     except UserError as error:
         print(f"error: {shown(str(error))}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    except PermissionError as error:
+        if error.filename is None:  # of something else than a file
+            raise
+        allowed = "what this user may read, in folders that this user may enter"
+        print(f"error: {shown(str(error.filename))}: no permission\nallowed: {allowed}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except BrokenPipeError:
         sys.exit(0)

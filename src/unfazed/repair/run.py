@@ -15,6 +15,7 @@ from unfazed.engine.monitor import Monitor, View
 from unfazed.errors import UserError
 from unfazed.files import make_folder, read_json, write_json
 from unfazed.labels import LabelSpace
+from unfazed.locks import alone
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import map_labels
 from unfazed.models.registry import open_model
@@ -33,7 +34,7 @@ from .photographs import Photograph, Photographs, listed, split
 from .settings import ARMS, RepairSettings
 
 RECIPE = "original,background-random,size-0.05,position,direction"
-RESULT = "repair.json"
+RESULT, LOCK = "repair.json", ".lock"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,6 @@ def repair(
     """
     settings = settings or RepairSettings()
     say = note or (lambda text: None)
-    folder = make_folder(out)
     scenes = open_source(source) if isinstance(source, str) else source
     base = open_model(model, device=device) if isinstance(model, str) else model
     check_trainable(base, settings)
@@ -91,87 +91,90 @@ def repair(
     data = _Data.of(scenes, started, also, settings, new_head, benchmark is None, list(map(str, measured)))
     if data.left_out:
         say(f"{data.left_out} photographs are not trained on, since they are also measured on")
-    plans = {"train": data.train, "validation": data.validation}
-    size = max(started.transform.resize, started.transform.crop)
-    sets = {
-        name: Photographs(rows, size, settings.fill, Path(cache or folder / "removed")) for name, rows in plans.items()
-    }
-    for name, photographs in sets.items():
-        if len(photographs):
-            say(f"reading {len(photographs)} photographs ({name})")
-            with Monitor(folder, f"reading ({name})", "photographs", show) as monitor:
-                photographs.read(str(started.device), workers, monitor.count)
-            if photographs.fill != settings.fill:
-                say(
-                    f"the fill is {photographs.fill} ({name}): with {settings.fill} they need more than 4 GiB of memory"
+    folder = make_folder(out)
+    busy = UserError(f"another process repairs a model in {folder}", run="the same command again when it has ended")
+    with alone(folder / LOCK, busy):
+        plans = {"train": data.train, "validation": data.validation}
+        size = max(started.transform.resize, started.transform.crop)
+        sets = {
+            name: Photographs(rows, size, settings.fill, Path(cache or folder / "removed"))
+            for name, rows in plans.items()
+        }
+        for name, photographs in sets.items():
+            if len(photographs):
+                say(f"reading {len(photographs)} photographs ({name})")
+                with Monitor(folder, f"reading ({name})", "photographs", show) as monitor:
+                    photographs.read(str(started.device), workers, monitor.count)
+                if photographs.fill != settings.fill:
+                    beyond = f"with {settings.fill} they need more than 4 GiB of memory"
+                    say(f"the fill is {photographs.fill} ({name}): {beyond}")
+        fills = {name: one.fill for name, one in sets.items()}
+        keys = keys_of(row.entry.image for one in sets.values() for row in one.rows)
+        finished: dict[str, Classifier] = {}
+        steps = 0
+        for arm in ARMS:
+            say(f"fine-tuning: {arm}")
+            left = len(ARMS) - len(finished)
+            with Monitor(folder, "fine-tuning", "steps", show) as monitor:
+                tuned = fine_tune(
+                    started,
+                    data.members,
+                    sets["train"],
+                    sets["validation"],
+                    settings,
+                    arm,
+                    folder / "state" / arm,
+                    partial(_count_step, monitor, steps, left),
                 )
-    fills = {name: one.fill for name, one in sets.items()}
-    keys = keys_of(row.entry.image for one in sets.values() for row in one.rows)
-    finished: dict[str, Classifier] = {}
-    steps = 0
-    for arm in ARMS:
-        say(f"fine-tuning: {arm}")
-        left = len(ARMS) - len(finished)
-        with Monitor(folder, "fine-tuning", "steps", show) as monitor:
-            tuned = fine_tune(
-                started,
-                data.members,
-                sets["train"],
-                sets["validation"],
-                settings,
-                arm,
-                folder / "state" / arm,
-                partial(_count_step, monitor, steps, left),
-            )
-        steps += tuned.history["steps"]
-        place = folder if arm == "repaired" else folder / arm
-        name = f"repaired:{place}"
-        made = replace(started, module=tuned.module, name=name, fixed_hash=None, precision=base.precision)
-        training = {
-            "arm": arm,
+            steps += tuned.history["steps"]
+            place = folder if arm == "repaired" else folder / arm
+            name = f"repaired:{place}"
+            made = replace(started, module=tuned.module, name=name, fixed_hash=None, precision=base.precision)
+            training = {
+                "arm": arm,
+                "source": scenes.spec,
+                "photographs": data.counts(sets),
+                "fill": fills,
+                "settings": settings.to_json(),
+                "history": tuned.history,
+            }
+            save_repaired(place, made, base, training, keys)
+            finished[arm] = made
+        if onnx:
+            from .onnx_export import export_onnx
+
+            export_onnx(finished["repaired"], folder / "model.onnx")
+        warnings = [f"{len(one.unusable)} photographs cannot be read" for one in sets.values() if one.unusable]
+        bench = (
+            Path(benchmark)
+            if benchmark is not None
+            else _build(folder, scenes, data, recipe, renderer, device, workers, say, show)
+        )
+        models = {"before": base, **finished} if not new_head else finished
+        say("measuring")
+        measure = partial(_answers, models=models, workers=workers, warnings=warnings, show=show)
+        predictions = folder / "predictions"
+        measured_by = measure(str(bench), folder=predictions)
+        rows = before_and_after(measured_by, read_facts(predictions, models=[one.name for one in models.values()]))
+        for spec in tests:
+            answers = measure(spec, folder=predictions / slug_of(spec))
+            rows += folder_rows(spec, answers)
+        judged, reason = verdict(rows)
+        counts = data.counts(sets)
+        result = {
+            "model": base.name,
+            "new_head": new_head,
             "source": scenes.spec,
-            "photographs": data.counts(sets),
+            "benchmark": str(bench),
+            "verdict": judged,
+            "reason": reason,
+            "photographs": counts,
             "fill": fills,
             "settings": settings.to_json(),
-            "history": tuned.history,
+            "rows": rows,
         }
-        save_repaired(place, made, base, training, keys)
-        finished[arm] = made
-    if onnx:
-        from .onnx_export import export_onnx
-
-        export_onnx(finished["repaired"], folder / "model.onnx")
-    warnings = [f"{len(one.unusable)} photographs cannot be read" for one in sets.values() if one.unusable]
-    bench = (
-        Path(benchmark)
-        if benchmark is not None
-        else _build(folder, scenes, data, recipe, renderer, device, workers, say, show)
-    )
-    models = {"before": base, **finished} if not new_head else finished
-    say("measuring")
-    measure = partial(_answers, models=models, workers=workers, warnings=warnings, show=show)
-    predictions = folder / "predictions"
-    measured_by = measure(str(bench), folder=predictions)
-    rows = before_and_after(measured_by, read_facts(predictions, models=[one.name for one in models.values()]))
-    for spec in tests:
-        answers = measure(spec, folder=predictions / slug_of(spec))
-        rows += folder_rows(spec, answers)
-    judged, reason = verdict(rows)
-    counts = data.counts(sets)
-    result = {
-        "model": base.name,
-        "new_head": new_head,
-        "source": scenes.spec,
-        "benchmark": str(bench),
-        "verdict": judged,
-        "reason": reason,
-        "photographs": counts,
-        "fill": fills,
-        "settings": settings.to_json(),
-        "rows": rows,
-    }
-    write_json(folder / RESULT, result)
-    return Repair(folder, rows, judged, reason, counts, warnings)
+        write_json(folder / RESULT, result)
+        return Repair(folder, rows, judged, reason, counts, warnings)
 
 
 def _count_step(monitor: Monitor, before: int, arms: int, now: Now) -> None:
