@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from unfazed.errors import UserError
-from unfazed.files import canonical, read_json, sha256, whole, write_bytes, write_json
+from unfazed.files import canonical, check_writable, read_json, sha256, whole, write_bytes, write_json
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
@@ -47,6 +47,21 @@ def test_a_path_through_a_file_is_said_in_words(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UserError, match="cannot write"):
         write_bytes(tmp_path / "file" / "below", b"")
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
+def test_what_is_no_file_at_the_place_of_a_temporary_one_is_left_alone(tmp_path, kind):
+    part = tmp_path / ".file.part"
+    {"folder": part.mkdir, "link": lambda: part.symlink_to("/etc/hostname"), "pipe": lambda: os.mkfifo(part)}[kind]()
+    write_bytes(tmp_path / "file", b"whole")
+    assert (tmp_path / "file").read_bytes() == b"whole"
+    assert sorted(os.listdir(tmp_path)) == [".file.part", "file"]
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_a_folder_is_no_place_for_a_file(tmp_path):
+    with pytest.raises(UserError, match="is a folder"):
+        check_writable(tmp_path)
 
 
 def test_json_comes_back_and_equal_records_are_equal_bytes(tmp_path):

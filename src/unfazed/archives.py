@@ -14,13 +14,14 @@ import bz2
 import contextlib
 import gzip
 import lzma
+import re
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from unfazed.errors import UserError
 from unfazed.files import check_regular
@@ -28,6 +29,8 @@ from unfazed.files import check_regular
 KINDS = "a .zip, .tar, .tar.gz, .tar.bz2 or .tar.xz file"
 # Pictures hardly shrink in an archive: one that unpacks to a hundred times its size holds none.
 RATIO, ROOM = 100, 64 << 20
+_LONGEST_HEADER = 1 << 20  # bytes
+_LONG_NUMBER = re.compile(rb"[0-9]{100}")
 _COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
@@ -94,7 +97,7 @@ def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
 
 def _tar(path: Path, plain: Path) -> Archive:
     members, last = [], -1
-    with tarfile.open(plain, "r:") as tar:
+    with open(plain, "rb") as file, tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
         for one in tar:
             # A negative size leads back to an earlier member, and reading would never end.
             if one.size < 0 or one.offset <= last:
@@ -109,6 +112,21 @@ def _tar(path: Path, plain: Path) -> Archive:
             return file.read(member.size)
 
     return Archive(path, tuple(members), read)
+
+
+class _Headers:
+    """The headers of a tar as tarfile reads them, with bounds: it searches a long header in quadratic time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.seek, self.tell = file, file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header has {size} bytes")
+        data = self.file.read(size)
+        if size > tarfile.BLOCKSIZE and _LONG_NUMBER.search(data):
+            raise tarfile.ReadError("a header has a number of a hundred digits")
+        return data
 
 
 def _decompressed(path: Path, open_files: contextlib.ExitStack) -> Path:

@@ -71,7 +71,16 @@ def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if needs_leases(path.parent):
         return None
-    file = os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb")
+    try:
+        handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):  # a folder, a link or a socket of that name
+            return None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe or a device
+        os.close(handle)
+        return None
+    file = os.fdopen(handle, "wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The process that had the lock may have renamed the file meanwhile: then it is complete and not ours.
@@ -97,9 +106,17 @@ def explained(path: str | Path, run: str = _REMEDY) -> Iterator[None]:
         raise
 
 
+def cause_of(error: OSError) -> str | None:
+    """What a person has to know of an error that the names and rights of files can have; None for any other."""
+    expected = error.filename is not None and error.errno not in (errno.ENOENT, errno.EEXIST)
+    return _CAUSES.get(error.errno or 0) if expected else None
+
+
 def check_writable(path: str | Path, run: str = _REMEDY) -> None:
     """Raises UserError, before any work is done, if a file could not be written."""
     with explained(path, run):
+        if os.path.isdir(path):
+            raise UserError(f"the output {path} is a folder", allowed="a file")
         folder = next(folder for folder in Path(path).absolute().parents if folder.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -257,4 +274,6 @@ _CAUSES = {
     errno.EROFS: "the file system is read-only",
     errno.EEXIST: "a part of that path is a file, not a folder",
     errno.ENOTDIR: "a part of that path is a file, not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.ELOOP: "its links lead in a circle",
 }

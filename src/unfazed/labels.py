@@ -18,6 +18,7 @@ from .errors import UserError, unknown
 from .records import require_fields
 
 _KINDS = {"name": str, "classes": list[str] | None, "wnids": list[str] | None}
+_WNID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # timm has others than ImageNet's
 _MOST_DIGITS = 18  # of a class's index
 _MOST_COMPARED = 500  # classes: every pair is looked at
 
@@ -73,7 +74,13 @@ class LabelSpace:
         """The label space of a card or file; `where` names it in an error."""
         require_fields(value, _KINDS, where)
         if "classes" in value:
-            return LabelSpace(value["name"], tuple(value["classes"] or ()), tuple(value.get("wnids") or ()))
+            classes, wnids = tuple(value["classes"] or ()), tuple(value.get("wnids") or ())
+            if wnids and (len(wnids) != len(classes) or not all(map(_WNID.fullmatch, wnids))):
+                raise UserError(
+                    f"{where} has {len(wnids)} WNIDs for {len(classes)} classes, or they are no WNIDs",
+                    allowed="one for each class, of letters, digits, '_' and '-', as in n02510455",
+                )
+            return LabelSpace(value["name"], classes, wnids)
         if value.get("name") != "imagenet-1k":
             raise unknown("label space", str(value.get("name")), ["imagenet-1k"])
         return imagenet()

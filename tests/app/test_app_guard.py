@@ -193,6 +193,14 @@ def test_a_session_that_never_listens_may_ask_only_so_often():
     assert len(unread.asked) == MOST_SESSIONS
 
 
+def test_requests_that_the_page_never_sends_get_one_answer_with_its_headers(address, capfd):
+    for content in (b"1e999", b'{"data": [1], "fn_index": 99999, "session_hash": "a"}'):
+        answer = httpx.post(f"{address}gradio_api/queue/join", content=content)
+        assert answer.status_code in (400, 422, 500)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_questions_without_a_listener_are_refused_by_the_page(address):
     asked = {"data": [None], "fn_index": 100_000, "session_hash": "never listens"}
     codes = [httpx.post(f"{address}gradio_api/queue/join", json=asked).status_code for _ in range(MOST_UNREAD + 1)]

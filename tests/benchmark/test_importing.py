@@ -316,3 +316,11 @@ def test_a_folder_with_another_benchmark_is_left_alone(release, tmp_path, tree):
     with pytest.raises(UserError, match="contains another benchmark"):
         import_benchmark(release, tmp_path / "bench")
     assert tree(tmp_path / "bench") == before
+
+
+def test_a_tar_whose_header_would_be_searched_for_minutes_is_refused(tmp_path):
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, 3000
+    (tmp_path / "ImageNet-E.tar").write_bytes(header.tobuf() + b"9" * 3072 + bytes(1024))
+    with pytest.raises(UserError, match="not a readable archive: a header has a number of a hundred digits"):
+        import_benchmark(tmp_path / "ImageNet-E.tar", tmp_path / "bench")

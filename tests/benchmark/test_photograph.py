@@ -81,6 +81,20 @@ def test_a_moved_photograph_is_given_anew_and_a_changed_one_refused(tmp_path):
         replay(record, tmp_path / "there.jpg")
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"files": {"/proc/version": "0"}}, "/proc/version, which .* names, is empty"),
+        ({"mask_png": "////"}, "first.json: the field 'mask_png' cannot be used"),
+    ],
+)
+def test_what_a_record_names_is_bounded_and_its_fields_are_named(tmp_path, change, words):
+    record = made(pasted(size="0.1"), tmp_path / "first.png")[2]
+    record.write_text(json.dumps(json.loads(record.read_text()) | change))
+    with pytest.raises(UserError, match=words):
+        replay(record)
+
+
 def test_a_replay_that_comes_out_otherwise_says_so(tmp_path):
     record = made(pasted(size="0.1"), tmp_path / "first.png")[2]
     content = json.loads(record.read_text())

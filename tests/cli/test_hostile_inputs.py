@@ -145,6 +145,16 @@ def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path, command: str)
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["verify {}", "status {}", "models onnx:{}", "build folder:{} -o b"])
+def test_a_name_that_is_too_long_is_a_users_error(tmp_path: Path, command: str) -> None:
+    arguments = command.format("n" * 300).split()
+    program = [sys.executable, "-c", "from unfazed.cli import main; main()", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_pipes_and_devices_are_no_pictures(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "endless.png").symlink_to("/dev/zero")

@@ -186,6 +186,27 @@ def test_a_changed_picture_is_reported_when_it_comes_back(published, tmp_path):
     assert "does not match" in back.failures[names[1]] and "no picture" in back.failures[names[-1]]
 
 
+@pytest.mark.parametrize("edit", ["../../away", "/tmp/away", "a/b", "..", "."])
+def test_an_edit_whose_name_is_no_folder_is_refused_before_anything_is_written(bench, edit, tmp_path):
+    copied = Path(shutil.copytree(bench, tmp_path / "in" / "bench"))
+    table = parquet.read_table(copied / "manifest.parquet")
+    rows = table.to_pylist()
+    rows[1]["edit"] = edit
+    parquet.write_table(pa.Table.from_pylist(rows, schema=table.schema), copied / "manifest.parquet")
+    with pytest.raises(UserError, match="column 'edit' has .*, which is no name of a folder"):
+        export_benchmark(copied, "imagefolder", tmp_path / "in" / "out" / "folders")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_class_folders_from_a_card_are_single_names(bench, tmp_path):
+    copied = Path(shutil.copytree(bench, tmp_path / "bench"))
+    card = json.loads((copied / "benchmark.json").read_text())
+    card["labels"] = {"name": "own", "classes": ["a", "b"], "wnids": ["../../away", "b"]}
+    (copied / "benchmark.json").write_text(json.dumps(card))
+    with pytest.raises(UserError, match="they are no WNIDs"):
+        export_benchmark(copied, "imagefolder", tmp_path / "folders")
+
+
 @pytest.mark.parametrize("to", ["datasets", "imagefolder"])
 def test_pipes_and_missing_pictures_are_refused_by_name(bench, to, tmp_path):
     copied = Path(shutil.copytree(bench, tmp_path / "bench"))

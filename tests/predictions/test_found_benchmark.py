@@ -87,6 +87,16 @@ def test_a_benchmark_that_was_replaced_or_moved_is_not_used(own_models: str, tmp
     assert f"Note: {line}." in (tmp_path / "report.html").read_text()
 
 
+def test_an_address_in_a_card_that_cannot_be_used_is_a_note(own_models: str, tmp_path: Path) -> None:
+    run_evaluation(write_benchmark(tmp_path / "bench"), [own_models + "good"], tmp_path / "p")
+    [path] = (tmp_path / "p").glob("*.json")
+    card = json.loads(path.read_text())
+    card["benchmark"]["path"] = "s3://user@evil/bench"
+    path.write_text(json.dumps(card))
+    [line] = moved_lines(tmp_path / "p")
+    assert "the card's path of the benchmark is 's3://user@evil/bench', which cannot be used" in line
+
+
 def test_an_address_that_only_a_card_names_is_not_fetched(own_models: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("UNFAZED_COPIES", str(tmp_path / "copies"))
     bench = write_benchmark(tmp_path / "bench")

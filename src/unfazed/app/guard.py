@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -68,7 +69,18 @@ class Guard:
             # gradio asks for its own page when it starts, and takes 401 for a page that asks for a password.
             await _refuse(send, 401, "Open the page with the token in its address, as the command printed it.")
             return
-        send = self._with_headers(send, known)
+        started = _Started(self._with_headers(send, known))
+        try:
+            await self._checked(scope, headers, receive, started)
+        except Exception as error:
+            # gradio raises for requests that its own page never sends; one line of each is enough.
+            if started.begun:
+                raise
+            print(f"{scope['method']} {scope['path'][:200]!r}: {error!r:.200}", file=sys.stderr)
+            await _refuse(started, 500, "The request cannot be answered.")
+
+    async def _checked(self, scope: Message, headers: dict[str, list[str]], receive: Receive, send: Send) -> None:
+        """Hand over a request of a known visitor, unless it is too large or reaches outside."""
         kinds = headers.get("content-type", [])
         if len(kinds) > 1 or len(headers.get("content-length", [])) > 1:
             await _refuse(send, 400, "A request has one Content-Type and one Content-Length.")
@@ -139,6 +151,17 @@ class Guard:
             await send(message)
 
         return sent
+
+
+class _Started:
+    """A `send` that remembers whether an answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.begun = send, False
+
+    async def __call__(self, message: Message) -> None:
+        self.begun = True
+        await self.send(message)
 
 
 class _TooLarge(Exception):

@@ -25,7 +25,7 @@ from unfazed.edits.expressions import expression
 from unfazed.edits.items import ORIGINAL, Item, Recipe
 from unfazed.edits.parameters import as_json, file_parameters
 from unfazed.errors import UserError
-from unfazed.files import check_writable, read_json, sha256, write_bytes, write_json
+from unfazed.files import MOST_PICTURE, check_regular, check_writable, read_json, sha256, write_bytes, write_json
 from unfazed.models.registry import refuse_untrusted
 from unfazed.records import require_fields
 from unfazed.rendering.backgrounds import Backgrounds, Removal
@@ -302,11 +302,18 @@ def replay(
     for path, wanted in {str(photograph): expected, **borrowed}.items():
         if not os.path.isfile(path):
             raise UserError(f"{path[:300]} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
+        check_regular(path, MOST_PICTURE)
+        if os.path.getsize(path) == 0:  # also files of the kernel, some of which never end
+            raise UserError(f"{path}, which {record_path} names, is empty")
         if sha256(path) != wanted:
             raise UserError(f"{path} is not the file that {record_path} was made from (its SHA-256 differs)")
     picture = read_picture(photograph)
     whole = shrunk(Scene(scene_id, picture, np.ones(picture.shape[:2], np.float32)))
-    scene = Scene(scene_id, whole.image, read_mask(kept), request.label, notes)
+    try:
+        mask = read_mask(kept)
+    except UserError as error:
+        raise UserError(f"{record_path}: the field 'mask_png' cannot be used: {error.given}") from None
+    scene = Scene(scene_id, whole.image, mask, request.label, notes)
     again = edit_photograph(request, scene, photograph, renderer)
     if again.record["picture_sha256"] != record["picture_sha256"]:
         changed = differences(record["rendered_by"], again.record["rendered_by"])
@@ -350,8 +357,6 @@ def check_output(out: Path) -> None:
     if out.suffix.lower() != ".png":
         raise UserError(f"the output is {out}", allowed="a file that ends in .png, which is lossless")
     check_writable(out)
-    if out.is_dir():
-        raise UserError(f"the output {out} is a folder", allowed="a file")
 
 
 def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:

@@ -123,6 +123,11 @@ def read_manifest(
     columns = {one.name: Column(kind(one.type), nulls=one.name not in (*_NEEDED, "status")) for one in schema()}
     columns["run"] = Column("integer", nulls=False, lowest=0, highest=2**31)
     table = read_checked(root / MANIFEST, columns, required=[*_NEEDED, *needed], run=run)
+    for edit in table["edit"].unique().to_pylist():
+        if not is_folder_name(edit):
+            raise UserError(
+                f"{root / MANIFEST}, column 'edit' has {edit[:200]!r}, which is no name of a folder", run=run
+            )
     for name in () if outside else ("path", "mask_path"):
         for number, path in enumerate(table[name].to_pylist() if name in table.column_names else (), 1):
             if path and leads_out(path):
@@ -137,6 +142,11 @@ def leads_out(path: str) -> bool:
     """Whether a path of the manifest is absolute or leads out of the benchmark's folder."""
     parts = PurePosixPath(path)
     return parts.is_absolute() or ".." in parts.parts or "\0" in path
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a name stands for one folder, wherever it is put."""
+    return name not in ("", ".") and not leads_out(name) and not {"/", "\\"} & set(name)
 
 
 # Every manifest has these.

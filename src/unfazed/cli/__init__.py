@@ -70,8 +70,9 @@ def build_app() -> Any:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake, or a file without permission, is printed in full and exits with 2."""
+    """Run the command line; a user's mistake, or a file that cannot be opened, is printed in full and exits with 2."""
     from unfazed.errors import UserError
+    from unfazed.files import cause_of
     from unfazed.storage import shown
 
     try:
@@ -79,11 +80,11 @@ def main() -> None:
     except UserError as error:
         print(f"error: {shown(str(error))}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
-    except PermissionError as error:
-        if error.filename is None:  # of something else than a file
-            raise
-        allowed = "what this user may read, in folders that this user may enter"
-        print(f"error: {shown(str(error.filename))}: no permission\nallowed: {allowed}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        cause = cause_of(error)
+        if cause is None:
+            raise
+        print(f"error: {shown(str(error.filename)[:120])}: {cause}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)

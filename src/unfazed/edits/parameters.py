@@ -33,8 +33,8 @@ class Range:
             return value
         try:
             number = float(value)
-        except (TypeError, ValueError):
-            raise UserError(f"{name} is {value!r}", allowed=self.describe(), run="unfazed edits") from None
+        except (TypeError, ValueError, OverflowError):
+            raise UserError(f"{name} is {value!r:.100}", allowed=self.describe(), run="unfazed edits") from None
         if isinstance(value, bool) or not self.low <= number <= self.high:
             raise UserError(f"{name} is {value}", allowed=self.describe(), run="unfazed edits")
         return number

@@ -59,8 +59,12 @@ def find_benchmark(
     absent = []
     described = [card["benchmark"] for card in cards.values() if isinstance(card.get("benchmark"), dict)]
     for path, one in {one["path"]: one for one in described if one.get("path")}.items():
-        foreign = _is_foreign(path, predictions)
-        root = place_of(path) if foreign else reachable_copy(path)
+        try:
+            foreign = _is_foreign(path, predictions)
+            root = place_of(path) if foreign else reachable_copy(path)
+        except UserError as error:
+            absent.append(f"the card's path of the benchmark is {path[:200]!r}, which cannot be used ({error.given})")
+            continue
         # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
         finished = os.path.isfile(root / MANIFEST)
         if not os.path.exists(root) or ("card_sha256" in one and not finished):

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from unfazed.choices import check_choice
 from unfazed.errors import UserError
-from unfazed.files import write_bytes
+from unfazed.files import check_writable, write_bytes
 from unfazed.storage import local_copy
 from unfazed.versions import package_version
 
@@ -93,6 +93,7 @@ def write_report(
     if flips < 0 or heat_maps < 0:
         raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
     predictions, output = local_copy(predictions), local_copy(output)
+    check_writable(output)
     show = progress or (lambda done, total, what: None)
     total = 3 + heat_maps
     show(0, total, "numbers")
