@@ -23,7 +23,7 @@ from unfazed.errors import UserError
 from unfazed.models.classifier import Classifier
 from unfazed.models.registry import open_model
 from unfazed.repair import fine_tuning
-from unfazed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
+from unfazed.repair.family import choose_parameters, family_of, make_optimizer
 from unfazed.repair.fine_tuning import Now
 from unfazed.repair.photographs import split
 from unfazed.repair.settings import RepairSettings
@@ -199,12 +199,6 @@ def test_random_weights_are_all_trained_at_one_higher_rate_with_their_own_statis
     rates, decided = decided_for(timm_model("vit_tiny_patch16_224", spec))
     assert decided["family"] == "random weights" and decided["layer_decay"] is None and not decided["freeze_norm"]
     assert rates == {decided["learning_rate"]} and decided["learning_rate"] > trained["learning_rate"]
-
-
-def test_a_layer_decay_is_refused_where_the_order_of_the_blocks_is_not_known():
-    check_trainable(open_model("lite:0", device="cpu"), RepairSettings(layer_decay=0.8))
-    with pytest.raises(UserError, match="does not state the order of its blocks"):
-        check_trainable(small_classifier(), RepairSettings(layer_decay=0.8))
 
 
 def test_a_split_keeps_the_share_of_every_class_and_leaves_each_something_to_train_on():

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import pytest
 import timm
+import torch
 from betrayed import CLASSES, TRANSFORM, small_classifier, write_photographs
+from huggingface_hub import constants
+from safetensors.torch import save_file
 
 from unfazed.errors import UserError
 from unfazed.labels import LabelSpace
@@ -90,6 +93,28 @@ def test_the_weights_of_a_backbone_are_not_fetched_again_by_a_card():
     assert card["settings"] == model.origin["settings"]
     with pytest.raises(UserError, match="backbone_pretrained"):
         check_architecture({**card, "settings": settings}, "card.json")
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["cache_dir", "default cache"])
+def test_a_backbone_starts_from_the_weights_in_the_cache_of_the_hub(tmp_path, monkeypatch, given):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / ("none" if given else "hub")))
+    published = timm.create_model("resnet50").state_dict()
+    name = timm.get_pretrained_cfg("resnet50").hf_hub_id
+    repository = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    weights = repository / "snapshots" / ("0" * 40) / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    save_file(published, weights)
+    where = f"&cache_dir={tmp_path / 'hub'}" if given else ""
+    size = "depth=1&img_size=64&crop=64&resize=64"
+    spec = f"timm:hybrid_resnet50_vits?weights=none&backbone_pretrained=True&{size}{where}"
+    model = open_model(spec, device="cpu")
+    started = model.module.patch_embed.backbone.state_dict()
+    assert started and all(torch.equal(one, published[name]) for name, one in started.items())
+    # The repaired model is opened again without the cache.
+    assert architecture_of(model)["settings"] == {"depth": 1, "img_size": 64}
 
 
 def test_weights_of_a_backbone_that_cannot_be_fetched_are_a_clear_error(monkeypatch):

@@ -20,6 +20,8 @@ from .classifier import Classifier
 LONGEST, LARGEST = 100, 4096  # characters of a text, and size of a number, that a setting may have
 # Keywords of timm that read other files or use the network, and the number of classes, which the labels decide.
 _REFUSED = ("pretrained", "backbone_pretrained", "checkpoint_path", "cache_dir", "num_classes")
+# Settings that a card leaves out, since the weights beside it decide them.
+_WEIGHTS = ("num_classes", "backbone_pretrained", "cache_dir")
 _TORCHVISION = ("init_weights", "transform_input", "aux_logits", "image_size")
 BUILD_ERRORS = (RuntimeError, TypeError, AttributeError, ValueError, KeyError, AssertionError, ImportError)
 
@@ -36,7 +38,7 @@ def architecture_of(model: Classifier) -> dict[str, Any]:
     else:
         return {}
     given = model.origin.get("settings", {})
-    settings = {key: value for key, value in given.items() if key not in ("num_classes", "backbone_pretrained")}
+    settings = {key: value for key, value in given.items() if key not in _WEIGHTS}
     found = {"library": library, "name": name, **({"settings": settings} if settings else {})}
     return found if _gives_same_network(found, model) else {}
 

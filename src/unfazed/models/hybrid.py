@@ -24,10 +24,14 @@ def hybrid_resnet50_vits(pretrained: bool = False, **settings: Any) -> VisionTra
     backbone_pretrained: start the ResNet from timm's weights; the hybrid as a whole has none.
     """
     # create_model hands these over for models that have weights to fetch; this one has none.
-    for name in ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"):
+    for name in ("pretrained_cfg", "pretrained_cfg_overlay"):
         settings.pop(name, None)
     backbone = timm.create_model(
-        "resnet50", pretrained=settings.pop("backbone_pretrained", False), features_only=True, out_indices=(STAGE,)
+        "resnet50",
+        pretrained=settings.pop("backbone_pretrained", False),
+        cache_dir=settings.pop("cache_dir", None),
+        features_only=True,
+        out_indices=(STAGE,),
     )
     sizes = {"patch_size": 1, "embed_dim": 384, "depth": 12, "num_heads": 6}
     model: VisionTransformer = build_model_with_cfg(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -13,6 +14,7 @@ from unfazed.models.classifier import Classifier
 from unfazed.models.heads import classification_layer
 from unfazed.models.registry import model_spec
 
+from .depths import depths_of, is_transformer
 from .settings import RepairSettings
 
 SMALL_DATA = 20_000  # photographs below which batch-norm statistics are left as they were trained
@@ -37,8 +39,7 @@ def family_of(model: Classifier) -> Family:
     """The family: a network with random weights (`?weights=none`), or by whether it holds attention."""
     if _is_random(model):
         return FROM_SCRATCH
-    attention = any("attention" in type(part).__name__.lower() for part in model.module.modules())
-    return TRANSFORMER if attention else CONVOLUTIONAL
+    return TRANSFORMER if is_transformer(model.module) else CONVOLUTIONAL
 
 
 def _is_random(model: Classifier) -> bool:
@@ -60,10 +61,10 @@ def check_trainable(model: Classifier, settings: RepairSettings) -> None:
             f"{model.name} is a wrapped model, of which only the model inside can be trained",
             allowed="the model without +WRAPPER",
         )
-    if settings.layer_decay is not None and not hasattr(model.module, "group_matcher"):
+    if settings.layer_decay is not None and depths_of(model.module) is None:
         raise UserError(
-            f"layer_decay is {settings.layer_decay}, but {model.name} does not state the order of its blocks",
-            allowed="a network of timm, or no --layer-decay",
+            f"layer_decay is {settings.layer_decay}, but {model.name} has no chain of repeated blocks",
+            allowed="a network with numbered blocks in a ModuleList or Sequential, or no --layer-decay",
         )
 
 
@@ -84,18 +85,27 @@ def make_optimizer(
     from timm.optim import create_optimizer_v2
 
     rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
-    inherited = family.layer_decay if settings.train == "all" and hasattr(module, "group_matcher") else None
-    decay = settings.layer_decay or inherited
+    depths = depths_of(module)
+    decay = settings.layer_decay or (family.layer_decay if settings.train == "all" and depths else None)
     # Random weights have no statistics that are worth keeping.
     few = photographs < SMALL_DATA and family is not FROM_SCRATCH
     freeze = few if settings.freeze_norm is None else settings.freeze_norm
+    trained: Any = module if decay is None else _by_depth(module, depths or {}, decay, settings.weight_decay)
     # foreach is fixed, since its default depends on the device and its sums round in another order.
-    optimizer = create_optimizer_v2(
-        module, opt="adamw", lr=rate, weight_decay=settings.weight_decay, layer_decay=decay, foreach=True
-    )
+    optimizer = create_optimizer_v2(trained, opt="adamw", lr=rate, weight_decay=settings.weight_decay, foreach=True)
     for group in optimizer.param_groups:
         group["rate"] = rate * group.get("lr_scale", 1.0)
     return optimizer, {"family": family.name, "learning_rate": rate, "layer_decay": decay, "freeze_norm": freeze}
+
+
+def _by_depth(module: nn.Module, depths: dict[str, int], decay: float, weight_decay: float) -> Any:
+    """Groups of parameters by depth, each with its share of the learning rate, `decay` from one depth to the next."""
+    from timm.optim import param_groups_layer_decay
+
+    spared: set[str] = getattr(module, "no_weight_decay", set)()
+    # What timm asks of a network, with the depths of any network.
+    ordered: Any = SimpleNamespace(named_parameters=module.named_parameters, group_matcher=lambda coarse: depths.get)
+    return param_groups_layer_decay(ordered, weight_decay, spared, layer_decay=decay)
 
 
 def training_mode(module: nn.Module, freeze_norm: bool) -> None:
@@ -121,6 +131,11 @@ def _later(model: Classifier, module: nn.Module, part: str) -> list[str]:
         raise UserError(f"the classification layer of {model.name} was not found", allowed="--train all")
     if part == "head":
         return head
+    depths = depths_of(module)
+    if depths:
+        behind = max(depths.values())
+        first = behind - max((behind - 1) // 3, 1)
+        return [name for name, depth in depths.items() if name in head or depth >= first]
     blocks = list(dict.fromkeys(_block(name) for name, _ in module.named_parameters()))
     last = set(blocks[-max(len(blocks) // 3, 1) :])
     return [name for name, _ in module.named_parameters() if name in head or _block(name) in last]

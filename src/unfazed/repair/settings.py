@@ -34,7 +34,7 @@ class RepairSettings:
     accumulate: Annotated[int, Option("Passes that one step is divided into, to save memory.")] = 1
     learning_rate: Annotated[float | None, Option("Peak learning rate [default: by the model's family].")] = None
     layer_decay: Annotated[
-        float | None, Option("Factor of the rate from block to block [default: 0.75 for timm's transformers].")
+        float | None, Option("Factor of the rate from block to block [default: 0.75 for transformers].")
     ] = None
     freeze_norm: Annotated[bool | None, Option("Keep batch-norm statistics [default: below 20,000 photographs].")] = (
         None
