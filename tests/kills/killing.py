@@ -33,11 +33,9 @@ Command = Callable[[Path, Path], object]
 
 
 def build(inputs: Path, output: Path) -> object:
-    from unfazed import engine
     from unfazed.benchmark import BuildSettings
     from unfazed.benchmark import build as build_benchmark
 
-    engine._can_be_sent = lambda worker: False  # the worker stays in this process, where its steps are counted
     return build_benchmark(
         "sample", output, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=2, size=64)
     )
@@ -51,13 +49,11 @@ def evaluate(inputs: Path, output: Path) -> object:
 
 
 def sensitivity(inputs: Path, output: Path) -> object:
-    from unfazed import engine
     from unfazed.probes import run
     from unfazed.probes.noise import choose_levels
     from unfazed.probes.noise_response import NoiseSettings
     from unfazed.probes.study import run_study
 
-    engine._can_be_sent = lambda worker: False
     run._PART_SECONDS = -1.0
     return run_study("sample", ["lite:0"], output, NoiseSettings(choose_levels("linf", "60")), limit=2)
 
@@ -119,9 +115,12 @@ def make_inputs(folder: Path) -> Path:
 
 def in_child(work: Callable[[], object], seconds: float | None = None) -> int:
     """The exit code of `work` in a copy of this process, which is killed after so many seconds."""
+    from unfazed import engine
+
     child = os.fork()
     if child == 0:
         forkserver._forkserver.__init__()  # type: ignore[misc]  # that of the parent cannot be used
+        engine._can_be_sent = lambda worker: False  # workers stay in this process, where their steps are counted
         try:
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from pathlib import Path
@@ -11,13 +10,15 @@ from typing import Any
 
 import numpy
 import pytest
+import torch
 
 from unfazed.benchmark import BuildSettings, build
-from unfazed.engine import monitor
-from unfazed.models import open_model
+from unfazed.models import Classifier, open_model
 from unfazed.predictions import EvaluateSettings, cards, read_predictions, run_evaluation
+from unfazed.tensor_files import write_tensor_file
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from deadly import unfazed
 from ray_cluster import two_nodes
 
 # Added to the models of `colour_world`: what a model can do to its process.
@@ -85,8 +86,6 @@ def test_two_device_processes_write_the_bytes_of_one(bench: Path, alone: dict[st
 
 
 def test_threads_write_the_bytes_of_one(bench: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -150,9 +149,28 @@ def test_models_that_end_their_process_fail_alone(benchmark: Path, crashes: str,
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only this processor stops at the overflow of a division")
 def test_an_onnx_file_that_crashes_its_runtime_fails_alone(bench: Path, tmp_path: Path) -> None:
     spec = f"onnx:{overflowing(tmp_path / 'm.onnx')}?resize=8&crop=8&mean=0.5&std=0.25&labels=imagenet"
-    done = run_evaluation(bench, [spec, "lite:0"], tmp_path / "out", EvaluateSettings(device="cpu"))
+    write_head(tmp_path / "head", spec)
+    write_repaired(tmp_path / "repaired", spec)
+    names = [spec, f"head:{tmp_path / 'head'}", f"repaired:{tmp_path / 'repaired'}"]
+    done = run_evaluation(bench, [*names, "lite:0"], tmp_path / "out", EvaluateSettings(device="cpu"))
     assert done.scored == ("lite:0",)
-    assert "SIGFPE" in done.failed[spec]
+    assert ["SIGFPE" in done.failed[name] for name in names] == [True] * 3
+
+
+def write_head(folder: Path, base: str) -> None:
+    """A head for two classes on the features of a model."""
+    card = {"base": base, "base_weights_sha256": open_model(base, device="cpu").weights_hash}
+    labels = {"name": "two", "classes": ["cat", "dog"]}
+    write_tensor_file(folder / "head.safetensors", {"weight": torch.zeros(2, 8), "bias": torch.zeros(2)})
+    (folder / "head.json").write_text(json.dumps({**card, "labels": labels}))
+
+
+def write_repaired(folder: Path, base: str) -> None:
+    """A model for two classes that was trained from another one."""
+    write_tensor_file(folder / "model.safetensors", {"weight": torch.zeros(2, 8)})
+    transform = open_model(base, device="cpu").transform.to_json()
+    card = {"base": base, "labels": {"name": "two", "classes": ["cat", "dog"]}, "transform": transform}
+    (folder / "card.json").write_text(json.dumps({**card, "architecture": {}, "training": {}, "weights_sha256": ""}))
 
 
 def overflowing(path: Path) -> Path:
@@ -190,36 +208,52 @@ def test_a_picture_that_ends_its_process_is_one_unreadable_row(benchmark: Path, 
     assert read_predictions(tmp_path).height == 46
 
 
-def test_after_a_killed_run_a_process_of_its_own_evaluates(
-    bench: Path, alone: dict[str, bytes], tmp_path: Path, dead: int
+# A source of models that an installed package adds.
+PLUG_IN = """
+def open_colour(spec, labels=None, **where):
+    return Classifier(Colour(), PLAIN, NAMES, str(spec))
+"""
+
+
+def test_a_picture_that_ends_its_reader_costs_the_command_only_its_row(
+    benchmark: Path, own_models: str, tmp_path: Path
 ) -> None:
-    beat = tmp_path / f".heartbeat-{monitor._machine()}-{dead}.json"
-    beat.write_text(json.dumps({"command": "evaluate", "machine": monitor._machine(), "process": dead, "time": 0}))
-    settings = EvaluateSettings(device="cpu", batch_size=1)
-    assert workers_of(bench, tmp_path, settings) == {"cpu 1"}
-    assert files(tmp_path) == alone
+    (tmp_path / "colours.py").write_text(
+        Path(own_models.removeprefix("python:").removesuffix(":")).read_text() + PLUG_IN
+    )
+    package = tmp_path / "colours-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[unfazed.models]\ncolour = colours:open_colour\n")
+    for number, name in enumerate(("red/one", "green/two", "green/deadly")):
+        path = tmp_path / "photographs" / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((benchmark / f"images/original/photo-00{number}.png").read_bytes())
+    pictures, out, model = f"images:{tmp_path / 'photographs'}", tmp_path / "out", "colour:mean"
+    done = unfazed(tmp_path, "evaluate", pictures, "-m", model, "--device", "cpu", "-o", out, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["scored"], result["failed"], result["pictures"]) == ([model], {}, 3)
+    assert "1 pictures cannot be read" in done.stderr
+    ((row, reason),) = cards(out)[model]["unreadable"].items()
+    assert "deadly" in row
+    assert "died twice (SIGSEGV)" in reason
+    assert sorted(read_predictions(out)["file_name"]) == ["one.png", "two.png"]
 
 
-def test_the_view_has_this_process_where_it_classifies(bench: Path, tmp_path: Path) -> None:
-    assert workers_of(bench, tmp_path, EvaluateSettings(device="cpu", batch_size=4)) == {"cpu"}
+def test_a_name_is_evaluated_in_a_worker_process_and_a_classifier_in_this_one(bench: Path, tmp_path: Path) -> None:
+    settings = EvaluateSettings(device="cpu", batch_size=4)
+    assert workers_of(bench, "lite:0", tmp_path / "name", settings) == {"cpu 1"}
+    assert workers_of(bench, open_model("lite:0", device="cpu"), tmp_path / "classifier", settings) == {"cpu"}
+    assert files(tmp_path / "name") == files(tmp_path / "classifier")
 
 
-def workers_of(bench: Path, folder: Path, settings: EvaluateSettings) -> set[str]:
+def workers_of(bench: Path, model: str | Classifier, folder: Path, settings: EvaluateSettings) -> set[str]:
     """The names of the workers in the view of an evaluation."""
     workers: set[str] = set()
     show = lambda view: workers.update(one.name for one in view.workers)  # noqa: E731
-    run_evaluation(bench, ["lite:0"], folder, settings, show=show)
+    run_evaluation(bench, [model], folder, settings, show=show)
     return workers
-
-
-@pytest.fixture
-def dead() -> int:
-    """The number of a process that has ended."""
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    return child
 
 
 def test_an_adapting_model_can_be_divided_by_its_edits(bench: Path, tmp_path: Path) -> None:

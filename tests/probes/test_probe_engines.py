@@ -1,23 +1,27 @@
-"""Probes in several processes and in shards: the same bytes as in one process; a model that ends its process fails."""
+"""Probes and masks in several processes, on a Ray cluster and in shards: the same bytes as in one process."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from unfazed.benchmark import BuildSettings, build
 from unfazed.engine import EngineSettings
+from unfazed.models.object_choice import ChosenBy
 from unfazed.probes.distribution_study import DistributionStudy, run_distribution
 from unfazed.probes.noise import choose_levels
 from unfazed.probes.noise_response import NoiseSettings
 from unfazed.probes.run import read_probe
 from unfazed.probes.study import run_study
 from unfazed.sources import open_source
-from unfazed.sources.make_masks import make_masks
+from unfazed.sources.make_masks import Made, make_masks
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from ray_cluster import two_nodes
@@ -130,35 +134,53 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_distribution_in_two_processes_and_in_shards_measures_the_bytes_of_one(bench: Path, tmp_path: Path) -> None:
-    def run(folder: str, **where: str) -> DistributionStudy:
-        engine = EngineSettings(**{"device": "cpu", **where})
-        return run_distribution(bench, ["lite:0"], tmp_path / folder, fid=False, adapt=False, engine=engine)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    with two_nodes() as made:
+        yield made
 
-    run("one")
-    run("two", device="cpu,cpu")
-    assert [run("shards", shard=f"{number}/2").unfinished for number in (2, 1)] == [["lite:0"], []]
+
+def distribution(bench: Path, folder: Path, adapt: bool = False, **where: str) -> DistributionStudy:
+    engine = EngineSettings(**{"device": "cpu", **where})
+    return run_distribution(bench, ["lite:0"], folder, fid=False, adapt=adapt, engine=engine)
+
+
+def test_distribution_in_two_processes_and_in_shards_measures_the_bytes_of_one(bench: Path, tmp_path: Path) -> None:
+    distribution(bench, tmp_path / "one")
+    distribution(bench, tmp_path / "two", device="cpu,cpu")
+    shards = [distribution(bench, tmp_path / "shards", shard=f"{number}/2").unfinished for number in (2, 1)]
+    assert shards == [["lite:0"], []]
     assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "shards") != {}
 
 
-def test_sensitivity_on_a_ray_cluster_measures_the_bytes_of_one_process(
-    alone: dict[str, bytes], tmp_path: Path
+def test_distribution_on_a_ray_cluster_measures_the_bytes_of_one_process(
+    bench: Path, tmp_path: Path, cluster: Any
 ) -> None:
-    pytest.importorskip("ray", reason="the extra ray is not installed")
-    with two_nodes() as cluster:
-        engine = EngineSettings(engine="ray", address=cluster.address, device="cpu,cpu")
-        run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+    one = distribution(bench, tmp_path / "one", adapt=True)
+    ray = {"engine": "ray", "address": cluster.address, "device": "cpu,cpu"}
+    spread = distribution(bench, tmp_path / "ray", adapt=True, **ray)
+    assert spread.adapted == one.adapted == [("lite:0", "lite:0+bn-adapt")]
+    assert (spread.slugs, spread.failures) == (one.slugs, {})
+    assert files(tmp_path / "one") == files(tmp_path / "ray") != {}
+
+
+def test_sensitivity_on_a_ray_cluster_measures_the_bytes_of_one_process(
+    alone: dict[str, bytes], tmp_path: Path, cluster: Any
+) -> None:
+    engine = EngineSettings(engine="ray", address=cluster.address, device="cpu,cpu")
+    run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
     assert files(tmp_path) == alone
 
 
-def test_masks_in_two_processes_and_in_shards_are_the_same(tmp_path: Path) -> None:
-    import cv2
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("masks")
+    build("sample", root / "bench", BuildSettings(recipe="original", renderer="paste", limit=3, size=64))
+    return root / "bench/images/original"
 
-    photographs = tmp_path / "photographs"
-    build("sample", tmp_path / "bench", BuildSettings(recipe="original", renderer="paste", limit=3, size=64))
-    photographs.mkdir()
-    for path in (tmp_path / "bench/images/original").glob("*.png"):
-        cv2.imwrite(str(photographs / path.name), cv2.imread(str(path)))
+
+def test_masks_in_two_processes_and_in_shards_are_the_same(photographs: Path, tmp_path: Path) -> None:
     list(make_masks(photographs, tmp_path / "one", "grabcut"))
     assert [one.status for one in make_masks(photographs, tmp_path / "two", "grabcut", workers=2)] == ["made"] * 3
     shards = [
@@ -167,3 +189,20 @@ def test_masks_in_two_processes_and_in_shards_are_the_same(tmp_path: Path) -> No
     ]
     assert sorted(shards) == [1, 2]
     assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "shards")
+
+
+@pytest.mark.parametrize("model", [None, "lite:0"])
+def test_masks_on_a_ray_cluster_are_those_of_this_machine(
+    photographs: Path, tmp_path: Path, cluster: Any, model: str | None
+) -> None:
+    def made(folder: str, engine: EngineSettings) -> list[Made]:
+        choice = None if model is None else ChosenBy(model, "koala", engine.device)
+        found = make_masks(photographs, tmp_path / folder, "grabcut", None, choice, engine, workers=2)
+        return sorted((replace(one, mask="") for one in found), key=lambda one: one.picture)
+
+    device = None if model is None else "cpu,cpu"
+    ray = EngineSettings(engine="ray", address=cluster.address, device=device)
+    one = made("one", EngineSettings(device=device))
+    assert [each.status for each in one] == ["made"] * 3
+    assert made("ray", ray) == one
+    assert files(tmp_path / "one") == files(tmp_path / "ray")

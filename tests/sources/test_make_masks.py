@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +15,14 @@ from unfazed.cli import build_app
 from unfazed.engine import EngineSettings
 from unfazed.errors import UserError
 from unfazed.files import write_bytes
+from unfazed.models.object_choice import ChosenBy
 from unfazed.sources import open_source
 from unfazed.sources.confidences import only_writer, read_confidences
 from unfazed.sources.make_masks import make_masks, mask_png
 from unfazed.sources.pictures import read_mask
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from deadly import unfazed
 
 NAMES = ("koala/1.jpg", "panda/1.jpg", "panda/bad.jpg")
 
@@ -125,21 +130,18 @@ def test_two_shards_that_end_together_keep_each_others_confidences(photographs, 
     assert confidences(tmp_path).keys() == {name for name in parts[1] if "bad" not in name} | {parts[2][0]}
 
 
-def test_the_command_has_the_options_of_the_engine_and_places_the_classifier(photographs, tmp_path, monkeypatch):
-    seen = []
-
-    def opened(name, device=None):
-        seen.append((name, device))
-        raise UserError("seen")
-
-    monkeypatch.setattr("unfazed.models.registry.open_model", opened)
-    command = ["masks", str(photographs), "-o", str(tmp_path / "masks"), "--segmenter", "grabcut"]
-    options = ["-m", "lite:0", "--label", "koala", "--device", "cpu", "--per-gpu", "2"]
-    with pytest.raises(UserError, match="seen"):
+def test_the_command_has_the_options_of_the_engine_and_places_the_classifier(photographs, tmp_path):
+    command = ["masks", str(photographs / "koala"), "-o", str(tmp_path / "masks"), "--segmenter", "grabcut"]
+    options = ["-m", "lite:0", "--label", "no animal", "--device", "cpu", "--per-gpu", "2"]
+    with pytest.raises(UserError, match="no class in imagenet-1k 'no animal'"):
         CliRunner().invoke(build_app(), [*command, *options], catch_exceptions=False)
-    assert seen == [("lite:0", "cpu")]
     with pytest.raises(UserError, match="--device cpu needs a classifier"):
         CliRunner().invoke(build_app(), [*command, "--device", "cpu"], catch_exceptions=False)
+    workers = set()
+    show = lambda view: workers.update((one.name, one.device) for one in view.workers)  # noqa: E731
+    chosen, engine = ChosenBy("lite:0", "koala", "cpu"), EngineSettings(device="cpu")
+    (made,) = make_masks(photographs / "koala", tmp_path / "masks", "grabcut", None, chosen, engine, show=show)
+    assert (made.status, workers) == ("made", {("cpu 1", "cpu")})
 
 
 def test_a_mask_comes_back_from_its_file():
@@ -160,6 +162,23 @@ def test_the_command_ends_with_4_after_a_failure_and_prints_json(photographs, tm
     (photographs / "panda/bad.jpg").unlink()
     done = run(photographs, "-o", tmp_path / "masks")
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "0 made, 2 kept, 0 failed")
+
+
+def test_a_photograph_that_ends_its_reader_fails_alone(photographs, tmp_path):
+    (photographs / "koala/deadly.jpg").write_bytes((photographs / "koala/1.jpg").read_bytes())
+    done = unfazed(
+        tmp_path, "masks", photographs, "-o", tmp_path / "masks", "--segmenter", "grabcut", "--workers", 1, "--json"
+    )
+    assert done.returncode == 4, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["picture"], row["status"]) for row in rows] == [
+        ("koala/1.jpg", "made"),
+        ("koala/deadly.jpg", "failed"),
+        ("panda/1.jpg", "made"),
+        ("panda/bad.jpg", "failed"),
+    ]
+    assert rows[1]["reason"] == "koala/deadly.jpg: the process that worked on it died twice (SIGSEGV)"
+    assert confidences(tmp_path / "masks").keys() == {"koala/1.jpg", "panda/1.jpg"}
 
 
 def test_the_command_refuses_a_wrong_box_and_an_unknown_segmenter(photographs, tmp_path):

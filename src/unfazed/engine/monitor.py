@@ -61,7 +61,7 @@ class View:
 class Monitor:
     """A block in which a command counts what it has done; show: called with the view after every change.
 
-    Heartbeats of processes that died in this folder are removed; `interrupted` says whether this command was one.
+    Heartbeats of processes that died in this folder are removed.
     A folder that is moved or deleted meanwhile is noticed at the next count.
     """
 
@@ -70,7 +70,7 @@ class Monitor:
     ) -> None:
         self.folder, self.show, self.every = folder, show, every
         self.view = View(command, unit)
-        self.interrupted = self.made = False
+        self.made = False
         self.path = folder / _NAME.format(_machine(), os.getpid())
         self.begun: tuple[float, int] | None = None
         self.handle: int | None = None
@@ -84,7 +84,6 @@ class Monitor:
             self.handle = os.open(self.folder, os.O_RDONLY)
         for path, beat in _beats(self.folder):
             if _is_dead(beat) or path == self.path:
-                self.interrupted |= beat.get("command") == self.view.command
                 remove_file(path)
         for path in self.folder.glob(f".{_NAME.format('*', '*')}.part"):
             machine, _, process = path.name.removesuffix(".json.part").removeprefix("..heartbeat-").rpartition("-")

@@ -21,7 +21,7 @@ from unfazed.files import make_folder, read_json, remove_file
 from unfazed.locks import Lock
 from unfazed.models.classifier import Classifier
 from unfazed.models.label_mapping import read_groups
-from unfazed.models.registry import PROGRAMS, model_key, model_spec, opener, split_alias
+from unfazed.models.registry import model_key, model_spec, opener, split_alias
 from unfazed.specs import slug_of
 from unfazed.storage import local_copy, refresh
 
@@ -33,8 +33,7 @@ from .settings import EvaluateSettings
 from .storage import FAILED, PARTS, is_finished, parts_of
 from .worker import Answer, Evaluator, Opened, Part, name_of
 
-GROUP = 8  # models that share a decoding pass in a worker process
-NATIVE = ("onnx", "openvino", "tflite")  # models whose graph is run by a C++ runtime, which a graph can crash
+GROUP = 8  # models that share a decoding pass where several worker processes share the models
 PARTS_EACH = 4  # parts for each worker process, so that none waits long for the last one
 
 
@@ -75,10 +74,9 @@ def run_evaluation(
     fails is recorded as <model>.failed.json and the others continue; an unknown model source is refused at the start.
     Several processes may write to one folder, each with different models, or each with another shard.
 
-    On one device, the models run in this process; those that run a user's code (`python:`) or a graph in a C++
-    runtime (`onnx:`), and all of them after a run that was killed, in a process of their own. On several devices and
-    on a Ray cluster, worker processes share the pictures. The predictions are the same bytes. A `Classifier` always
-    runs in this process.
+    Models that are given by name run in a worker process, so that a model or a picture that ends it fails alone. On
+    several devices and on a Ray cluster, worker processes share the pictures. The predictions are the same bytes. A
+    `Classifier` runs in this process.
     """
     if not models:
         raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unfazed models")
@@ -135,8 +133,8 @@ class _Run:
         started, folder, pictures = time.time(), self.evaluator.folder, self.evaluator.pictures
         try:
             ours = [model for model in self.models if self._lock(name_of(model))]
-            apart = [one for one in ours if isinstance(one, str) and (self.elsewhere or may_end_the_process(one))]
-            here = [model for model in ours if model not in apart]
+            apart = [model for model in ours if isinstance(model, str)]
+            here = [model for model in ours if isinstance(model, Classifier)]
             refresh(folder)
             self._count(0)
             if here:
@@ -181,11 +179,6 @@ class _Run:
         """The devices that models are placed on."""
         return places_of(self.evaluator.settings)
 
-    @cached_property
-    def elsewhere(self) -> bool:
-        """Whether every model is evaluated in a process of its own or on another machine."""
-        return self.evaluator.settings.engine != "local" or len(self.devices) > 1 or self.monitor.interrupted
-
     def _lock(self, name: str) -> bool:
         """Take the lock of a model, or of this shard of it; if another process has it, the model fails."""
         number, count = self.shard
@@ -203,7 +196,7 @@ class _Run:
         )
         return False
 
-    def _run_here(self, models: Sequence[str | Classifier]) -> None:
+    def _run_here(self, models: Sequence[Classifier]) -> None:
         """Run the models in this process."""
         number, count = self.shard
         here, device = replace(self.evaluator, opened={}), self.devices[0]
@@ -239,8 +232,9 @@ class _Run:
         )
 
     def _parts(self, models: Sequence[str]) -> list[Part]:
-        """Return the tasks: several models share a decoding pass, and each group has parts for every process."""
-        groups = [tuple(models[start : start + GROUP]) for start in range(0, len(models), GROUP)]
+        """Return the tasks: models share a decoding pass, on several devices in groups with parts for every process."""
+        together = GROUP if len(self.devices) > 1 else len(models)
+        groups = [tuple(models[start : start + together]) for start in range(0, len(models), together)]
         size = self.evaluator.settings.batch_size or batch_size_for(self.devices[0])
         batches = -(-len(self.evaluator.pictures) // size)
         wanted = 1 if len(self.devices) == 1 else -(-PARTS_EACH * len(self.devices) // len(groups))
@@ -345,15 +339,6 @@ class _Run:
         total = len(self.evaluator.pictures) * len(self.models) // self.shard[1]
         self.done = min(total, self.done + more)
         self.monitor.count(self.done, total, len(self.failed))
-
-
-def may_end_the_process(name: str) -> bool:
-    """Return whether a model runs code that is not ours or a graph in a C++ runtime: both may end the process."""
-    try:
-        spec = model_spec(name)
-    except UserError:
-        return False  # opening it says what is wrong
-    return spec.kind in PROGRAMS + NATIVE or "trust" in spec.options
 
 
 def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:

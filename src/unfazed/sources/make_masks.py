@@ -58,13 +58,12 @@ def make_masks(
     The confidences of all masks are in `confidence.csv` there when the last result has been taken.
     choice_for: the name of a picture, and `device=NAME` -> how to choose between candidate masks, or None for their
     own order; with it there is one process for each GPU, if there are any.
-    workers: processes; by default one per core, but not more than one for 16 photographs. After a run that was killed,
-    also a single one has a process for itself, so that a photograph that ends it fails alone.
+    workers: processes; by default one per core, but not more than one for 16 photographs. Also a single one is not this
+    process, so that a photograph that ends it fails alone.
     """
     engine = EngineSettings() if engine is None else engine
     root, names = _names(pictures, masks)
     worker = MaskMaker(root, masks, segmenter, box, choice_for)
-    worker.opened  # noqa: B018  # an unknown segmenter is refused at once
     names = engine.part(names)
     known = merge_confidences(masks) if has_notes(masks) else confidence_rows(masks)
     first: dict[Path, str] = {}
@@ -82,9 +81,7 @@ def make_masks(
         devices = [] if choice_for is None else places_of(engine)
         if devices and not devices[0].startswith("cuda") and engine.device is None:
             devices = devices[:1] * workers
-        outcomes = run_tasks(
-            worker, todo, workers, engine, devices=devices, apart=monitor.interrupted, watch=monitor.watch
-        )
+        outcomes = run_tasks(worker, todo, workers, engine, devices=devices, apart=True, watch=monitor.watch)
         failed = 0
         for done, name in enumerate(names, start=1):
             made = ready.get(name) or worker.result(next(outcomes))
@@ -117,12 +114,12 @@ class MaskMaker:
         return outcome.result or Made(name, str(mask_path(self.masks, name)), "failed", f"{name}: {outcome.failure}")
 
     def __call__(self, name: str, device: str | None = None) -> Made:
-        path = mask_path(self.masks, name)
+        path, segmenter = mask_path(self.masks, name), self.opened
         try:
             image = read_picture(self.root / name)
             place = None if self.box is None else checked_box(self.box, image.shape)
             choice = self.choice_for(name, device=device) if self.choice_for else None
-            mask, agreement = with_agreement(self.opened, image, place, choice)
+            mask, agreement = with_agreement(segmenter, image, place, choice)
             require_object(image, mask, f"{name}: {self.segmenter}")
         except BadPicture as error:
             return Made(name, str(path), "failed", str(error))
