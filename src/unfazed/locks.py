@@ -81,11 +81,15 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def held_locks(folder: Path, prefix: str) -> set[str]:
-    """The names of the locks in a folder that begin with `prefix` and that a process holds, of leases all at once."""
+def held_locks(folder: Path, prefix: str, but: str | None = None) -> set[str]:
+    """The names of the locks in a folder that begin with `prefix` and that a process holds, of leases all at once.
+
+    but: a name that is left out, such as that of the caller's own lock.
+    """
     if not _is_lease(folder / prefix):
-        return {path.name for path in folder.glob(f"{prefix}*") if is_held(path)}
-    return {name for name, renewed in are_renewed(slots_in(folder, prefix)).items() if renewed}
+        return {path.name for path in folder.glob(f"{prefix}*") if path.name != but and is_held(path)}
+    slots = {name: slot for name, slot in slots_in(folder, prefix).items() if name != but}
+    return {name for name, renewed in are_renewed(slots).items() if renewed}
 
 
 def _is_lease(path: Path) -> bool:

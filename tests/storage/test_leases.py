@@ -79,9 +79,28 @@ def test_the_held_ones_of_several_locks_are_found_at_once(path: Path) -> None:
     assert all(shard.take() for shard in shards)
     stopped(path.with_name(".lock.3-of-3"))
     assert held_locks(path.parent, ".lock") == {".lock.1-of-3", ".lock.2-of-3"}
+    assert held_locks(path.parent, ".lock", but=".lock.1-of-3") == {".lock.2-of-3"}
     for shard in shards:
         shard.release()
     assert held_locks(path.parent, ".lock") == set()
+
+
+def test_a_long_look_at_other_locks_says_what_it_waits_for_and_a_short_one_nothing(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Lock(path)
+    assert own.take()
+    monkeypatch.setattr(leases, "QUIET", 0.0)
+    assert held_locks(path.parent, ".lock", but=".lock") == set()
+    assert capsys.readouterr().err == ""
+    dead = stopped(path.with_name(".lock.3-of-3"))
+    assert held_locks(path.parent, ".lock", but=".lock") == set()
+    told = f"waiting at most 0.1 s to see whether another run still holds {dead.slot}\n"
+    assert capsys.readouterr().err == told
+    monkeypatch.setattr(leases, "QUIET", 60.0)
+    assert held_locks(path.parent, ".lock", but=".lock") == set()
+    assert capsys.readouterr().err == ""
+    own.release()
 
 
 def test_a_lease_that_is_not_renewed_is_taken_over_and_its_old_holder_leaves_it_alone(

@@ -25,6 +25,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.A
     """An empty storage, and a machine without working copies."""
     monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path / "cache"))
     files = fsspec.filesystem("memory")
+    files.makedirs("/bucket", exist_ok=True)
     yield files
     files.store.clear()
 
@@ -200,6 +201,38 @@ def test_a_storage_that_does_not_answer_is_an_error_and_the_old_copy_stays(memor
     with pytest.raises(UserError, match=r"cannot reach memory://bucket/bench: no answer within 0.2 seconds"):
         local_copy(BENCH)
     assert (reachable_copy(BENCH) / "benchmark.json").exists()
+
+
+def test_a_missing_bucket_and_a_missing_folder_are_told_apart(memory) -> None:
+    assert not local_copy("memory://bucket/missing").exists()
+    with pytest.raises(UserError, match=r"cannot read memory://missing/bench: there is no such bucket"):
+        local_copy("memory://missing/bench")
+
+
+def refusal(text: str, **facts: object) -> Exception:
+    """An error that carries its HTTP status as the libraries of Google and Azure do."""
+    error = RuntimeError(text)
+    error.__dict__.update(facts)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (refusal("SECRET", code=401), "no credentials were found, or they are not accepted"),
+        (refusal("SECRET", status_code=403, response=object()), "no permission with these credentials"),
+        (OSError("Forbidden: b/bucket/o SECRET"), "no permission with these credentials"),
+        (refusal("SECRET", status_code=409, error_code="ContainerBeingDeleted"), "ContainerBeingDeleted"),
+    ],
+)
+def test_the_errors_of_google_and_azure_are_explained_without_their_text(memory, error, cause, monkeypatch) -> None:
+    def fail(*given: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(memory), "ls", fail)
+    with pytest.raises(UserError, match=rf"cannot read {BENCH}: {cause}\n") as caught:
+        local_copy(BENCH)
+    assert "SECRET" not in str(caught.value)
 
 
 def test_a_working_copy_can_be_deleted_at_any_time(memory, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def only_run(root: Path, shard: str | None) -> Iterator[None]:
     busy = UserError(f"another run is building in {root}", run=f"unfazed status {root}")
     own = root / _lock(shard)
     with alone(own, busy):
-        if any(None in (shard, _shard(other)) for other in held_locks(root, LOCK) - {own.name}):
+        if any(None in (shard, _shard(other)) for other in held_locks(root, LOCK, but=own.name)):
             raise busy
         yield
 

@@ -31,6 +31,7 @@ from . import objects
 from .addresses import address_of
 
 BEAT, DEAD, LOOK = 4.0, 20.0, 0.5  # seconds between renewals, until a lease counts as dead, between two looks
+QUIET = 1.0  # seconds after which a wait is reported
 _MOST = 2**16  # bytes of a lease
 
 
@@ -137,11 +138,7 @@ class Lease:
             # Most leases are held for a moment only, so that one look is often enough.
             changed = None if seen is None else has_changed(self.slot, seen, 0)
             if seen is not None and changed is False:
-                print(
-                    f"waiting at most {DEAD:g} s: another run holds {self.slot}; this one continues if it was killed",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                _say(f"waiting at most {DEAD:g} s: another run holds {self.slot}; this one continues if it was killed")
                 changed = has_changed(self.slot, seen, DEAD - LOOK)
             if seen is not None and changed is not None:
                 return not changed and self._take_over(seen)
@@ -209,12 +206,23 @@ def has_changed(slot: Slot, seen: bytes, seconds: float) -> bool | None:
 
 
 def are_renewed(slots: Mapping[str, Slot]) -> dict[str, bool]:
-    """Whether somebody holds each of some leases, as far as two beats can tell."""
-    seen = {name: slot.read() for name, slot in slots.items()}
+    """Whether somebody holds each of some leases, as far as two beats can tell; says on stderr if that takes long."""
+    seen = {name: data for name, slot in slots.items() if (data := slot.read()) is not None}
     renewed = dict.fromkeys(slots, False)
-    started = time.monotonic()
-    while any(not renewed[name] for name in slots if seen[name] is not None) and time.monotonic() - started < 2 * BEAT:
+    started, told = time.monotonic(), False
+    while seen and time.monotonic() - started < 2 * BEAT:
         time.sleep(LOOK)
-        for name, slot in slots.items():
-            renewed[name] = renewed[name] or (seen[name] is not None and slot.read() not in (None, seen[name]))
+        for name in list(seen):
+            now = slots[name].read()
+            if now != seen[name]:
+                renewed[name] = now is not None
+                del seen[name]
+        if seen and not told and time.monotonic() - started >= QUIET:
+            told = True
+            names = ", ".join(str(slots[name]) for name in seen)
+            _say(f"waiting at most {2 * BEAT:g} s to see whether another run still holds {names}")
     return renewed
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import errno
 import importlib.util
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,10 @@ from .addresses import SCHEMES
 
 Result = TypeVar("Result")
 PATIENCE = 5.0  # seconds until a storage that does not answer the first request counts as unreachable
+
+for _name in ("adlfs", "azure", "gcsfs", "google", "s3fs"):
+    # Their errors would also be printed with a traceback in a program that has not set up logging.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,8 @@ def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
     with _explained("read", address):
         try:
             found = _answered(lambda: files.ls(address, detail=True), address)
-        except FileNotFoundError as error:
-            if _code(error) == "NoSuchBucket":
+        except FileNotFoundError:
+            if _lacks_bucket(files, address):
                 raise
             return {}
         inside = [one["name"] for one in found if one["type"] == "directory"]
@@ -77,11 +82,12 @@ def _by_name(files: Any, address: str, found: Iterable[dict[str, Any]]) -> dict[
 
 def get(address: str, path: Path) -> bool:
     """Download an object to a file; False if there is no such object."""
+    files = _opened(address)
     with _explained("read", address):
         try:
-            _opened(address).get_file(address, str(path))
-        except FileNotFoundError as error:
-            if _code(error) == "NoSuchBucket":
+            files.get_file(address, str(path))
+        except FileNotFoundError:
+            if _lacks_bucket(files, address):
                 raise
             return False
     return True
@@ -138,9 +144,27 @@ def _opened(address: str) -> Any:
     import fsspec
 
     with _explained("open", address):
-        files = fsspec.filesystem(scheme, use_listings_cache=False)
+        try:
+            files = fsspec.filesystem(scheme, use_listings_cache=False)
+        except ValueError as error:  # adlfs without credentials, or with some that cannot be read
+            raise _failure("open", address, _NO_CREDENTIALS) from error
         files.invalidate_cache()
     return files
+
+
+def _lacks_bucket(files: Any, address: str) -> bool:
+    """Whether there is no such bucket, which most libraries report like a missing object.
+
+    False if that cannot be found out, as with credentials for some folders only or in a bucket of very many objects.
+    """
+    scheme, _, rest = address.partition("://")
+    try:
+        _answered(lambda: files.ls(f"{scheme}://{rest.partition('/')[0]}"), address)
+    except FileNotFoundError:
+        return True
+    except Exception:
+        return False
+    return False
 
 
 def _answered(call: Callable[[], Result], address: str) -> Result:
@@ -183,7 +207,11 @@ def _explained(verb: str, address: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"cannot {verb} {address}: {_cause(error)}", run="the same command again") from error
+        raise _failure(verb, address, _cause(error)) from error
+
+
+def _failure(verb: str, address: str, cause: str) -> UserError:
+    return UserError(f"cannot {verb} {address}: {cause}", run="the same command again")
 
 
 def _cause(error: Exception) -> str:
@@ -193,18 +221,30 @@ def _cause(error: Exception) -> str:
     for cause, kinds in _CAUSES.items():
         if names & kinds:
             return cause
-    return _code(error) or type(error).__name__
+    return _REFUSALS.get(_status(error)) or _code(error) or type(error).__name__
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status in an error of gcsfs or of Azure's library."""
+    if str(error).startswith("Forbidden: "):  # an OSError of gcsfs, which has no other sign
+        return 403
+    return next((one for name in ("status_code", "code") if isinstance(one := getattr(error, name, None), int)), None)
 
 
 def _code(error: Exception) -> str | None:
-    """The short code that S3 gives an error, such as NoSuchBucket."""
-    code = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
+    """The short code that S3 or Azure gives an error, such as NoSuchBucket."""
+    response = getattr(error.__cause__, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else getattr(error, "error_code", None)
+    code = getattr(code, "value", code)
     return str(code) if code and re.fullmatch(r"\w{1,60}", str(code)) else None
 
 
+_NO_CREDENTIALS = "no credentials were found, or they are not accepted"
+_NO_PERMISSION = "no permission with these credentials"
+_REFUSALS: dict[int | None, str] = {401: _NO_CREDENTIALS, 403: _NO_PERMISSION}
 # By the names of exceptions: the libraries that define them are installed only for the storage that is used.
 _CAUSES = {
-    "no credentials were found, or they are not accepted": {
+    _NO_CREDENTIALS: {
         "NoCredentialsError",
         "PartialCredentialsError",
         "CredentialRetrievalError",
@@ -214,7 +254,7 @@ _CAUSES = {
         "ClientAuthenticationError",
     },
     "there is no such bucket": {"FileNotFoundError", "NoSuchBucket", "ResourceNotFoundError"},
-    "no permission with these credentials": {"PermissionError"},
+    _NO_PERMISSION: {"PermissionError"},
     "no network, or the storage does not answer": {
         "ConnectionError",
         "HTTPClientError",
