@@ -50,12 +50,22 @@ def test_a_network_of_torchvision_keeps_what_its_weights_need(tmp_path):
     assert torch.equal(logits(saved(model, tmp_path / "out", base)), logits(model))
 
 
+def test_a_network_of_torchvision_that_computes_its_widths_is_opened_again(tmp_path):
+    from torchvision.models import regnet_x_400mf
+
+    origin = {"library": "torchvision 0", "architecture": "regnet_x_400mf"}
+    network = regnet_x_400mf(num_classes=3)
+    model = Classifier(network, {"resize": 64, "crop": 64}, OWN, "mine", device="cpu", origin=origin)
+    assert torch.equal(logits(saved(model, tmp_path)), logits(model))
+
+
 def test_a_transformer_of_torchvision_keeps_its_picture_size(tmp_path, monkeypatch):
     from torchvision.models import VisionTransformer, _api
 
     def small(weights=None, image_size=224, **settings):
         return VisionTransformer(image_size, 32, 1, 2, 16, 16, **settings)
 
+    small.__module__ = "torchvision.models.vision_transformer"  # a classifier, by the library's own rule
     monkeypatch.setitem(_api.BUILTIN_MODELS, "vit_small", small)
     origin = {"library": "torchvision 0", "architecture": "vit_small", "settings": {"image_size": 96}}
     transform = {"resize": 96, "crop": 96}
@@ -89,6 +99,8 @@ def test_the_base_in_a_card_is_the_model_behind_an_alias(tmp_path):
         ({"settings": {"checkpoint_path": "/etc/passwd"}}, "checkpoint_path"),
         ({"settings": {"pretrained": True}}, "pretrained"),
         ({"settings": {"backbone_pretrained": True}}, "backbone_pretrained"),
+        ({"settings": {"pretrained_cfg": "a1_in1k"}}, "pretrained_cfg"),
+        ({"settings": {"device": "cpu"}}, "device"),
         ({"settings": {"num_classes": 7}}, "num_classes"),
         ({"settings": {"block_args": {"a": 1}}}, "block_args"),
         ({"settings": {"global_pool": "a" * 101}}, "global_pool"),
@@ -96,8 +108,13 @@ def test_the_base_in_a_card_is_the_model_behind_an_alias(tmp_path):
         ({"settings": {"stem_width": 4096}}, "does not fit"),
         ({"settings": {"made_up": 1}}, "does not fit"),
         ({"settings": [1]}, "settings"),
-        ({"library": "torchvision", "settings": {"progress": True}}, "progress"),
-        ({"name": "hf-hub:some/model"}, "a name in timm or torchvision"),
+        ({"library": "torchvision", "name": "resnet18", "settings": {"progress": True}}, "progress"),
+        ({"name": "test_vit", "settings": {"num_heads": 0}}, "does not fit"),
+        ({"settings": {"pruned": True}}, "does not fit"),
+        ({"name": "hf-hub:some/model"}, "name in timm or torchvision"),
+        ({"name": "HF_HUB:some/model"}, "name in timm or torchvision"),
+        ({"name": "local-dir:/tmp"}, "name in timm or torchvision"),
+        ({"library": "transformers", "name": "google/vit-base-patch16-224"}, "name in timm or torchvision"),
         ({"name": "made_up"}, "does not fit"),
         ({"name": None}, "name"),
     ],

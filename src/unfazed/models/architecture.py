@@ -5,12 +5,16 @@ architecture_of(model)      # {"library": "timm", "name": "test_vit.r160_in1k", 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
 
 from unfazed.errors import UserError
 from unfazed.records import fits, require_fields
@@ -18,12 +22,17 @@ from unfazed.records import fits, require_fields
 from .classifier import Classifier
 
 LONGEST, LARGEST = 100, 4096  # characters of a text, and size of a number, that a setting may have
-# Keywords of timm that read other files or use the network, and the number of classes, which the labels decide.
-_REFUSED = ("pretrained", "backbone_pretrained", "checkpoint_path", "cache_dir", "num_classes")
+# Keywords of timm that read other files, use the network or choose another device than the one that shapes are compared
+# on, and the number of classes, which the labels decide.
+_REFUSED = ("pretrained", "checkpoint_path", "cache_dir", "device", "num_classes")
 # Settings that a card leaves out, since the weights beside it decide them.
 _WEIGHTS = ("num_classes", "backbone_pretrained", "cache_dir")
 _TORCHVISION = ("init_weights", "transform_input", "aux_logits", "image_size")
-BUILD_ERRORS = (RuntimeError, TypeError, AttributeError, ValueError, KeyError, AssertionError, ImportError)
+BUILD_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError),
+    *(OSError, RuntimeError, TypeError, ValueError),
+)
+MOST_COMPUTED = 2**25  # numbers in tensors that a network computes when it is built and that no file has
 
 
 def architecture_of(model: Classifier) -> dict[str, Any]:
@@ -55,9 +64,10 @@ def check_architecture(architecture: Any, where: str) -> None:
         return
     require_fields(architecture, {"library": str, "name": str, "settings": dict[str, Any] | None}, where)
     library, settings = architecture["library"], architecture.get("settings") or {}
-    # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
-    if library not in ("timm", "torchvision") or ":" in architecture["name"]:
-        raise UserError(f"{where}: {library} {architecture['name'][:LONGEST]}", allowed="a name in timm or torchvision")
+    if not _is_offline(library, architecture["name"]):
+        raise UserError(
+            f"{where}: {library} {architecture['name'][:LONGEST]}", allowed="a classifier's name in timm or torchvision"
+        )
     for name, value in settings.items():
         refused = name not in _TORCHVISION if library == "torchvision" else _is_refused(name)
         if refused or not _is_plain(value):
@@ -73,15 +83,42 @@ def built(architecture: Mapping[str, Any], state: Mapping[str, torch.Tensor], cl
     Raises one of BUILD_ERRORS if there is no such network or the weights do not fit it.
     """
     settings = architecture.get("settings") or {}
-    if settings:
-        # Without memory for the weights, so that settings of a damaged card cannot ask for more than the file has.
-        with torch.device("meta"):
-            shapes = {name: one.shape for name, one in _random(architecture, classes, settings).state_dict().items()}
-        if shapes != {name: one.shape for name, one in state.items()}:
-            raise ValueError("the shapes differ")
+    # First without memory for the weights, so that a card cannot ask for more than the file has.
+    without_memory = _EmptyOnMeta() if architecture["library"] == "torchvision" else torch.device("meta")
+    with without_memory, _little_more_than(state):
+        wanted = _random(architecture, classes, settings).state_dict()
+    if {name: one.shape for name, one in wanted.items()} != {name: one.shape for name, one in state.items()}:
+        raise ValueError("the shapes differ")
     module = _random(architecture, classes, settings)
     module.load_state_dict(dict(state))
     return module
+
+
+class _EmptyOnMeta(TorchFunctionMode):
+    """Parameters that have no memory; the RegNets of torchvision read the values of other tensors to be built."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}) | ({"device": "meta"} if func is torch.empty else {}))
+
+
+@contextlib.contextmanager
+def _little_more_than(state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Inside, a network that this thread builds with many more tensors, or larger ones, ends with a ValueError."""
+    # Twice as many: timm builds its pruned networks whole. Tensors such as masks of windows are computed, in no file.
+    tensors, numbers = 2 * len(state) + 100, 2 * sum(one.numel() for one in state.values()) + MOST_COMPUTED
+    thread = threading.get_ident()
+
+    def counted(module: nn.Module, name: str, value: torch.Tensor | None) -> None:
+        nonlocal tensors, numbers
+        if value is not None and threading.get_ident() == thread:
+            tensors, numbers = tensors - 1, numbers - value.numel()
+            if tensors < 0 or numbers < 0:
+                raise ValueError("the network is larger than its file")
+
+    with contextlib.ExitStack() as until_built:
+        until_built.callback(hooks.register_module_parameter_registration_hook(counted).remove)
+        until_built.callback(hooks.register_module_buffer_registration_hook(counted).remove)
+        yield
 
 
 def _random(architecture: Mapping[str, Any], classes: int, settings: Mapping[str, Any]) -> nn.Module:
@@ -95,6 +132,17 @@ def _random(architecture: Mapping[str, Any], classes: int, settings: Mapping[str
 
     module: nn.Module = timm.create_model(architecture["name"], pretrained=False, num_classes=classes, **settings)
     return module
+
+
+def _is_offline(library: str, name: str) -> bool:
+    """Whether a network is built by that name without the network."""
+    if library == "torchvision":
+        from .from_torchvision import classifiers
+
+        # Its detectors and segmenters fetch weights of their backbones, also if they are built without weights.
+        return name in classifiers()
+    # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
+    return library == "timm" and ":" not in name
 
 
 def _is_refused(name: str) -> bool:

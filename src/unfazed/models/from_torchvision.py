@@ -29,9 +29,8 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
 
     spec.check_options("checkpoint", *COMMON)
     name, _, tag = spec.name.partition("/")
-    names = torchvision.models.list_models(module=torchvision.models)
-    if name not in names:
-        raise unknown("model in torchvision", name, names)
+    if name not in classifiers():
+        raise unknown("model in torchvision", name, classifiers())
     checkpoint = spec.options.get("checkpoint")
     weights = _weights(name, tag) if tag or not checkpoint else None
     space, transform = imagenet(), Transform()
@@ -67,6 +66,13 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
         },
         **where,
     )
+
+
+def classifiers() -> list[str]:
+    """The names of torchvision's classifiers; its other networks are in modules of their own."""
+    import torchvision
+
+    return torchvision.models.list_models(module=torchvision.models)
 
 
 def build(name: str, classes: int, settings: Mapping[str, Any]) -> nn.Module:
