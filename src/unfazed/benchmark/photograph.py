@@ -304,7 +304,7 @@ def replay(
             raise UserError(f"{path[:300]} does not exist", run=f"unfazed edit IMAGE --replay {record_path} -o OUT.png")
         check_regular(path, MOST_PICTURE)
         if os.path.getsize(path) == 0:  # also files of the kernel, some of which never end
-            raise UserError(f"{path}, which {record_path} names, is empty")
+            raise UserError(f"{path}, which {record_path} names, is empty", allowed="a picture file")
         if sha256(path) != wanted:
             raise UserError(f"{path} is not the file that {record_path} was made from (its SHA-256 differs)")
     picture = read_picture(photograph)
@@ -312,7 +312,10 @@ def replay(
     try:
         mask = read_mask(kept)
     except UserError as error:
-        raise UserError(f"{record_path}: the field 'mask_png' cannot be used: {error.given}") from None
+        given = f"{record_path}: the field 'mask_png' cannot be used: {error.given}"
+        raise UserError(
+            given, allowed="a PNG file in base64", run="unfazed edit IMAGE -o OUT.png, for a new record"
+        ) from None
     scene = Scene(scene_id, whole.image, mask, request.label, notes)
     again = edit_photograph(request, scene, photograph, renderer)
     if again.record["picture_sha256"] != record["picture_sha256"]:

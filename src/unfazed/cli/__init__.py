@@ -86,5 +86,6 @@ def main() -> None:
         cause = cause_of(error)
         if cause is None:
             raise
-        print(f"error: {shown(str(error.filename)[:120])}: {cause}", file=sys.stderr)
+        refusal = UserError(f"{str(error.filename)[:120]}: {cause}", allowed="a path that this user may open")
+        print(f"error: {shown(str(refusal))}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
