@@ -50,13 +50,13 @@ $(VENV)/ready-docs: requirements-docs.txt $(VENV)/ready
 	touch $@
 
 demo: $(VENV)/ready
-	$(VENV)/bin/unfazed demo -o $(DEMO)
+	$(VENV)/bin/unswayed demo -o $(DEMO)
 
 test: $(VENV)/ready-dev
 	rm -f .coverage
-	$(if $(ARGS),,$(PYTEST) --doctest-modules src/unfazed)
+	$(if $(ARGS),,$(PYTEST) --doctest-modules src/unswayed)
 	$(PYTEST) --cov-append $(if $(SLOW),,-m "not slow and not gpu") $(ARGS)
-	@echo "coverage: $$($(VENV)/bin/coverage report --format=total) % of the lines of src/unfazed"
+	@echo "coverage: $$($(VENV)/bin/coverage report --format=total) % of the lines of src/unswayed"
 
 lint: $(VENV)/ready-dev
 	$(VENV)/bin/ruff check --no-cache .

@@ -28,15 +28,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from unfazed.benchmark import BuildSettings
-from unfazed.choices import Precision
-from unfazed.edits.composition import Guidance
-from unfazed.rendering.diffusion import Diffusion, open_diffusion
-from unfazed.rendering.layers import Layers, Rendered
-from unfazed.rendering.networks.diffusers_unet import build_unet
-from unfazed.rendering.networks.network import Network
-from unfazed.rendering.removal.diffusion import inpaint, jump_levels
-from unfazed.rendering.sampling.samplers import find_sampler
+from unswayed.benchmark import BuildSettings
+from unswayed.choices import Precision
+from unswayed.edits.composition import Guidance
+from unswayed.rendering.diffusion import Diffusion, open_diffusion
+from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.networks.diffusers_unet import build_unet
+from unswayed.rendering.networks.network import Network
+from unswayed.rendering.removal.diffusion import inpaint, jump_levels
+from unswayed.rendering.sampling.samplers import find_sampler
 
 ADM = {
     "sample_size": 256,
@@ -177,7 +177,7 @@ def adversarial(renderer: Diffusion, slots: int, device: torch.device) -> dict[s
     _, plain = timed(lambda: render(renderer, slots, 0.1, None), device)
     found: dict[str, float] = {}
     for name, side in (("tf_efficientnet_lite2", 260), ("resnet50", 224)):
-        from unfazed.rendering.sampling.guides import open_guide
+        from unswayed.rendering.sampling.guides import open_guide
 
         renderer.guide = open_guide(guide(name, side, device))
         render(renderer, slots, 0.02, Guidance("adversarial", 20.0))
@@ -221,9 +221,9 @@ def profile(renderer: Diffusion, slots: int, device: torch.device) -> str:
 
 def end_to_end(renderer: Diffusion, sources: int, removal: str, workers: int) -> dict[str, Any]:
     """Seconds a source of `build` with all eleven edits: decoding, removal, rendering, PNG; the network kept loaded."""
-    from unfazed.benchmark import build
-    from unfazed.edits.recipes import RECIPES
-    from unfazed.rendering.sampling.guides import open_guide
+    from unswayed.benchmark import build
+    from unswayed.edits.recipes import RECIPES
+    from unswayed.rendering.sampling.guides import open_guide
 
     ours = ("direction-small", "reinsertion")
     eleven = replace(

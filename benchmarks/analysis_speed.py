@@ -29,8 +29,8 @@ IMAGES = 4167
 TIMED = """
 import json, resource, sys, time
 start = time.perf_counter()
-import unfazed
-table = unfazed.dropped_accuracy(sys.argv[1], resamples=int(sys.argv[2]))
+import unswayed
+table = unswayed.dropped_accuracy(sys.argv[1], resamples=int(sys.argv[2]))
 seconds = time.perf_counter() - start
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 print(json.dumps({"seconds": seconds, "gigabytes": memory, "rows": table.height}))
@@ -110,7 +110,7 @@ def main() -> None:
     each = ours["seconds"] / options.models
     predictions = options.models * IMAGES * len(EDITS)
     print(f"{options.models:,} models, {predictions:,} predictions, {options.resamples:,} resamples")
-    print(f"unfazed: {ours['seconds']:.1f} s, {ours['gigabytes']:.2f} GB at most, {1000 * each:.1f} ms a model")
+    print(f"unswayed: {ours['seconds']:.1f} s, {ours['gigabytes']:.2f} GB at most, {1000 * each:.1f} ms a model")
     print(f"group-by: {plain:.1f} s a model")
     print(f"ratio: {plain / each:.0f} times faster a model")
 

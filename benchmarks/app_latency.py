@@ -15,7 +15,7 @@ import shutil
 import statistics
 from typing import Any
 
-from unfazed.app.page import served
+from unswayed.views.app.page import served
 
 PICTURE = "document.querySelector('#pictures .after')"
 # Resolves with the milliseconds until the picture is another one.

@@ -1,4 +1,4 @@
-"""Pictures a second that `unfazed build --renderer paste` makes at 256×256, and where the time goes.
+"""Pictures a second that `unswayed build --renderer paste` makes at 256×256, and where the time goes.
 
     python benchmarks/build_speed.py --workers 2
 
@@ -16,14 +16,14 @@ import time
 from importlib import resources
 from pathlib import Path
 
-from unfazed.benchmark import BuildSettings, Built, Progress, build
+from unswayed.benchmark import BuildSettings, Built, Progress, build
 
 TARGET = 60.0
 
 
 def copies(folder: Path, scenes: int) -> str:
     """A folder source of the sample's photographs and masks, repeated up to `scenes`."""
-    sample = Path(str(resources.files("unfazed.data").joinpath("sample")))
+    sample = Path(str(resources.files("unswayed.data").joinpath("sample")))
     pictures = sorted(sample.glob("*.jpg"))
     for number in range(scenes):
         picture = pictures[number % len(pictures)]
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scenes", type=int, default=60)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="unfazed-build-speed-") as folder:
+    with tempfile.TemporaryDirectory(prefix="unswayed-build-speed-") as folder:
         source = copies(Path(folder) / "photos", options.scenes)
         built, rate, each = measure(source, Path(folder) / "bench", options.workers)
         _, alone, _ = measure(source, Path(folder) / "alone", 1)

@@ -2,8 +2,8 @@
 
     python benchmarks/contract.py "oxford-pet:data?split=all" --model lite:0 --photographs 200
 
-Each wrong transform is stated for the model, as a user would by mistake, and the check of `unfazed evaluate` is made on
-many draws of n photographs. Every photograph is classified once under each transform that the check tries.
+Each wrong transform is stated for the model, as a user would by mistake, and the check of `unswayed evaluate` is made
+on many draws of n photographs. Every photograph is classified once under each transform that the check tries.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from unfazed.models import Classifier, Transform, open_model
-from unfazed.models.label_mapping import LabelMapping, map_labels
-from unfazed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
-from unfazed.predictions.contract import check_accuracy, sanity_sample
-from unfazed.predictions.passes import SANITY
-from unfazed.sources import open_source
-from unfazed.sources.pictures import read_picture
+from unswayed.evaluation.contract import check_accuracy, sanity_sample
+from unswayed.evaluation.passes import SANITY
+from unswayed.models import Classifier, Transform, open_model
+from unswayed.models.label_mapping import LabelMapping, map_labels
+from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
+from unswayed.sources import open_source
+from unswayed.sources.pictures import read_picture
 
 BATCH = 32
 HALF, ZERO, ONE = (0.5,) * 3, (0.0,) * 3, (1.0,) * 3

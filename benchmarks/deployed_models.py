@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 in the formats that people deploy: does a conversion or a quantization cost robustness?
 
 Prints one row per format: size of the file, largest difference of a logit from torch's, share of pictures with the same
-class, accuracy, average drop, time per picture, and the answer of `unfazed compare --same-model`.
+class, accuracy, average drop, time per picture, and the answer of `unswayed compare --same-model`.
 
 python benchmarks/deployed_models.py                 # the sample, edits by paste
 python benchmarks/deployed_models.py -b BENCHMARK    # a benchmark of yours
@@ -18,14 +18,14 @@ from typing import Any
 
 import torch
 
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.analyses.drops.same_model import same_model
-from unfazed.benchmark import BuildSettings, build
-from unfazed.models import Classifier, open_model
-from unfazed.models.deployed import write_sidecar
-from unfazed.predictions import EvaluateSettings, run_evaluation
-from unfazed.repair.onnx_export import export_onnx
-from unfazed.sources import open_source
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.same_model import same_model
+from unswayed.benchmark import BuildSettings, build
+from unswayed.evaluation import EvaluateSettings, run_evaluation
+from unswayed.models import Classifier, open_model
+from unswayed.models.deployed import write_sidecar
+from unswayed.repair.onnx_export import export_onnx
+from unswayed.sources import open_source
 
 TORCH = "torch=lite:0"
 
@@ -109,7 +109,7 @@ def size(spec: str) -> float:
     """The size of a model's files in MB; of lite:0, its weights."""
     kind, _, path = spec.partition("=")[2].partition(":")
     if kind == "lite":
-        from unfazed.models.lite import lite_file
+        from unswayed.models.lite import lite_file
 
         return lite_file(path).stat().st_size / 1e6
     files = [Path(path), *([Path(path).with_suffix(".bin")] if kind == "openvino" else [])]

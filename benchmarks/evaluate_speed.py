@@ -1,4 +1,4 @@
-"""Speed of `unfazed evaluate` against the plain way in the same run: a timm-validate-style loop, model after model.
+"""Speed of `unswayed evaluate` against the plain way in the same run: a timm-validate-style loop, model after model.
 
     python benchmarks/evaluate_speed.py                    # CPU: EfficientNet-Lite 0, 1, 2
     python benchmarks/evaluate_speed.py --device cuda      # GPU: three ResNet-50 with random weights
@@ -28,13 +28,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from unfazed.engine.memory import kept_heap
-from unfazed.labels import imagenet
-from unfazed.models import Classifier, open_model
-from unfazed.models.foreign_transforms import from_timm
-from unfazed.predictions import EvaluateSettings, run_evaluation
-from unfazed.predictions.decoding import decode
-from unfazed.predictions.inputs import Pictures, open_pictures
+from unswayed.evaluation import EvaluateSettings, run_evaluation
+from unswayed.evaluation.decoding import decode
+from unswayed.evaluation.inputs import Pictures, open_pictures
+from unswayed.jobs.memory import kept_heap
+from unswayed.labels import imagenet
+from unswayed.models import Classifier, open_model
+from unswayed.models.foreign_transforms import from_timm
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def seconds(*times: float) -> str:
 
 def write_photographs(root: Path, count: int, width: int) -> None:
     """`count` JPEG files in class folders, cut from the sample's photographs; every 512th is the same file."""
-    sample = resources.files("unfazed.data") / "sample"
+    sample = resources.files("unswayed.data") / "sample"
     with (sample / "CREDITS.csv").open(encoding="utf-8") as file:
         known = [(row["file"], imagenet().wnids[int(row["label"])]) for row in csv.DictReader(file)]
     size = (width, width * 3 // 4)

@@ -5,7 +5,7 @@
 2. Many models streamed from Parquet, point estimates; time and peak memory.
 3. The same with 1,000-resample intervals.
 
-Predictions are synthetic, over the real annotations (`pip install 'unfazed[imagenetx]'`).
+Predictions are synthetic, over the real annotations (`pip install 'unswayed[imagenetx]'`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.factors import factor_errors, load_annotations, published_tables, read_answers
-from unfazed.sources.imagenet_x.annotation_files import annotations_folder
+from unswayed.analyses.factors import factor_errors, load_annotations, published_tables, read_answers
+from unswayed.sources.imagenet_x.annotation_files import annotations_folder
 
 
 def synthetic(names: pl.Series, labels: np.ndarray, model: str, seed: int) -> pl.DataFrame:
@@ -78,7 +78,7 @@ def against_published(scratch: Path, repeats: int) -> None:
     for number in range(4):
         table = synthetic(names["file_name"], names["label"].to_numpy(), f"model{number}", number)
         table.drop("model").write_csv(folder / f"model{number}.csv")
-    os.environ["UNFAZED_CACHE"] = str(scratch / "cache")
+    os.environ["UNSWAYED_CACHE"] = str(scratch / "cache")
     first = seconds(published_tables, folder)
     ours = min(seconds(published_tables, folder) for _ in range(repeats))
     theirs = min(seconds(published_toolkit, folder, scratch / "tables") for _ in range(repeats))
@@ -89,7 +89,7 @@ def against_published(scratch: Path, repeats: int) -> None:
 
 
 def stream(folder: Path, models: int) -> None:
-    """One Parquet a model, as `unfazed evaluate` writes them."""
+    """One Parquet a model, as `unswayed evaluate` writes them."""
     folder.mkdir()
     annotations = load_annotations("top")
     names = annotations.keys + ".JPEG"

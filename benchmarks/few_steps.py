@@ -6,7 +6,7 @@
 Renders edits of all photographs with each sampler and number of steps (UniPC of diffusers beside ours), classifies the
 pictures, and compares each with that of 100 ancestral steps: accuracy and probability of the true class in points, as
 two one-sided tests with a margin of one point over photographs (see equivalence.py); spectral amplitude and GLCM
-contrast of the background as ratios, LPIPS to the photograph as a difference, where its weights are fetched (`unfazed
+contrast of the background as ratios, LPIPS to the photograph as a difference, where its weights are fetched (`unswayed
 weights fetch lpips-alex`). `--repeat` renders the reference again with other seeds, which shows how far two equally
 good runs are apart. With --sample the whole grid is measured on part of the photographs, and the reference and
 --everywhere on all of them. A run may be divided with --shard and read together afterwards.
@@ -33,18 +33,18 @@ import pyarrow.parquet
 import torch
 
 from equivalence import Difference, mean_difference
-from unfazed.benchmark import BuildSettings
-from unfazed.benchmark.plan import Plan
-from unfazed.benchmark.prepare import Preparation
-from unfazed.edits.recipes import open_recipe
-from unfazed.measures.glcm import glcm_measures
-from unfazed.measures.picture_quality import spectral_amplitude
-from unfazed.models import open_model
-from unfazed.probes.lpips import lpips_file, open_lpips
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers, Rendered
-from unfazed.sources import Source, open_source
 from unipc import UniPC
+from unswayed.benchmark import BuildSettings
+from unswayed.benchmark.glcm import glcm_measures
+from unswayed.benchmark.picture_quality import spectral_amplitude
+from unswayed.benchmark.plan import Plan
+from unswayed.benchmark.prepare import Preparation
+from unswayed.edits.recipes import open_recipe
+from unswayed.evaluation.lpips import lpips_file, open_lpips
+from unswayed.models import open_model
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers, Rendered
+from unswayed.sources import Source, open_source
 
 EDITS = "original,inversion,background-simple,background-complex,background-random,size-0.05"
 STEPS = (6, 8, 12, 16, 20, 32, 50, 100)
@@ -191,7 +191,7 @@ class Measures:
         self.distance = None if weights is None else open_lpips(weights)
         self.threads = ThreadPoolExecutor(options.workers)
         if weights is None:
-            say("LPIPS is left out: its weights are not here (unfazed weights fetch lpips-alex)")
+            say("LPIPS is left out: its weights are not here (unswayed weights fetch lpips-alex)")
 
     def renderer(self, sampler: str, steps: int) -> Any:
         """The renderer of a sampler and number of steps, on the one compiled network."""

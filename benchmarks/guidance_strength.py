@@ -28,17 +28,17 @@ import cv2
 import numpy as np
 import torch
 
-from unfazed.edits.composition import Guidance
-from unfazed.measures.glcm import glcm_measures
-from unfazed.measures.picture_quality import spectral_amplitude
-from unfazed.models import open_model
-from unfazed.rendering import load_network
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers
-from unfazed.rendering.sampling import guidance
-from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler
-from unfazed.scene import frame
-from unfazed.sources import open_source
+from unswayed.benchmark.glcm import glcm_measures
+from unswayed.benchmark.picture_quality import spectral_amplitude
+from unswayed.edits.composition import Guidance
+from unswayed.models import open_model
+from unswayed.rendering import load_network
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers
+from unswayed.rendering.sampling import guidance
+from unswayed.rendering.sampling.samplers import SAMPLERS, find_sampler
+from unswayed.scene import frame
+from unswayed.sources import open_source
 
 LAMBDA, SIZE = 20.0, 256
 
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--start", type=float, default=0.5)
     parser.add_argument("--device")
     parser.add_argument("--adversarial", action="store_true", help="calibrate the adversarial guidance")
-    parser.add_argument("--photographs", nargs="+", default=["sample"], help="sources, as `unfazed build` takes them")
+    parser.add_argument("--photographs", nargs="+", default=["sample"], help="sources, as `unswayed build` takes them")
     parser.add_argument("--held-out", nargs="+", default=[], help="sources on which the result is checked")
     parser.add_argument("--guide", default="lite:2")
     parser.add_argument("--others", nargs="+", default=["lite:0"], help="classifiers that the guide does not know")

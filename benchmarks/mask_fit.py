@@ -14,11 +14,11 @@ from collections import defaultdict
 import cv2
 import numpy as np
 
-from unfazed.measures.mask_fit import SIDE
-from unfazed.sources import open_source
-from unfazed.sources.mask_checks import doubted_masks, mask_warnings
-from unfazed.sources.oxford_pet import BACKGROUND, PET
-from unfazed.sources.pictures import read_picture
+from unswayed.masks.mask_checks import doubted_masks, mask_warnings
+from unswayed.masks.mask_fit import SIDE
+from unswayed.sources import open_source
+from unswayed.sources.oxford_pet import BACKGROUND, PET
+from unswayed.sources.pictures import read_picture
 
 SETS, DRAWS = (2, 4, 8, 20, 60), 1000
 GRABBED = 60  # photographs for which GrabCut makes a mask from the object's box, since it takes long

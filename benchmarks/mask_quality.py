@@ -14,13 +14,13 @@ import time
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from unfazed.errors import BadPicture
-from unfazed.measures.mask_confidence import mask_confidence
-from unfazed.sources import open_source
-from unfazed.sources.oxford_pet import BORDER
-from unfazed.sources.pictures import read_picture
-from unfazed.sources.sam2 import overlap
-from unfazed.sources.segment import open_segmenter, with_agreement
+from unswayed.errors import BadPicture
+from unswayed.masks.mask_confidence import mask_confidence
+from unswayed.masks.sam2 import overlap
+from unswayed.masks.segment import open_segmenter, with_agreement
+from unswayed.sources import open_source
+from unswayed.sources.oxford_pet import BORDER
+from unswayed.sources.pictures import read_picture
 
 
 def degraded(image: np.ndarray, seed: int) -> np.ndarray:

@@ -25,15 +25,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from unfazed.edits.recipes import open_recipe
-from unfazed.sources import open_source
+from unswayed.edits.recipes import open_recipe
+from unswayed.sources import open_source
 
 TARGET = 0.15
 NETWORK = """
 import torch
-from unfazed.labels import imagenet
-from unfazed.models import Classifier
-from unfazed.models.transforms import Transform
+from unswayed.labels import imagenet
+from unswayed.models import Classifier
+from unswayed.models.transforms import Transform
 def network():
     layers = [torch.nn.Conv2d(3, 16, 7, 8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten()]
     torch.manual_seed(0)
@@ -42,13 +42,13 @@ def network():
 """
 BUILD = """
 import sys
-from unfazed.benchmark import BuildSettings, build
+from unswayed.benchmark import BuildSettings, build
 settings = BuildSettings(renderer="paste", recipe=sys.argv[3], quality="off", workers=int(sys.argv[4]))
 build(sys.argv[1], sys.argv[2], settings, progress=lambda now: print(now.share, flush=True))
 """
 EVALUATE = """
 import sys
-from unfazed.predictions import run_evaluation
+from unswayed.evaluation import run_evaluation
 run_evaluation(sys.argv[1], [sys.argv[3]], sys.argv[2], progress=lambda done, all: print(done / all, flush=True))
 """
 
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="size=0.02:0.5:40", help="of the build [default: %(default)s]")
     parser.add_argument("--workers", type=int, default=2, help="of the build [default: %(default)s]")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="unfazed-memory-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="unswayed-memory-") as temporary:
         folder = Path(temporary)
         photographs, output = folder / "photographs", str(folder / "out")
         if options.what == "build":

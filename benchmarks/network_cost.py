@@ -1,8 +1,8 @@
 """What rendering alone costs a classifier: the fall of the true class's probability, with intervals over scenes.
 
     for S in 0 1 2 3 4; do
-        unfazed build sample --recipe inversion,background-random,size-0.05,reinsertion --steps 20 --seed $S -o bench-$S
-        unfazed evaluate bench-$S -m lite:0 -m lite:1 -m lite:2 -o predictions-$S
+        unswayed build sample --recipe inversion,background-random,size-0.05,reinsertion --steps 20 --seed $S -o b-$S
+        unswayed evaluate b-$S -m lite:0 -m lite:1 -m lite:2 -o predictions-$S
     done
     python benchmarks/network_cost.py predictions-*
 
@@ -16,7 +16,7 @@ import sys
 import numpy as np
 import polars as pl
 
-from unfazed.predictions import read_predictions
+from unswayed.evaluation import read_predictions
 
 BEYOND = {"size-0.05": "reinsertion", "background-random": "inversion"}
 

@@ -13,13 +13,13 @@ import argparse
 
 import numpy as np
 
-from unfazed.edits.composition import Guidance
-from unfazed.measures.glcm import glcm_measures
-from unfazed.measures.picture_quality import grid, noise_level, spectral_amplitude
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers
-from unfazed.scene import frame
-from unfazed.sources import open_source
+from unswayed.benchmark.glcm import glcm_measures
+from unswayed.benchmark.picture_quality import grid, noise_level, spectral_amplitude
+from unswayed.edits.composition import Guidance
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers
+from unswayed.scene import frame
+from unswayed.sources import open_source
 
 PARTS = ("sharpness", "steps", "guidance", "precision")
 LAMBDAS = (-20, -10, 0, 10, 20)
@@ -36,7 +36,7 @@ def sample(limit: int | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held_out(photos: str, limit: int | None) -> np.ndarray:
-    from unfazed.training.photos import load_photos
+    from unswayed.rendering.training.photos import load_photos
 
     _, held = load_photos([photos], 50, "cpu")
     return ((held[:limit].permute(0, 2, 3, 1) + 1) * 127.5).round().numpy().astype(np.uint8)

@@ -14,7 +14,7 @@ import time
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from unfazed.rendering import load_network
+from unswayed.rendering import load_network
 
 
 def median_seconds(work, passes: int) -> float:

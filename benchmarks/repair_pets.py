@@ -20,16 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-from unfazed.benchmark.building import build
-from unfazed.benchmark.settings import BuildSettings
-from unfazed.models.registry import open_model
-from unfazed.predictions.evaluation import run_evaluation
-from unfazed.predictions.facts import read_facts
-from unfazed.predictions.settings import EvaluateSettings
-from unfazed.repair import RepairSettings, repair
-from unfazed.repair.measuring import before_and_after, read_answers
-from unfazed.sources import open_source
-from unfazed.transforms import EditMixture
+from unswayed.benchmark.building import build
+from unswayed.benchmark.settings import BuildSettings
+from unswayed.edits.transforms import EditMixture
+from unswayed.evaluation.evaluation import run_evaluation
+from unswayed.evaluation.facts import read_facts
+from unswayed.evaluation.settings import EvaluateSettings
+from unswayed.models.registry import open_model
+from unswayed.repair import RepairSettings, repair
+from unswayed.repair.measuring import before_and_after, read_answers
+from unswayed.sources import open_source
 
 RECIPE = "original,background-random,size-0.05,position,direction"
 

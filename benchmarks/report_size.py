@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from unfazed.report.page import write_report
+from unswayed.views.report.page import write_report
 
 
 def opening(report: Path) -> float:

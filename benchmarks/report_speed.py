@@ -3,7 +3,7 @@
     PYTHONPATH=src python benchmarks/report_speed.py                      # limits: 60 s and 2 GB on 2 cores
     PYTHONPATH=src python benchmarks/report_speed.py --profile top.txt    # where the time goes
 
-The predictions are drawn at random (every column that `unfazed evaluate` writes, the edits, controls and sweeps of the
+The predictions are drawn at random (every column that `unswayed evaluate` writes, the edits, controls and sweeps of the
 recipe imagenet-e); the pictures of the benchmark are the framed photographs of the sample, which many rows share. A
 fresh process then writes the report, without heat maps, which need networks.
 """
@@ -25,7 +25,7 @@ profile = cProfile.Profile() if sys.argv[3] else None
 if profile:
     profile.enable()
 start = time.perf_counter()
-from unfazed.report.page import write_report
+from unswayed.views.report.page import write_report
 written = write_report(sys.argv[1], sys.argv[2])
 seconds = time.perf_counter() - start
 if profile:
@@ -43,13 +43,13 @@ def write_benchmark(root: Path, photographs: int) -> list[tuple[str, str, int]]:
     """Write a benchmark's manifest, card and a few pictures; return (source_id, edit, label) of each row."""
     import cv2
 
-    from unfazed.benchmark.rows import Row, write_manifest
-    from unfazed.edits.parameters import as_json
-    from unfazed.edits.recipes import RECIPES
-    from unfazed.files import write_json
-    from unfazed.labels import imagenet, imagenet_e_classes
-    from unfazed.scene import frame
-    from unfazed.sources import open_source
+    from unswayed.benchmark.rows import Row, write_manifest
+    from unswayed.edits.parameters import as_json
+    from unswayed.edits.recipes import RECIPES
+    from unswayed.files.whole import write_json
+    from unswayed.labels import imagenet, imagenet_e_classes
+    from unswayed.scene import frame
+    from unswayed.sources import open_source
 
     (root / "images").mkdir(parents=True)
     scenes = [frame(scene).image for scene in open_source("sample")]
@@ -78,13 +78,13 @@ def write_benchmark(root: Path, photographs: int) -> list[tuple[str, str, int]]:
 
 
 def write_predictions(folder: Path, bench: Path, rows: list[tuple[str, str, int]], models: int) -> None:
-    """One Parquet file and card per made-up model, in the layout of `unfazed evaluate`."""
+    """One Parquet file and card per made-up model, in the layout of `unswayed evaluate`."""
     import pyarrow
     import pyarrow.parquet
 
-    from unfazed.files import write_json
-    from unfazed.labels import imagenet
-    from unfazed.predictions.storage import SCHEMA
+    from unswayed.evaluation.storage import SCHEMA
+    from unswayed.files.whole import write_json
+    from unswayed.labels import imagenet
 
     folder.mkdir()
     sources, edits, labels = map(np.array, zip(*rows, strict=True))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from build_speed import copies
-from unfazed.benchmark import BuildSettings, Progress, build
+from unswayed.benchmark import BuildSettings, Progress, build
 
 FASTER, DEARER = 1.7, 1.10
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -79,7 +79,7 @@ def main() -> None:
     options = parser.parse_args()
     variants = [("local", 1), ("local", 2)] + ([("ray", 2)] if "ray" in options.engines else [])
     rounds: dict[tuple[str, int], list[Round]] = {variant: [] for variant in variants}
-    with tempfile.TemporaryDirectory(prefix="unfazed-scaling-") as folder:
+    with tempfile.TemporaryDirectory(prefix="unswayed-scaling-") as folder:
         source = copies(Path(folder) / "photos", options.scenes)
         for number in range(options.rounds):
             for engine, workers in variants:

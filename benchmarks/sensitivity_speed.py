@@ -16,11 +16,11 @@ import time
 import numpy as np
 import torch
 
-from unfazed.models import Classifier, open_model
-from unfazed.probes.noise import LEVELS, add_noise, at_input
-from unfazed.probes.noise_response import BATCH_SIZES, NoiseSettings, measure_noise
-from unfazed.probes.run import read_probe
-from unfazed.sources import Source, open_source
+from unswayed.evaluation.noise import LEVELS, add_noise, at_input
+from unswayed.evaluation.noise_response import BATCH_SIZES, NoiseSettings, measure_noise
+from unswayed.evaluation.run import read_probe
+from unswayed.models import Classifier, open_model
+from unswayed.sources import Source, open_source
 
 
 def published_way(model: Classifier, module: torch.nn.Module, source: Source) -> dict[tuple[str, float, str], float]:

@@ -5,7 +5,7 @@
     python benchmarks/simulate.py --check                               # against a real Ray cluster; needs ray
 
 Only the machines are simulated. Which worker gets which task, and what happens to the tasks of a dead one, is decided
-by `unfazed.engine.scheduling.schedule`, as in every run. Tasks are photographs in the order of the source, whatever
+by `unswayed.jobs.scheduling.schedule`, as in every run. Tasks are photographs in the order of the source, whatever
 they take; a worker takes some of them in advance, since it prepares them while it renders others. --check runs the
 same tasks (they sleep) on a Ray cluster of two nodes, then again with one node killed in the middle, and compares the
 wall times with the simulation.
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from unfazed.engine import EngineSettings, run_tasks
-from unfazed.engine.scheduling import Message, schedule
+from unswayed.jobs import EngineSettings, run_tasks
+from unswayed.jobs.scheduling import Message, schedule
 
 NOTICED = 5
 

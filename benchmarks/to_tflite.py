@@ -15,9 +15,9 @@ import torch
 from ai_edge_litert.interpreter import Interpreter
 from ai_edge_quantizer import quantizer, recipe
 
-from unfazed.models import open_model
-from unfazed.models.deployed import write_sidecar
-from unfazed.sources import open_source
+from unswayed.models import open_model
+from unswayed.models.deployed import write_sidecar
+from unswayed.sources import open_source
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ import torch
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-from unfazed.transforms import BatchEdit, EditMixture, RandomEdit
-from unfazed.transforms.mixture import KINDS
+from unswayed.edits.transforms import BatchEdit, EditMixture, RandomEdit
+from unswayed.edits.transforms.mixture import KINDS
 
 SIDE = 224
 

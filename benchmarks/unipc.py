@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import torch
 
-from unfazed.rendering.diffusion import Diffusion
-from unfazed.rendering.layers import Layers, Refused, Rendered
-from unfazed.rendering.sampling import guidance
-from unfazed.rendering.sampling.loop import Job
-from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.prediction import predicted_x0
-from unfazed.rendering.sampling.schedule import Schedule
+from unswayed.rendering.diffusion import Diffusion
+from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.sampling import guidance
+from unswayed.rendering.sampling.loop import Job
+from unswayed.rendering.sampling.noise import as_seeds, normal
+from unswayed.rendering.sampling.prediction import predicted_x0
+from unswayed.rendering.sampling.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)

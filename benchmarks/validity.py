@@ -5,7 +5,7 @@
     python benchmarks/validity.py sample --renderer diffusion --steps 25 --scenes 8
     python benchmarks/validity.py sample --built BENCH
 
-With --built the pictures are those of a benchmark that `unfazed build` made of the same source, finished or not.
+With --built the pictures are those of a benchmark that `unswayed build` made of the same source, finished or not.
 
 Prints one line per fault: how many of the trials were flagged, and how many ordinary pictures were. The limits were
 chosen on `sample`; other photographs test them.
@@ -22,19 +22,19 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from unfazed.benchmark import BuildSettings
-from unfazed.benchmark.layout import row_path
-from unfazed.benchmark.plan import Plan
-from unfazed.benchmark.prepare import Preparation
-from unfazed.benchmark.quality import Evidence, is_invalid, judged
-from unfazed.benchmark.rows import Row, read_rows
-from unfazed.edits.recipes import open_recipe
-from unfazed.rendering.layers import Layers, Rendered
-from unfazed.rendering.paste import composite
-from unfazed.rendering.removal.methods import open_removal
-from unfazed.scene import Scene, frame
-from unfazed.sources import open_source
-from unfazed.sources.pictures import read_picture
+from unswayed.benchmark import BuildSettings
+from unswayed.benchmark.layout import row_path
+from unswayed.benchmark.plan import Plan
+from unswayed.benchmark.prepare import Preparation
+from unswayed.benchmark.quality import Evidence, is_invalid, judged
+from unswayed.benchmark.rows import Row, read_rows
+from unswayed.edits.recipes import open_recipe
+from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.paste import composite
+from unswayed.rendering.removal.methods import open_removal
+from unswayed.scene import Scene, frame
+from unswayed.sources import open_source
+from unswayed.sources.pictures import read_picture
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from PIL import Image
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
@@ -42,12 +44,12 @@ def _without_rights_of_root() -> None:
 
 @pytest.fixture
 def ordinary_user() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command of unfazed as somebody who may not open the folder `closed`."""
+    """Runs a command of unswayed as somebody who may not open the folder `closed`."""
     if sys.platform != "linux":
         pytest.skip("drops capabilities of Linux")
 
     def run(command: str, closed: Path) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-c", "from unfazed.cli import main; main()", *command.split()]
+        program = [sys.executable, "-c", "from unswayed.views.cli import main; main()", *command.split()]
         closed.chmod(0)
         try:
             return subprocess.run(program, capture_output=True, text=True, preexec_fn=_without_rights_of_root)
@@ -55,3 +57,34 @@ def ordinary_user() -> Callable[..., subprocess.CompletedProcess[str]]:
             closed.chmod(0o755)
 
     return run
+
+
+@pytest.fixture
+def photograph(tmp_path):
+    """A function that writes a photograph of random pixels: `photograph("dog/1.jpg")`; the array that it holds."""
+
+    def write(name, size=(40, 30), folder=tmp_path):
+        wide, high = size
+        seed = sum(map(ord, name))
+        pixels = np.random.default_rng(seed).integers(0, 256, (high, wide, 3), np.uint8)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / name)
+        return np.asarray(Image.open(folder / name).convert("RGB"))
+
+    return write
+
+
+@pytest.fixture
+def mask_file(tmp_path):
+    """A function that writes a mask, white in the box (left, top, right, bottom); the array that it holds."""
+
+    def write(name, size=(40, 30), box=(10, 5, 30, 25), folder=tmp_path):
+        wide, high = size
+        levels = np.zeros((high, wide), np.uint8)
+        left, top, right, bottom = box
+        levels[top:bottom, left:right] = 255
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(levels).save(folder / name)
+        return levels / 255
+
+    return write

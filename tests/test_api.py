@@ -1,4 +1,4 @@
-"""`import unfazed`: one line edits a photograph, a benchmark is a dataset, and the gate and report are functions."""
+"""`import unswayed`: one line edits a photograph, a benchmark is a dataset, and the gate and report are functions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 from PIL import Image
 
-import unfazed
-from unfazed.benchmark.photograph import replay
-from unfazed.files import sha256
+import unswayed
+from unswayed.files.whole import sha256
+from unswayed.rendering.photograph import replay
 
 
 def shape_of(image: Image.Image) -> tuple[int, int]:
@@ -31,8 +31,8 @@ def to_tensor(image: Image.Image):
 
 
 @pytest.fixture(scope="module")
-def dog() -> unfazed.Scene:
-    return unfazed.open_source("sample")["dog"]
+def dog() -> unswayed.Scene:
+    return unswayed.open_source("sample")["dog"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def bench(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("api") / "bench"
     recipe = root.parent / "small.toml"
     recipe.write_text('name = "small"\nedits = ["size=0.05,0.1"]\n')
-    unfazed.build("sample", root, unfazed.BuildSettings(recipe=str(recipe), renderer="paste", limit=2))
+    unswayed.build("sample", root, unswayed.BuildSettings(recipe=str(recipe), renderer="paste", limit=2))
     return root
 
 
@@ -50,9 +50,9 @@ def test_a_file_a_pillow_image_and_an_array_give_the_same_edit(dog, tmp_path):
     mask.save(tmp_path / "mask.png")
     options = {"size": 0.05, "background": "checker", "seed": 3, "renderer": "paste"}
     made = [
-        unfazed.edit(tmp_path / "dog.png", str(tmp_path / "mask.png"), **options),
-        unfazed.edit(Image.fromarray(dog.image), mask, **options),
-        unfazed.edit(dog.image, dog.mask, **options),
+        unswayed.edit(tmp_path / "dog.png", str(tmp_path / "mask.png"), **options),
+        unswayed.edit(Image.fromarray(dog.image), mask, **options),
+        unswayed.edit(dog.image, dog.mask, **options),
     ]
     assert len({one.image.tobytes() for one in made}) == 1
     assert made[0].image.size == made[0].mask.size == (256, 256)
@@ -60,10 +60,10 @@ def test_a_file_a_pillow_image_and_an_array_give_the_same_edit(dog, tmp_path):
 
 
 def test_the_result_says_what_was_drawn_and_shows_itself(dog):
-    made = unfazed.edit(dog.image, dog.mask, size=0.05, background="random", position=(1, 1), seed=3, renderer="paste")
+    made = unswayed.edit(dog.image, dog.mask, size=0.05, background="random", position=(1, 1), seed=3, renderer="paste")
     assert list(made.parameters) == ["background", "size", "position"]
     assert made.parameters["size"]["rate"] == 0.05
-    assert made.values["from"] in unfazed.open_source("sample")
+    assert made.values["from"] in unswayed.open_source("sample")
     assert made.seed == 3
     shown = Image.open(io.BytesIO(made._repr_png_()))
     assert np.array_equal(np.asarray(shown), np.asarray(made.image))
@@ -71,7 +71,7 @@ def test_the_result_says_what_was_drawn_and_shows_itself(dog):
 
 
 def test_a_photograph_from_memory_is_saved_with_a_record_that_replays_it(dog, tmp_path):
-    made = unfazed.edit(dog.image, dog.mask > 0.5, lighting={"stops": -2, "where": "both"}, renderer="paste")
+    made = unswayed.edit(dog.image, dog.mask > 0.5, lighting={"stops": -2, "where": "both"}, renderer="paste")
     paths = made.save(tmp_path / "dark.png")
     again = replay(paths[2]).save(tmp_path / "again.png")
     assert [sha256(path) for path in paths[:2]] == [sha256(path) for path in again[:2]]
@@ -79,23 +79,23 @@ def test_a_photograph_from_memory_is_saved_with_a_record_that_replays_it(dog, tm
 
 
 def test_the_embedded_network_is_the_default(dog):
-    made = unfazed.edit(dog.image, dog.mask, background="inversion", steps=2, device="cpu")
+    made = unswayed.edit(dog.image, dog.mask, background="inversion", steps=2, device="cpu")
     assert made.record["rendered_by"]["network"]["name"] == "compact"
     assert made.image.size == (256, 256)
 
 
 def test_a_scene_brings_its_own_mask(dog):
-    assert unfazed.edit(dog, size=0.05, renderer="paste").record["id"] == "dog"
-    with pytest.raises(unfazed.UserError, match="another one is given"):
-        unfazed.edit(dog, dog.mask, size=0.05)
+    assert unswayed.edit(dog, size=0.05, renderer="paste").record["id"] == "dog"
+    with pytest.raises(unswayed.UserError, match="another one is given"):
+        unswayed.edit(dog, dog.mask, size=0.05)
 
 
 def test_a_box_stands_for_a_mask_and_an_object_is_removed(dog):
-    made = unfazed.edit(dog.image, (60, 40, 300, 300), size=0.1, renderer="paste")
+    made = unswayed.edit(dog.image, (60, 40, 300, 300), size=0.1, renderer="paste")
     assert "from the box 60,40,300,300" in made.record["notes"][0]
-    empty = unfazed.remove_object(dog.image, dog.mask, pixels=128)
-    before = Image.fromarray(unfazed.frame(dog).image).resize((128, 128))
-    inside = np.asarray(Image.fromarray(unfazed.frame(dog).mask).resize((128, 128))) > 0.5
+    empty = unswayed.remove_object(dog.image, dog.mask, pixels=128)
+    before = Image.fromarray(unswayed.frame(dog).image).resize((128, 128))
+    inside = np.asarray(Image.fromarray(unswayed.frame(dog).mask).resize((128, 128))) > 0.5
     change = np.abs(np.asarray(empty, int) - np.asarray(before, int)).mean(axis=2)
     assert change[inside].mean() > 5 * change[~inside].mean()
 
@@ -112,53 +112,53 @@ def test_a_box_stands_for_a_mask_and_an_object_is_removed(dog):
     ],
 )
 def test_mistakes_say_what_is_allowed(dog, image, mask, edits, says):
-    with pytest.raises(unfazed.UserError, match=says):
-        unfazed.edit(dog.image if image is None else image, dog.mask if mask is None else mask, **edits)
+    with pytest.raises(unswayed.UserError, match=says):
+        unswayed.edit(dog.image if image is None else image, dog.mask if mask is None else mask, **edits)
 
 
 def test_a_box_beyond_the_picture_is_refused(dog):
     high, wide = dog.mask.shape
-    with pytest.raises(unfazed.UserError, match="reaches beyond the picture") as refused:
-        unfazed.edit(dog.image, (wide - 50, 10, 51, 40), size=0.05, renderer="paste")
+    with pytest.raises(unswayed.UserError, match="reaches beyond the picture") as refused:
+        unswayed.edit(dog.image, (wide - 50, 10, 51, 40), size=0.05, renderer="paste")
     assert f"x + width ≤ {wide}" in str(refused.value)
 
 
 def test_masks_that_look_wrong_raise_a_warning_that_stays_in_the_notes(dog):
-    with pytest.warns(unfazed.UnfazedWarning, match="looks inverted"):
-        made = unfazed.edit(dog.image, 1 - dog.mask, lighting=-1, renderer="paste")
+    with pytest.warns(unswayed.UnswayedWarning, match="looks inverted"):
+        made = unswayed.edit(dog.image, 1 - dog.mask, lighting=-1, renderer="paste")
     assert "warning: the mask looks inverted" in made.notes[0]
     gray = np.asarray(Image.fromarray(dog.image).convert("L"))
-    with pytest.warns(unfazed.UnfazedWarning, match="looks like a photograph"):
-        unfazed.remove_object(dog.image, gray, pixels=64)
+    with pytest.warns(unswayed.UnswayedWarning, match="looks like a photograph"):
+        unswayed.remove_object(dog.image, gray, pixels=64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert unfazed.edit(dog.image, dog.mask, size=0.05, renderer="paste").notes == ()
+        assert unswayed.edit(dog.image, dog.mask, size=0.05, renderer="paste").notes == ()
 
 
 @pytest.mark.parametrize("edits", [{"size": 0.05}, {"background": "random"}, {"position": (0, 1)}])
 def test_an_edit_that_needs_a_background_is_refused_where_the_mask_is_all_white(dog, edits):
     white = np.full(dog.mask.shape, 255, np.uint8)
     with (
-        pytest.warns(unfazed.UnfazedWarning, match="all white"),
-        pytest.raises(unfazed.UserError, match="needs a background"),
+        pytest.warns(unswayed.UnswayedWarning, match="all white"),
+        pytest.raises(unswayed.UserError, match="needs a background"),
     ):
-        unfazed.edit(dog.image, white, renderer="paste", **edits)
-    with pytest.raises(unfazed.UserError, match="the mask is empty"):
-        unfazed.edit(dog.image, 0 * white, renderer="paste", **edits)
-    with pytest.warns(unfazed.UnfazedWarning, match="all white"):
-        assert unfazed.edit(dog.image, white, renderer="paste", lighting=-1).image.size == (256, 256)
+        unswayed.edit(dog.image, white, renderer="paste", **edits)
+    with pytest.raises(unswayed.UserError, match="the mask is empty"):
+        unswayed.edit(dog.image, 0 * white, renderer="paste", **edits)
+    with pytest.warns(unswayed.UnswayedWarning, match="all white"):
+        assert unswayed.edit(dog.image, white, renderer="paste", lighting=-1).image.size == (256, 256)
 
 
 def test_an_edit_of_another_package_is_given_by_its_name(dog, monkeypatch):
-    from unfazed.edits import EDITS
+    from unswayed.edits import EDITS
 
     monkeypatch.setitem(EDITS, "fog", EDITS["blur"])
-    made = unfazed.edit(dog.image, dog.mask, fog=4, size=0.05, renderer="paste")
+    made = unswayed.edit(dog.image, dog.mask, fog=4, size=0.05, renderer="paste")
     assert [step["edit"] for step in made.record["request"]["chain"]] == ["size", "blur"]
 
 
 def test_a_benchmark_is_a_dataset(bench):
-    pictures = unfazed.Benchmark(bench)
+    pictures = unswayed.Benchmark(bench)
     assert len(pictures) == len(pictures.to_polars().filter(status="ok")) == 10
     image, label, row = pictures[0]
     assert isinstance(image, Image.Image)
@@ -172,28 +172,28 @@ def test_a_benchmark_is_a_dataset(bench):
     assert len(pictures) == 10
     with pytest.raises(IndexError):
         pictures[10]
-    with pytest.raises(unfazed.UserError, match=r"did you mean 'size-0\.05'"):
+    with pytest.raises(unswayed.UserError, match=r"did you mean 'size-0\.05'"):
         pictures.edit("size-0.06")
 
 
 def test_a_benchmark_goes_to_the_workers_of_a_data_loader(bench):
     from torch.utils.data import DataLoader
 
-    pictures = unfazed.Benchmark(bench, transform=to_tensor).edit("original")
-    batches = list(DataLoader(pictures, batch_size=2, num_workers=1, collate_fn=unfazed.Benchmark.collate))
+    pictures = unswayed.Benchmark(bench, transform=to_tensor).edit("original")
+    batches = list(DataLoader(pictures, batch_size=2, num_workers=1, collate_fn=unswayed.Benchmark.collate))
     images, labels, rows = batches[0]
     assert len(batches) == 1
     assert images.shape == (2, 256, 256, 3)
     assert [row.label for row in rows] == labels.tolist()
-    again = pickle.loads(pickle.dumps(unfazed.Benchmark(bench, transform=shape_of).edit("original")))
+    again = pickle.loads(pickle.dumps(unswayed.Benchmark(bench, transform=shape_of).edit("original")))
     assert again[0][0] == (256, 256)
 
 
 def test_manifest_and_predictions_as_pandas(bench, tmp_path):
     pytest.importorskip("pandas")
-    assert len(unfazed.Benchmark(bench).edit("size-0.1").to_pandas()) == 2
-    settings = unfazed.EvaluateSettings(device="cpu", workers=0, limit=1)
-    predictions = unfazed.evaluate(bench, "lite:0", tmp_path, settings)
+    assert len(unswayed.Benchmark(bench).edit("size-0.1").to_pandas()) == 2
+    settings = unswayed.EvaluateSettings(device="cpu", workers=0, limit=1)
+    predictions = unswayed.evaluate(bench, "lite:0", tmp_path, settings)
     assert predictions.to_pandas()["correct"].sum() == predictions["correct"].sum()
 
 
@@ -219,16 +219,16 @@ def answers() -> pl.DataFrame:
 
 def test_the_gate_and_the_comparison_are_functions():
     frame = answers()
-    passed = unfazed.check(frame, max_drop={"size-0.05": 20}, models=["good"])
+    passed = unswayed.check(frame, max_drop={"size-0.05": 20}, models=["good"])
     assert (passed.verdict, passed.passed) == ("pass", True)
-    failed = unfazed.check(frame, max_drop={"size-0.05": 20})
+    failed = unswayed.check(frame, max_drop={"size-0.05": 20})
     assert (failed.verdict, failed.passed) == ("fail", False)
     assert failed.checks.height == 2
-    assert unfazed.check(frame.filter(model="good"), baseline=frame.filter(model="good"), margin=5).passed
-    compared = unfazed.compare(frame, "good", "bad").filter(edit="size-0.05")
+    assert unswayed.check(frame.filter(model="good"), baseline=frame.filter(model="good"), margin=5).passed
+    compared = unswayed.compare(frame, "good", "bad").filter(edit="size-0.05")
     assert compared["drop_difference"].item() == pytest.approx(-58)
 
 
 def test_report_stays_a_function_when_its_folder_is_imported():
-    code = "import unfazed, unfazed.report.page; assert unfazed.report.__name__ == 'report', unfazed.report"
-    subprocess.run([sys.executable, "-c", f"{code}; assert callable(unfazed.report)"], check=True)
+    code = "import unswayed, unswayed.views.report.page as p; assert p.__name__.endswith('page')"
+    subprocess.run([sys.executable, "-c", f"{code}; assert callable(unswayed.report)"], check=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "unfazed"
+PACKAGE = ROOT / "src" / "unswayed"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 STEPS = re.findall(r"^\| \d+ \| `(\S+\.py)` \| `(\w+)` \|", PAGE, re.MULTILINE)
 
@@ -53,7 +53,7 @@ def test_the_table_lists_every_room_in_the_order_of_the_contract():
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the code that a test may change."""
-    shutil.copytree(PACKAGE, tmp_path / "unfazed", ignore=lambda folder, names: [n for n in names if not _is_code(n)])
+    shutil.copytree(PACKAGE, tmp_path / "unswayed", ignore=lambda folder, names: [n for n in names if not _is_code(n)])
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -72,8 +72,8 @@ def check_imports(root: Path) -> subprocess.CompletedProcess[str]:
 def test_an_import_from_a_room_to_the_right_is_refused(copy):
     good = check_imports(copy)
     assert good.returncode == 0, good.stdout + good.stderr
-    with (copy / "unfazed" / "analyses" / "drops" / "drop.py").open("a") as file:
-        file.write("\n\ndef upward():\n    from unfazed.report import page\n\n    return page\n")
+    with (copy / "unswayed" / "analyses" / "drops" / "drop.py").open("a") as file:
+        file.write("\n\ndef upward():\n    from unswayed.views.report import page\n\n    return page\n")
     bad = check_imports(copy)
     assert bad.returncode == 1
-    assert "unfazed.analyses.drops.drop -> unfazed.report.page" in " ".join(bad.stdout.split())
+    assert "unswayed.analyses.drops.drop -> unswayed.views.report.page" in " ".join(bad.stdout.split())

@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from unfazed.benchmark import BuildSettings
-from unfazed.choices import EngineName, Precision, SamplerName, TableFormat
-from unfazed.engine import ENGINES
-from unfazed.errors import UserError
-from unfazed.predictions import EvaluateSettings
-from unfazed.rendering.networks.devices import PRECISIONS
-from unfazed.rendering.sampling.samplers import SAMPLERS
-from unfazed.report.formats import FORMATS
+from unswayed.benchmark import BuildSettings
+from unswayed.choices import EngineName, Precision, SamplerName, TableFormat
+from unswayed.errors import UserError
+from unswayed.evaluation import EvaluateSettings
+from unswayed.jobs import ENGINES
+from unswayed.rendering.networks.devices import PRECISIONS
+from unswayed.rendering.sampling.samplers import SAMPLERS
+from unswayed.views.report.formats import FORMATS
 
 
 @pytest.mark.parametrize(

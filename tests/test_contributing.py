@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md, run as a package that is installed beside unfazed."""
+"""The examples of CONTRIBUTING.md, run as a package that is installed beside unswayed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unfazed.sources import open_source
+from unswayed.sources import open_source
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 EXAMPLE = """
 import json, sys
 from pathlib import Path
-import unfazed.cli
+import unswayed.views.cli
 
 def run(*arguments):
     try:
-        unfazed.cli.build_app()(arguments)
+        unswayed.views.cli.build_app()(arguments)
     except SystemExit as stopped:
         assert not stopped.code, arguments
 
 recipe = "backlight=1 x size=0.05,0.1"
 run("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea")
 run("evaluate", "bench", "-m", "chance:0", "-o", "predictions", "--workers", "1")
-from unfazed_example.flips import flip_rates
+from unswayed_example.flips import flip_rates
 Path("flips.json").write_text(json.dumps(flip_rates("predictions").to_dicts()))
 """
 
@@ -41,11 +41,11 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("contributing")
     files = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
     project = tomllib.loads(files.pop("pyproject.toml"))["project"]
-    (root / "unfazed_example").mkdir()
+    (root / "unswayed_example").mkdir()
     for name, code in files.items():
         (root / name).write_text(code, encoding="utf-8")
     # What an installer writes: the metadata by which Python finds the entry points.
-    metadata = root / f"unfazed_example-{project['version']}.dist-info"
+    metadata = root / f"unswayed_example-{project['version']}.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
     groups = [

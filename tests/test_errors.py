@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 
-from unfazed.errors import BadPicture, UserError, missing_extra, unknown
+from unswayed.errors import BadPicture, UserError, missing_extra, unknown
 
 
 def test_an_error_says_what_was_given_what_is_allowed_and_what_to_run():
-    error = UserError("size is 7", allowed="0 to 1", run="unfazed edits")
-    assert str(error) == "size is 7\nallowed: 0 to 1\nrun: unfazed edits"
+    error = UserError("size is 7", allowed="0 to 1", run="unswayed edits")
+    assert str(error) == "size is 7\nallowed: 0 to 1\nrun: unswayed edits"
     assert str(UserError("size is 7")) == "size is 7"
 
 
@@ -26,10 +26,10 @@ def test_a_bad_picture_is_a_user_error_so_that_one_handler_catches_both():
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_with_all():
-    text = str(unknown("edit", "postion", ["size", "position", "direction"], run="unfazed edits"))
+    text = str(unknown("edit", "postion", ["size", "position", "direction"], run="unswayed edits"))
     assert "there is no edit 'postion'; did you mean 'position'?" in text
     assert "allowed: size, position, direction" in text
-    assert text.endswith("run: unfazed edits")
+    assert text.endswith("run: unswayed edits")
 
 
 def test_a_name_like_no_other_gets_no_guess_and_a_long_list_is_cut():
@@ -41,4 +41,4 @@ def test_a_name_like_no_other_gets_no_guess_and_a_long_list_is_cut():
 
 
 def test_a_missing_extra_names_the_pip_line():
-    assert "pip install 'unfazed[app]'" in str(missing_extra("gradio", "app"))
+    assert "pip install 'unswayed[app]'" in str(missing_extra("gradio", "app"))

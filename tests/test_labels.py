@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from unfazed.errors import UserError
-from unfazed.labels import LabelSpace, choose, imagenet, imagenet_e_classes, own
+from unswayed.errors import UserError
+from unswayed.labels import LabelSpace, choose, imagenet, imagenet_e_classes, own
 
 
 def test_imagenet_has_its_thousand_classes_in_the_published_order():

@@ -16,11 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from unfazed.edits import Edit
-from unfazed.edits.composition import Adjustment
-from unfazed.edits.edit import Change
-from unfazed.edits.geometry import after, kept_inside, outline, relocated, shift
-from unfazed.edits.parameters import Choice, Range, parameter
+from unswayed.edits import Edit
+from unswayed.edits.composition import Adjustment
+from unswayed.edits.edit import Change
+from unswayed.edits.geometry import after, kept_inside, outline, relocated, shift
+from unswayed.edits.parameters import Choice, Range, parameter
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def inverted(pixels, weight):
 """
 
 REMOVAL = """
-from unfazed.rendering.removal.hole import hole_of
-from unfazed.rendering.removal.methods import RemovalMethod
+from unswayed.rendering.removal.hole import hole_of
+from unswayed.rendering.removal.methods import RemovalMethod
 
 
 class Plain:
@@ -79,26 +79,26 @@ PLAIN = RemovalMethod("plain", "fills the hole with one gray", Plain, detail="VA
 # One process for all commands: their imports take longer than their work.
 SCRIPT = """
 import contextlib, io, json, sys
-from unfazed.cli import build_app
+from unswayed.views.cli import build_app
 
-def unfazed(*arguments):
+def unswayed(*arguments):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         build_app()(list(arguments), standalone_mode=False)
     return printed.getvalue()
 
-unfazed("build", "sample", "-o", "bench", "--recipe", "hand-shake=0.05:0.3:4", "--runs", "3", "--limit", "3",
+unswayed("build", "sample", "-o", "bench", "--recipe", "hand-shake=0.05:0.3:4", "--runs", "3", "--limit", "3",
         "--renderer", "paste", "--removal", "plain:77")
-unfazed("evaluate", "bench", "-m", "lite:0", "-o", "predictions")
-drops = json.loads(unfazed("analyze", "predictions", "--format", "json"))
-unfazed("report", "predictions", "-o", "report.html")
-unfazed("edit", sys.argv[1], "--hand-shake", "0.2", "--renderer", "paste", "--removal", "plain", "-o", "shaken.png")
-listed = unfazed("edits")
+unswayed("evaluate", "bench", "-m", "lite:0", "-o", "predictions")
+drops = json.loads(unswayed("analyze", "predictions", "--format", "json"))
+unswayed("report", "predictions", "-o", "report.html")
+unswayed("edit", sys.argv[1], "--hand-shake", "0.2", "--renderer", "paste", "--removal", "plain", "-o", "shaken.png")
+listed = unswayed("edits")
 
-from unfazed.app.page import build_page
-from unfazed.app.results import Results
-from unfazed.app.studio import Studio
-from unfazed.probes.changes import directions
+from unswayed.views.app.page import build_page
+from unswayed.views.app.results import Results
+from unswayed.views.app.studio import Studio
+from unswayed.evaluation.changes import directions
 
 page = build_page(Studio(["lite:0"]), Results("predictions"))
 components = {one["props"].get("elem_id"): one for one in page.config["components"]}
@@ -118,9 +118,9 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shaking\nVersion: 1\n")
     (about / "entry_points.txt").write_text(
-        "[unfazed.edits]\nhand-shake = shaking:Shake\n[unfazed.removals]\nplain = plain_removal:PLAIN\n"
+        "[unswayed.edits]\nhand-shake = shaking:Shake\n[unswayed.removals]\nplain = plain_removal:PLAIN\n"
     )
-    from unfazed.sources import open_source
+    from unswayed.sources import open_source
 
     photograph = open_source("sample").entry("dog").image
     paths = [str(packages), os.environ.get("PYTHONPATH", "")]

@@ -1,7 +1,7 @@
 """Every command of docs/reproduce.md runs, on miniature data in the official layouts.
 
 The page has one `## PAPER` section per paper. Each section sets shell variables in an `export NAME=value` block and
-then uses them in its commands: every inline code span that starts with `unfazed ` is a command. The commands of one
+then uses them in its commands: every inline code span that starts with `unswayed ` is a command. The commands of one
 section run in the order of the page, in one working folder, in this process.
 
 To add a paper, write a function `(folder) -> variables` that writes the miniature layouts below `folder` and returns a
@@ -27,11 +27,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from paper_layouts import imagenet_x, rival10
-from unfazed.benchmark.official import OFFICIAL
-from unfazed.cli import build_app
-from unfazed.labels import imagenet
-from unfazed.sources import open_source
-from unfazed.sources.imagenet_s import subset_classes
+from unswayed.benchmark.official import OFFICIAL
+from unswayed.labels import imagenet
+from unswayed.sources import open_source
+from unswayed.sources.imagenet_s import subset_classes
+from unswayed.views.cli import build_app
 
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "reproduce.md"
@@ -53,7 +53,7 @@ def sections() -> dict[str, str]:
 
 def commands(text: str) -> list[str]:
     """Every command of a section, in order."""
-    return re.findall(r"`(unfazed [^`]+)`", text)
+    return re.findall(r"`(unswayed [^`]+)`", text)
 
 
 def imagenet_e(folder: Path) -> dict[str, str]:

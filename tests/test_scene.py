@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unfazed.choices import Frame
-from unfazed.errors import BadPicture, UserError
-from unfazed.scene import Scene, frame
+from unswayed.choices import Frame
+from unswayed.errors import BadPicture, UserError
+from unswayed.scene import Scene, frame
 
 
 @st.composite

@@ -2,9 +2,9 @@
 
 import pytest
 
-from unfazed.errors import UserError
-from unfazed.sources import SOURCES, open_source
-from unfazed.specs import Spec
+from unswayed.errors import UserError
+from unswayed.sources import SOURCES, open_source
+from unswayed.specs import Spec
 
 
 def test_a_spec_has_a_kind_a_path_and_options():

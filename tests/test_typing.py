@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import unfazed
+import unswayed
 
 CODE = Path(__file__).with_name("typed_user_code.py")
-PACKAGE = Path(str(unfazed.__file__)).parent
+PACKAGE = Path(str(unswayed.__file__)).parent
 
 WRONG = """
-import unfazed
-unfazed.edit("dog.jpg", seed="three")
-unfazed.check("predictions", max_drops={"size-0.05": 20})
-unfazed.Benchmark("bench")[0][0].no_such_method()
-unfazed.open_sauce("sample")
+import unswayed
+unswayed.edit("dog.jpg", seed="three")
+unswayed.check("predictions", max_drops={"size-0.05": 20})
+unswayed.Benchmark("bench")[0][0].no_such_method()
+unswayed.open_sauce("sample")
 """
 
 
@@ -39,8 +39,8 @@ def strict(tmp_path_factory):
 
 
 def test_user_code_with_every_public_name_passes_strict_mypy_without_any(strict):
-    used = set(re.findall(r"\bunfazed\.(\w+)", CODE.read_text()))
-    assert set(unfazed.__all__) - {"transforms"} <= used
+    used = set(re.findall(r"\bunswayed\.(\w+)", CODE.read_text()))
+    assert set(unswayed.__all__) - {"transforms"} <= used
     assert (PACKAGE / "py.typed").is_file()
     assert strict(CODE) == []
 
@@ -53,7 +53,7 @@ def test_mistakes_in_user_code_are_found(strict, tmp_path):
 
 def test_neither_the_import_nor_the_help_loads_a_heavy_package():
     heavy = ("torch", "polars", "pyarrow", "numpy", "PIL", "cv2", "scipy", "pandas")
-    code = "import sys, unfazed; from unfazed.cli import build_app; build_app()"
+    code = "import sys, unswayed; from unswayed.views.cli import build_app; build_app()"
     code += f"; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

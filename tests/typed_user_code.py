@@ -9,7 +9,7 @@ import polars
 import torch
 from PIL import Image
 
-import unfazed
+import unswayed
 
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
@@ -17,29 +17,29 @@ def to_tensor(image: Image.Image) -> torch.Tensor:
 
 
 def edit_one(photograph: Image.Image, mask: Path) -> tuple[float | str, Image.Image, int]:
-    small = unfazed.edit(photograph, mask, size=0.05, background="random", position=(0, 1), fog=0.5, seed=3)
-    unfazed.edit("dog.jpg", (10, 20, 300, 280), lighting={"stops": -2, "where": "both"}, renderer="paste")
+    small = unswayed.edit(photograph, mask, size=0.05, background="random", position=(0, 1), fog=0.5, seed=3)
+    unswayed.edit("dog.jpg", (10, 20, 300, 280), lighting={"stops": -2, "where": "both"}, renderer="paste")
     paths: tuple[Path, Path, Path] = small.save("small.png")
-    empty: Image.Image = unfazed.remove_object(photograph, mask)
+    empty: Image.Image = unswayed.remove_object(photograph, mask)
     empty.save(paths[0])
     small.mask.save("mask.png")
-    shares: list[float | None] = [one.share for one in unfazed.fragility(photograph, mask, models=["lite:0"])]
+    shares: list[float | None] = [one.share for one in unswayed.fragility(photograph, mask, models=["lite:0"])]
     assert shares
     drawn: dict[str, float | str] = small.values
     return small.parameters["size"]["rate"] or drawn["from"], small.image, small.seed
 
 
 def scenes() -> list[float]:
-    source = unfazed.open_source("sample", limit=2)
-    scene: unfazed.Scene = unfazed.frame(source["dog"])
-    space: unfazed.LabelSpace = source.labels
-    unfazed.edit(scene, size=0.05)
+    source = unswayed.open_source("sample", limit=2)
+    scene: unswayed.Scene = unswayed.frame(source["dog"])
+    space: unswayed.LabelSpace = source.labels
+    unswayed.edit(scene, size=0.05)
     name: str = space.classes[scene.label or 0]
     return [scene.pixel_rate, float(len(name))]
 
 
 def dataset(folder: Path) -> None:
-    pictures: unfazed.Benchmark = unfazed.Benchmark(folder)
+    pictures: unswayed.Benchmark = unswayed.Benchmark(folder)
     image, label, row = pictures.edit("size-0.05")[0]
     size: tuple[int, int] = image.size
     known: int | None = label
@@ -47,36 +47,38 @@ def dataset(folder: Path) -> None:
     rows: polars.DataFrame = pictures.to_polars()
     names: tuple[str, ...] = pictures.edits
     print(size, known, edit, rows.height, names, len(pictures))
-    tensors = unfazed.Benchmark(folder, transform=to_tensor)
+    tensors = unswayed.Benchmark(folder, transform=to_tensor)
     tensor: torch.Tensor = tensors[0][0]
-    batch, labels, others = unfazed.Benchmark.collate([tensors[0]])
+    batch, labels, others = unswayed.Benchmark.collate([tensors[0]])
     print(tensor.ndim, batch.ndim, labels.ndim, others[0].source_id)
 
 
 def measure(model: torch.nn.Module, folder: Path) -> str:
-    own = unfazed.Classifier(model, unfazed.Transform(resize=256, crop=224), unfazed.LabelSpace("two", ("cat", "dog")))
-    lite: unfazed.Classifier = unfazed.open_model("lite:0", device="cpu")
+    own = unswayed.Classifier(
+        model, unswayed.Transform(resize=256, crop=224), unswayed.LabelSpace("two", ("cat", "dog"))
+    )
+    lite: unswayed.Classifier = unswayed.open_model("lite:0", device="cpu")
     logits: torch.Tensor = lite.logits(torch.zeros(1, 3, lite.transform.crop, lite.transform.crop))
-    settings = unfazed.BuildSettings(recipe="imagenet-e", renderer="paste", seed=1)
-    built: Path = unfazed.build("sample", folder, settings).root
-    own_crop = unfazed.EvaluateSettings(transform="own", batch_size=64)
-    predictions: polars.DataFrame = unfazed.evaluate(built, [own, "lite:2"], "predictions", own_crop)
-    again: polars.DataFrame = unfazed.read_predictions("predictions", ["lite:2"])
-    drops: polars.DataFrame = unfazed.dropped_accuracy(predictions, by="class")
-    compared: polars.DataFrame = unfazed.compare("predictions", "own", "lite:2")
-    found = unfazed.check(predictions, max_drop={"size-0.05": 20}, min_accuracy={"original": 75})
-    warnings.simplefilter("error", unfazed.UnfazedWarning)
+    settings = unswayed.BuildSettings(recipe="imagenet-e", renderer="paste", seed=1)
+    built: Path = unswayed.build("sample", folder, settings).root
+    own_crop = unswayed.EvaluateSettings(transform="own", batch_size=64)
+    predictions: polars.DataFrame = unswayed.evaluate(built, [own, "lite:2"], "predictions", own_crop)
+    again: polars.DataFrame = unswayed.read_predictions("predictions", ["lite:2"])
+    drops: polars.DataFrame = unswayed.dropped_accuracy(predictions, by="class")
+    compared: polars.DataFrame = unswayed.compare("predictions", "own", "lite:2")
+    found = unswayed.check(predictions, max_drop={"size-0.05": 20}, min_accuracy={"original": 75})
+    warnings.simplefilter("error", unswayed.UnswayedWarning)
     if not found.passed:
         print(found.checks.height, drops.height, compared.height, again.height, logits.ndim)
     try:
-        written = unfazed.report("predictions", Path("report.html"), heat_maps=4)
-    except unfazed.UserError as error:
+        written = unswayed.views.report("predictions", Path("report.html"), heat_maps=4)
+    except unswayed.UserError as error:
         return error.given
-    return f"{unfazed.__version__} {found.verdict} {written.path} {written.verdict[0]} {written.drops.height}"
+    return f"{unswayed.__version__} {found.verdict} {written.path} {written.verdict[0]} {written.drops.height}"
 
 
 def exchange(folder: Path) -> str:
-    exported = unfazed.export_benchmark(folder, "datasets", "published")
-    again: Path = unfazed.import_published(exported.place, "again").root
-    same = unfazed.same_model("predictions", "lite:0", "onnx:lite0.onnx")
+    exported = unswayed.export_benchmark(folder, "datasets", "published")
+    again: Path = unswayed.import_published(exported.place, "again").root
+    same = unswayed.same_model("predictions", "lite:0", "onnx:lite0.onnx")
     return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from unfazed.app.page import served
+from unswayed.views.app.page import served
 
 HERE = Path(__file__).parent
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from unfazed.benchmark import BuildSettings, build
-from unfazed.benchmark.rows import read_rows
+from unswayed.benchmark import BuildSettings, build
+from unswayed.benchmark.rows import read_rows
 
 SIDE, LINE = 128, 16
 SCENE = "dog"

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from unfazed.edits.composition import Impossible, Pool
-from unfazed.edits.recipes import open_recipe
-from unfazed.rendering import RenderSettings, open_renderer
-from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.layers import Refused, Rendered
-from unfazed.rendering.realize import realize
-from unfazed.rendering.removal.methods import open_removal
-from unfazed.scene import frame
-from unfazed.sources import open_source
+from unswayed.edits.composition import Impossible, Pool
+from unswayed.edits.recipes import open_recipe
+from unswayed.rendering import RenderSettings, open_renderer
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Refused, Rendered
+from unswayed.rendering.realize import realize
+from unswayed.rendering.removal.methods import open_removal
+from unswayed.scene import frame
+from unswayed.sources import open_source
 
 HERE = Path(__file__).parent
 STRIPS = {

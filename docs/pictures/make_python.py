@@ -9,15 +9,15 @@ from pathlib import Path
 
 from PIL import Image
 
-import unfazed
+import unswayed
 
 SIDE = 256
 
 
 def main() -> None:
-    scene = unfazed.open_source("sample")["dog"]
-    result = unfazed.edit(scene, size=0.05, background="random", seed=3, renderer="paste")
-    before = Image.fromarray(unfazed.frame(scene).image).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    scene = unswayed.open_source("sample")["dog"]
+    result = unswayed.edit(scene, size=0.05, background="random", seed=3, renderer="paste")
+    before = Image.fromarray(unswayed.frame(scene).image).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     sheet = Image.new("RGB", (2 * SIDE + 8, SIDE), "white")
     sheet.paste(before, (0, 0))
     sheet.paste(result.image, (SIDE + 8, 0))

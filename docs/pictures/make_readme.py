@@ -1,4 +1,4 @@
-"""The README's picture: one photograph under every edit, from a benchmark that `unfazed demo` built.
+"""The README's picture: one photograph under every edit, from a benchmark that `unswayed demo` built.
 
 python docs/pictures/make_readme.py demo/benchmark koala
 """

@@ -10,15 +10,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from unfazed.edits.composition import Pool
-from unfazed.edits.recipes import open_recipe
-from unfazed.rendering import RenderSettings, open_renderer
-from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.layers import Rendered
-from unfazed.rendering.realize import realize
-from unfazed.rendering.removal.methods import open_removal
-from unfazed.scene import frame
-from unfazed.sources import open_source
+from unswayed.edits.composition import Pool
+from unswayed.edits.recipes import open_recipe
+from unswayed.rendering import RenderSettings, open_renderer
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Rendered
+from unswayed.rendering.realize import realize
+from unswayed.rendering.removal.methods import open_removal
+from unswayed.scene import frame
+from unswayed.sources import open_source
 
 SCENES, SIDE, ACROSS, SEED = ("koala", "jaguar"), 170, 7, 11
 

@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from unfazed.choices import Frame
-from unfazed.scene import Scene, frame
-from unfazed.sources import open_source
-from unfazed.sources.segment import segmented
+from unswayed.choices import Frame
+from unswayed.masks.segment import segmented
+from unswayed.scene import Scene, frame
+from unswayed.sources import open_source
 
 HERE = Path(__file__).parent
 HIGH = 200

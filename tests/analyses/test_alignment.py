@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from unfazed.analyses.sensitivity.alignment import by_class, by_correctness, by_edit, by_group, summary
-from unfazed.errors import BadPicture, UserError
-from unfazed.measures.alignment import MEASURES, alignment
-from unfazed.measures.channels import channel_localization
+from unswayed.analyses.sensitivity.alignment import by_class, by_correctness, by_edit, by_group, summary
+from unswayed.errors import BadPicture, UserError
+from unswayed.evaluation.alignment_measures import MEASURES, alignment
+from unswayed.evaluation.channels import channel_localization
 
 DATA = Path(__file__).parent.parent / "data"
 PUBLISHED = json.loads((DATA / "rival10_measures.json").read_text())["saliency"]

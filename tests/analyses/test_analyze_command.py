@@ -1,4 +1,4 @@
-"""`unfazed analyze`: p-values corrected over what is printed, and a word on models whose last evaluation failed."""
+"""`unswayed analyze`: p-values corrected over what is printed, and a word on models whose last evaluation failed."""
 
 import io
 import json
@@ -6,12 +6,12 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import benchmark, folder, frame, random_answers
 from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
-from unfazed.cli import build_app
-from unfazed.errors import UserError
+from prediction_worlds import benchmark, folder, frame, random_answers
+from unswayed.errors import UserError
+from unswayed.views.cli import build_app
 
 SHARES = {"original": 0.9, "size-0.05": 0.78, "size-0.1": 0.83, "position": 0.86, "size-0.05-position": 0.6}
 LEVELS = {
@@ -59,13 +59,13 @@ def test_p_values_are_corrected_over_the_rows_that_are_printed(predictions, tmp_
 
 def test_models_whose_last_evaluation_failed_are_named(predictions):
     quiet = analyze(predictions, "-e", "size-0.1")
-    assert quiet.stderr == f"next: unfazed report {predictions} -o report.html\n"
-    for model, error in (("a", "out of memory\nrun: unfazed evaluate"), ("timm:x.y", "there is no model x.y")):
+    assert quiet.stderr == f"next: unswayed report {predictions} -o report.html\n"
+    for model, error in (("a", "out of memory\nrun: unswayed evaluate"), ("timm:x.y", "there is no model x.y")):
         slug = model.replace(":", "-")
         (predictions / f"{slug}.failed.json").write_text(json.dumps({"model": model, "error": error}))
     found = analyze(predictions, "-e", "size-0.1")
     assert found.stderr.splitlines()[:-1] == [
-        "warning: the last evaluation of a failed with: out of memory run: unfazed evaluate; "
+        "warning: the last evaluation of a failed with: out of memory run: unswayed evaluate; "
         "its numbers are from an earlier evaluation",
         "warning: the last evaluation of timm:x.y failed with: there is no model x.y; it has no numbers",
     ]

@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame, random_answers, row
 from scipy import stats
 
-from unfazed.analyses.drops.compare import compare, compare_all
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.errors import UserError
+from prediction_worlds import folder, frame, random_answers, row
+from unswayed.analyses.drops.compare import compare, compare_all
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.errors import UserError
 
 
 def pair(first, second):
@@ -146,8 +146,8 @@ def test_all_pairs_share_one_correction():
 
 def test_the_verdict_never_contradicts_the_comparison(tmp_path):
     """The interval of the average excludes zero here, but after Holm's correction nothing is shown; both say so."""
-    from unfazed.report.findings import find
-    from unfazed.report.verdict import verdict
+    from unswayed.views.report.findings import find
+    from unswayed.views.report.verdict import verdict
 
     seen = set()
     for seed in range(8):

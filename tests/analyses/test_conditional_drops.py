@@ -4,12 +4,12 @@ import json
 
 import polars as pl
 import pytest
-from prediction_worlds import benchmark, folder, frame
 from typer.testing import CliRunner
 
-from unfazed.benchmark.reviews import Review, add_review
-from unfazed.cli import build_app
-from unfazed.report.drop_tables import analyze
+from prediction_worlds import benchmark, folder, frame
+from unswayed.benchmark.reviews import Review, add_review
+from unswayed.views.cli import build_app
+from unswayed.views.report.drop_tables import analyze
 
 RIGHT = {"original": [1] * 20, "position": [1] * 10 + [0] * 10, "size-0.1": [1] * 20}
 

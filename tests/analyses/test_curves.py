@@ -5,14 +5,14 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import benchmark, folder, frame
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from unfazed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips, sweeps
-from unfazed.analyses.drops.grids import interactions
-from unfazed.analyses.drops.psychometric import fit_logistic, tells_halfway
-from unfazed.predictions.facts import Facts
+from prediction_worlds import benchmark, folder, frame
+from unswayed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips, sweeps
+from unswayed.analyses.drops.grids import interactions
+from unswayed.analyses.drops.psychometric import fit_logistic, tells_halfway
+from unswayed.evaluation.facts import Facts
 
 SIZES = np.geomspace(0.02, 0.5, 9)
 

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from unfazed.analyses.distribution.separation import separation
-from unfazed.analyses.distribution.tables import (
+from unswayed.analyses.distribution.separation import separation
+from unswayed.analyses.distribution.tables import (
     background_table,
     distance_table,
     histogram_table,

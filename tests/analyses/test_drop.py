@@ -4,16 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from prediction_worlds import benchmark, folder, frame, random_answers, row
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-import unfazed
-from unfazed.analyses.drops.compare import compare
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
-from unfazed.predictions import read_predictions, scan_predictions
+import unswayed
+from prediction_worlds import benchmark, folder, frame, random_answers, row
+from unswayed.analyses.drops.compare import compare
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
+from unswayed.evaluation import read_predictions, scan_predictions
 
 PAPER = [
     *("background-simple", "background-complex", "background-adversarial", "background-random"),
@@ -27,7 +27,7 @@ def test_a_small_table_by_hand():
         "inversion": [1, 1, 1, 1, 1, 1, 1, 0, 0, 0],
         "background-simple": [0, 0, 0, 1, 1, 1, 1, 0, 1, 0],
     }
-    found = row(unfazed.dropped_accuracy(frame(answers)), edit="background-simple")
+    found = row(unswayed.dropped_accuracy(frame(answers)), edit="background-simple")
     assert found["n"] == 10
     assert found["accuracy"] == pytest.approx(0.5)
     assert found["original_accuracy"] == pytest.approx(0.8)
@@ -40,7 +40,7 @@ def test_a_small_table_by_hand():
     assert found["p_value"] == pytest.approx(stats.binomtest(4, 5).pvalue)
     assert found["low"] < 30 < found["high"]
     assert found["interval"] == "score"
-    original = row(unfazed.dropped_accuracy(frame(answers)), edit="original")
+    original = row(unswayed.dropped_accuracy(frame(answers)), edit="original")
     assert original["accuracy"] == pytest.approx(0.8)
     assert original["drop"] is None
 

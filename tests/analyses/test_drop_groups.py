@@ -6,14 +6,14 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import benchmark, folder, frame, random_answers, row
 
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.analyses.drops.groups import imagenet_superclasses
-from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
-from unfazed.analyses.drops.published import reported, with_published
-from unfazed.errors import UserError
-from unfazed.predictions.facts import Facts, read_facts
+from prediction_worlds import benchmark, folder, frame, random_answers, row
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.groups import imagenet_superclasses
+from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
+from unswayed.analyses.drops.published import reported, with_published
+from unswayed.errors import UserError
+from unswayed.evaluation.facts import Facts, read_facts
 
 
 def test_by_class_equals_the_table_of_that_class_alone():

@@ -2,10 +2,10 @@
 
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame
 
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.errors import UserError
+from prediction_worlds import folder, frame
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.errors import UserError
 
 
 def test_duplicated_rows_are_refused():

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from factor_worlds import write_annotations
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from unfazed.analyses.factors import load_annotations
-from unfazed.errors import UserError
-from unfazed.sources.imagenet_x.dataset import FactorDataset
+from factor_worlds import write_annotations
+from unswayed.analyses.factors import load_annotations
+from unswayed.errors import UserError
+from unswayed.sources.imagenet_x.dataset import FactorDataset
 
 
 @pytest.fixture
 def annotations(tmp_path, monkeypatch):
-    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path / "cache"))
     return load_annotations("multi", folder=write_annotations(tmp_path / "annotations", images=12))
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from factor_worlds import random_answers, write_annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unfazed.analyses.factors import (
+from factor_worlds import random_answers, write_annotations
+from unswayed.analyses.factors import (
     FACTORS,
     Annotations,
     Answers,
@@ -31,15 +31,15 @@ from unfazed.analyses.factors import (
     spill_over,
     two_models,
 )
-from unfazed.analyses.factors.intervals import ratio_intervals
-from unfazed.analyses.factors.verdicts import judge
-from unfazed.errors import UserError
+from unswayed.analyses.factors.intervals import ratio_intervals
+from unswayed.analyses.factors.verdicts import judge
+from unswayed.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNFAZED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("UNSWAYED_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield write_annotations(tmp_path_factory.mktemp("annotations"), images=3000)
 
 

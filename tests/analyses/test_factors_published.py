@@ -1,6 +1,6 @@
 """Our tables equal the published toolkit's own functions on random answers over the real annotations.
 
-Needs the package imagenet-x (CC BY-NC 4.0): `pip install 'unfazed[imagenetx]'`.
+Needs the package imagenet-x (CC BY-NC 4.0): `pip install 'unswayed[imagenetx]'`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import polars as pl
 import pytest
 
 pytest.importorskip("pandas", reason="the published toolkit needs pandas")
-pytest.importorskip("imagenet_x", reason="needs the package imagenet-x: pip install 'unfazed[imagenetx]'")
+pytest.importorskip("imagenet_x", reason="needs the package imagenet-x: pip install 'unswayed[imagenetx]'")
 
 import imagenet_x.aggregate as published
 import imagenet_x.utils as published_files
 import pandas as pd
-from factor_worlds import random_answers
 
-from unfazed.analyses.factors import (
+from factor_worlds import random_answers
+from unswayed.analyses.factors import (
     FACTORS,
     METACLASSES,
     factor_calibration,
@@ -201,7 +201,7 @@ def test_spill_over_and_model_types_follow_the_published_formulas():
     """The published plot module needs plotly and seaborn to be imported, so its two formulas stand here."""
     from scipy import stats
 
-    from unfazed.analyses.factors import compare_model_types, spill_over
+    from unswayed.analyses.factors import compare_model_types, spill_over
 
     rng = np.random.default_rng(0)
     models = [f"m{i}" for i in range(60)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from factor_worlds import random_answers, write_annotations
 
-from unfazed.analyses.factors import Study, factor_errors, load_annotations, make_table, read_answers, remarks
-from unfazed.errors import UserError
+from factor_worlds import random_answers, write_annotations
+from unswayed.analyses.factors import Study, factor_errors, load_annotations, make_table, read_answers, remarks
+from unswayed.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     folder = write_annotations(tmp_path_factory.mktemp("annotations"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNFAZED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("UNSWAYED_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield folder
 
 
@@ -153,7 +153,7 @@ def test_folders_without_usable_predictions_are_refused(tmp_path, annotations, a
 
 
 def test_annotations_that_are_not_there_name_the_line_that_installs_them(tmp_path, monkeypatch, world):
-    with pytest.raises(UserError, match="pip install 'unfazed"):
+    with pytest.raises(UserError, match="pip install 'unswayed"):
         load_annotations(folder=tmp_path)
     with pytest.raises(UserError, match="no annotations folder"):
         load_annotations(folder=tmp_path / "nowhere")
@@ -166,8 +166,8 @@ def test_annotations_that_are_not_there_name_the_line_that_installs_them(tmp_pat
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("unfazed.sources.imagenet_x.annotation_files.distribution", missing)
-    with pytest.raises(UserError, match=r"unfazed\[imagenetx\]"):
+    monkeypatch.setattr("unswayed.sources.imagenet_x.annotation_files.distribution", missing)
+    with pytest.raises(UserError, match=r"unswayed\[imagenetx\]"):
         load_annotations()
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from factor_worlds import RESULT_SUMMARIES as SUMMARIES
 from factor_worlds import write_model_types, write_result_tree, write_table
-
-from unfazed.analyses.factors import FACTORS, Study, make_table, read_results, result_files
-from unfazed.errors import UserError
+from unswayed.analyses.factors import FACTORS, Study, make_table, read_results, result_files
+from unswayed.errors import UserError
 
 
 @pytest.fixture(scope="module")

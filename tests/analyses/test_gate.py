@@ -4,13 +4,13 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from prediction_worlds import benchmark, folder, frame
 
-from unfazed.analyses.drops.gate import check, check_predictions, verdict
-from unfazed.analyses.drops.gate_rows import judge
-from unfazed.analyses.drops.junit import junit_xml
-from unfazed.analyses.drops.rules import Rules, parse_limits, read_rules
-from unfazed.errors import UserError
+from prediction_worlds import benchmark, folder, frame
+from unswayed.analyses.drops.gate import check, check_predictions, verdict
+from unswayed.analyses.drops.gate_rows import judge
+from unswayed.analyses.drops.junit import junit_xml
+from unswayed.analyses.drops.rules import Rules, parse_limits, read_rules
+from unswayed.errors import UserError
 
 
 def answers(n, lost, edit="size-0.05"):

@@ -6,17 +6,17 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame
 from test_curves import SIZES
 from test_one_benchmark import world
 from typer.testing import CliRunner
 
-from unfazed.analyses.drops.compare import compare
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.analyses.drops.gate import check
-from unfazed.analyses.drops.thresholds import thresholds
-from unfazed.cli import build_app
-from unfazed.errors import UnfazedWarning, UserError
+from prediction_worlds import folder, frame
+from unswayed.analyses.drops.compare import compare
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.gate import check
+from unswayed.analyses.drops.thresholds import thresholds
+from unswayed.errors import UnswayedWarning, UserError
+from unswayed.views.cli import build_app
 
 SUSPICION = "m: accuracy on 64 originals is 0.0% (chance is 10.0%); suspected: the label order. Its outputs are shifted"
 
@@ -66,9 +66,9 @@ def test_a_suspected_model_still_fails_and_a_suspected_baseline_shows_nothing(su
 
 def test_every_command_repeats_the_suspicion(suspected, tmp_path):
     folder(suspected, {"good": answers(400, 390, 300)})
-    with pytest.warns(UnfazedWarning, match="suspected: the label order"):
+    with pytest.warns(UnswayedWarning, match="suspected: the label order"):
         dropped_accuracy(suspected)
-    with pytest.warns(UnfazedWarning, match="suspected: the label order"):
+    with pytest.warns(UnswayedWarning, match="suspected: the label order"):
         compare(suspected, "good", "m")
     for arguments in (["analyze", suspected], ["compare", suspected], ["compare", suspected, "m", "good"]):
         done = run(*arguments)
@@ -92,7 +92,7 @@ def test_a_remark_about_the_benchmark_is_one_note_and_no_suspicion(tmp_path):
     cards = {name: {"remarks": ["2 of 400 masks were made automatically"]} for name in ("one", "two")}
     there = folder(tmp_path / "p", {"one": answers(400, 400, 396), "two": answers(400, 390, 300)}, cards)
     note = "Note: 2 of 400 masks were made automatically."
-    with pytest.warns(UnfazedWarning) as warned:
+    with pytest.warns(UnswayedWarning) as warned:
         compare(there, "one", "two")
     assert [str(one.message) for one in warned] == [note]
     for arguments in (

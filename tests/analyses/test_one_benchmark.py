@@ -6,14 +6,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prediction_worlds import folder, frame
 
-from unfazed.analyses.drops.compare import compare
-from unfazed.analyses.drops.gate import check
-from unfazed.errors import UserError
-from unfazed.predictions.identity import identity_of
-from unfazed.predictions.picture import Picture
-from unfazed.report.drop_tables import analyze
+from prediction_worlds import folder, frame
+from unswayed.analyses.drops.compare import compare
+from unswayed.analyses.drops.gate import check
+from unswayed.errors import UserError
+from unswayed.evaluation.identity import identity_of
+from unswayed.evaluation.picture import Picture
+from unswayed.views.report.drop_tables import analyze
 
 N = 300
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame
 
-from unfazed.analyses.drops.gate import check_predictions
-from unfazed.analyses.drops.planning import pilot_designs, plan_photographs
-from unfazed.analyses.drops.rules import Rules
-from unfazed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips
-from unfazed.analyses.statistics.power import (
+from prediction_worlds import folder, frame
+from unswayed.analyses.drops.gate import check_predictions
+from unswayed.analyses.drops.planning import pilot_designs, plan_photographs
+from unswayed.analyses.drops.rules import Rules
+from unswayed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips
+from unswayed.analyses.statistics.power import (
     Design,
     detection_power,
     pass_power,
@@ -24,8 +24,8 @@ from unfazed.analyses.statistics.power import (
     simulated_pass_power,
     smallest_drop,
 )
-from unfazed.cli import main
-from unfazed.errors import UserError
+from unswayed.errors import UserError
+from unswayed.views.cli import main
 
 
 @pytest.mark.parametrize(("n", "drop"), itertools.product((40, 150, 600), (0.02, 0.06, 0.15)))
@@ -164,7 +164,7 @@ def test_no_number_tells_what_lies_at_the_limit():
 
 
 def run_plan(capsys, monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["unfazed", "plan", *map(str, arguments)])
+    monkeypatch.setattr("sys.argv", ["unswayed", "plan", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         main()
     captured = capsys.readouterr()

@@ -6,11 +6,11 @@ import json
 
 import polars as pl
 import pytest
-from prediction_worlds import folder
 
-from unfazed.analyses.drops.same_model import same_model
-from unfazed.cli import main
-from unfazed.errors import UserError
+from prediction_worlds import folder
+from unswayed.analyses.drops.same_model import same_model
+from unswayed.errors import UserError
+from unswayed.views.cli import main
 
 
 def answers(lost: dict[str, int], n: int = 2000, gained: int = 0) -> pl.DataFrame:
@@ -73,7 +73,7 @@ def test_the_command_prints_the_sentence_last(tmp_path, monkeypatch, capsys):
         tmp_path / "p",
         {"a": answers({"original": 0, "position": 0}), "b": answers({"original": 0, "position": 200})},
     )
-    words = ["unfazed", "compare", str(place), "a", "b", "--same-model"]
+    words = ["unswayed", "compare", str(place), "a", "b", "--same-model"]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit, match="0"):
         main()

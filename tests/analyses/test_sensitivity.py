@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unfazed.analyses.sensitivity.foreground import (
+from unswayed.analyses.sensitivity.foreground import (
     instance_sensitivity,
     region_drops,
     relative_foreground_sensitivity,
@@ -15,8 +15,8 @@ from unfazed.analyses.sensitivity.foreground import (
     sensitivity_by_class,
     sensitivity_by_group,
 )
-from unfazed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
-from unfazed.errors import UserError
+from unswayed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
+from unswayed.errors import UserError
 
 PUBLISHED = json.loads((Path(__file__).parent.parent / "data" / "rival10_measures.json").read_text())
 

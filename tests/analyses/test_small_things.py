@@ -4,17 +4,17 @@ import json
 
 import polars as pl
 import pytest
+
 from factor_worlds import write_annotations
 from prediction_worlds import folder, frame, row
-
-from unfazed.analyses.drops.compare import compare
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.analyses.drops.model_groups import dropped_accuracy_of_groups
-from unfazed.analyses.factors import Study, make_table
-from unfazed.cli import main
-from unfazed.errors import UserError, unknown
-from unfazed.report.drop_tables import analysis_text, analyze
-from unfazed.report.remarks import moved_lines
+from unswayed.analyses.drops.compare import compare
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
+from unswayed.analyses.factors import Study, make_table
+from unswayed.errors import UserError, unknown
+from unswayed.views.cli import main
+from unswayed.views.report.drop_tables import analysis_text, analyze
+from unswayed.views.report.remarks import moved_lines
 
 ANSWERS = {"original": [1] * 40, "size-0.05": [0] * 20 + [1] * 20, "size-0.1": [1] * 40, "position": [1] * 40}
 
@@ -25,7 +25,7 @@ def there(tmp_path):
 
 
 def run(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["unfazed", *map(str, arguments)])
+    monkeypatch.setattr("sys.argv", ["unswayed", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         main()
     return stop.value.code or 0

@@ -11,8 +11,8 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from unfazed.analyses.statistics.intervals import Settings, estimates
-from unfazed.analyses.statistics.paired import (
+from unswayed.analyses.statistics.intervals import Settings, estimates
+from unswayed.analyses.statistics.paired import (
     bootstrap_means,
     holm,
     mcnemar,

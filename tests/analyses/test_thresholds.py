@@ -3,16 +3,16 @@
 import numpy as np
 import polars as pl
 import pytest
-from prediction_worlds import folder, frame
 from scipy.special import expit, logit
 from test_curves import SIZES, observer
 from typer.testing import CliRunner
 
-from unfazed.analyses.drops.gate import check_predictions
-from unfazed.analyses.drops.psychometric import fit_logistic, isotonic_crossing
-from unfazed.analyses.drops.rules import Rules, parse_threshold, read_rules
-from unfazed.analyses.drops.thresholds import EVERY, NO, thresholds
-from unfazed.errors import UserError
+from prediction_worlds import folder, frame
+from unswayed.analyses.drops.gate import check_predictions
+from unswayed.analyses.drops.psychometric import fit_logistic, isotonic_crossing
+from unswayed.analyses.drops.rules import Rules, parse_threshold, read_rules
+from unswayed.analyses.drops.thresholds import EVERY, NO, thresholds
+from unswayed.errors import UserError
 
 LEVELS = np.geomspace(0.01, 0.5, 12)
 
@@ -120,7 +120,7 @@ def test_bad_thresholds_are_refused():
 
 
 def test_the_commands_print_and_gate_thresholds(tmp_path):
-    from unfazed.cli import build_app
+    from unswayed.views.cli import build_app
 
     app = build_app()
     predictions = folder(tmp_path / "p", {"a": frame(observer(1, 400, 0.05), model="a")}, {"a": {}})

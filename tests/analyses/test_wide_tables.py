@@ -8,11 +8,11 @@ import shutil
 import subprocess
 
 import pytest
-from prediction_worlds import benchmark, folder, frame, random_answers
 from typer.testing import CliRunner
 
-from unfazed.cli import build_app
-from unfazed.errors import UserError
+from prediction_worlds import benchmark, folder, frame, random_answers
+from unswayed.errors import UserError
+from unswayed.views.cli import build_app
 
 SHARES = {"original": 0.95, "inversion": 0.93, "background-complex": 0.8, "size-full": 0.9, "size-0.05": 0.5}
 MODELS = {"lite:0": 0.0, "odd_name&50%": -0.2, "lite:2": 0.04}

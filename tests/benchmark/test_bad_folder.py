@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.benchmark import Benchmark
+from unswayed.benchmark import Benchmark
 
-UNFAZED = str(Path(sys.executable).with_name("unfazed"))
+UNSWAYED = str(Path(sys.executable).with_name("unswayed"))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def mask(folder: Path, stem: str) -> Path:
 
 def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     out = tmp_path / "bench"
-    command = [UNFAZED, "build", f"folder:{bad_folder}", "-o", str(out), "--renderer", "paste", "--pixels", "32"]
+    command = [UNSWAYED, "build", f"folder:{bad_folder}", "-o", str(out), "--renderer", "paste", "--pixels", "32"]
     command += ["--recipe", "original,size-0.1", "--workers", "2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 4, done.stderr
@@ -56,7 +56,7 @@ def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     good = [row for row in rows if row["source_id"] not in answer["failures"]]
     assert {row["status"] for row in good} == {"ok"}
     assert len(good) == 991 * 4
-    verified = subprocess.run([UNFAZED, "verify", str(out), "--json"], capture_output=True, text=True)
+    verified = subprocess.run([UNSWAYED, "verify", str(out), "--json"], capture_output=True, text=True)
     assert verified.returncode == 1
     problems = json.loads(verified.stdout)["problems"]
     assert len(problems) == 9 * 4
@@ -70,7 +70,7 @@ def test_a_mask_of_another_size_and_two_masks_are_said(drawn_folder, tmp_path):
     second.with_suffix(".bmp").write_bytes(b"")
     Image.open(second).save(second.with_suffix(".bmp"))
     out = tmp_path / "bench"
-    command = [UNFAZED, "build", f"folder:{folder}", "-o", str(out), "--renderer", "paste", "--recipe", "original"]
+    command = [UNSWAYED, "build", f"folder:{folder}", "-o", str(out), "--renderer", "paste", "--recipe", "original"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 4
     assert "the mask is 20×20, its picture 48×40" in done.stderr

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import pytest
 
-from unfazed.benchmark import Benchmark, BuildSettings, build
-from unfazed.benchmark.rows import read_rows
-from unfazed.benchmark.seeds import picture_seed
-from unfazed.errors import UserError
-from unfazed.sources import open_source
+from unswayed.benchmark import Benchmark, BuildSettings, build
+from unswayed.benchmark.rows import read_rows
+from unswayed.benchmark.seeds import picture_seed
+from unswayed.errors import UserError
+from unswayed.sources import open_source
 
 EDITS = [
     *("source", "original", "inversion"),
@@ -178,7 +177,6 @@ def test_a_mended_picture_is_made_on_the_next_run(drawn_folder, tmp_path):
 
 
 def test_a_worker_that_dies_costs_its_source_alone(drawn_folder, tmp_path):
-    sys.path.insert(0, str(Path(__file__).parent))
     from deadly_source import load_or_die
 
     source = replace(open_source(f"folder:{drawn_folder('photos', 5)}"), load=load_or_die)
@@ -262,15 +260,15 @@ def test_a_wrong_request_says_what_is_allowed_and_writes_nothing(tmp_path, wrong
 
 
 def test_a_source_without_masks_cannot_be_edited(drawn_folder, tmp_path):
-    with pytest.raises(UserError, match="has no masks.*\n.*unfazed masks"):
+    with pytest.raises(UserError, match="has no masks.*\n.*unswayed masks"):
         build(f"images:{drawn_folder('photos', 2) / 'images'}", tmp_path / "b", BuildSettings(renderer="paste"))
 
 
 def test_masks_that_look_wrong_are_noted_in_rows_and_summed_up(tmp_path):
     from PIL import Image
 
-    from unfazed.benchmark import Benchmark, BuildSettings, build
-    from unfazed.sources import open_source
+    from unswayed.benchmark import Benchmark, BuildSettings, build
+    from unswayed.sources import open_source
 
     scene = open_source("sample")["dog"]
     for folder, mask in (("dog", scene.mask), ("hound", 1 - scene.mask)):

@@ -9,10 +9,10 @@ import sys
 import pytest
 import torch
 
-from unfazed.benchmark import Benchmark, BuildSettings, build, verify
-from unfazed.errors import UserError
-from unfazed.rendering import RenderSettings, open_renderer
-from unfazed.rendering.paste import Paste
+from unswayed.benchmark import Benchmark, BuildSettings, build, verify
+from unswayed.errors import UserError
+from unswayed.rendering import RenderSettings, open_renderer
+from unswayed.rendering.paste import Paste
 
 OPTIONS = {"steps": 4, "device": "cpu", "limit": 2, "seed": 7}
 RECIPE = "original,inversion,background-adversarial,size-0.1"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from unfazed.benchmark import BuildSettings, build, verify
-from unfazed.benchmark.layout import LOCK
-from unfazed.benchmark.status import standing
-from unfazed.errors import UserError
-from unfazed.locks import alone
-from unfazed.sources import open_source
-
-sys.path.insert(0, str(Path(__file__).parent))
 from deadly_source import load_or_die
+from unswayed.benchmark import BuildSettings, build, verify
+from unswayed.benchmark.layout import LOCK
+from unswayed.benchmark.status import standing
+from unswayed.errors import UserError
+from unswayed.files.locks import alone
+from unswayed.sources import open_source
 
 NETWORK = {"recipe": "original,size-0.1", "steps": 2, "limit": 2, "seed": 7}
 PASTE = {"recipe": "original,size-0.1,background-random", "renderer": "paste", "size": 64, "seed": 3}

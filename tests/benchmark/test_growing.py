@@ -5,10 +5,10 @@ import json
 import pytest
 from PIL import Image
 
-from unfazed.benchmark import Benchmark, BuildSettings, build
-from unfazed.benchmark.card import differences
-from unfazed.errors import UserError
-from unfazed.sources import open_source
+from unswayed.benchmark import Benchmark, BuildSettings, build
+from unswayed.benchmark.card import differences
+from unswayed.errors import UserError
+from unswayed.sources import open_source
 
 
 def settings(**given):

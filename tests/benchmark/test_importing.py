@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.benchmark import Benchmark, BuildSettings, build, import_benchmark, verify
-from unfazed.errors import UserError
+from unswayed.benchmark import Benchmark, BuildSettings, build, import_benchmark, verify
+from unswayed.errors import UserError
 
 NAMES = {
     "ori": "original",
@@ -159,7 +159,7 @@ def test_a_path_that_climbs_is_refused_and_nothing_is_written(release, tmp_path,
 
 @pytest.mark.parametrize("kind", ["zip", "w:gz"])
 def test_an_archive_bomb_is_refused_and_nothing_is_written(release, tmp_path, kind, monkeypatch):
-    from unfazed import archives
+    from unswayed.files import archives
 
     monkeypatch.setattr(archives, "ROOM", 1 << 20)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "room"))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.benchmark import BuildSettings, build
-from unfazed.benchmark.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
-from unfazed.benchmark.plan import parse_facts
-from unfazed.errors import UserError
-from unfazed.files import sha256
+from unswayed.benchmark import BuildSettings, build
+from unswayed.benchmark.plan import parse_facts
+from unswayed.errors import UserError
+from unswayed.files.whole import sha256
+from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
 
-SAMPLE = Path(str(resources.files("unfazed.data").joinpath("sample")))
+SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
 MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 FACTS = {"num_head_channels": 32, "image_size": 32}
 

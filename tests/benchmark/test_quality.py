@@ -10,13 +10,13 @@ import pyarrow.parquet as parquet
 import pytest
 
 from benchmark_scripts import load_script
-from unfazed.benchmark import Benchmark, BuildSettings, build, verify
-from unfazed.benchmark.plan import Plan
-from unfazed.edits.geometry import resized
-from unfazed.edits.recipes import open_recipe
-from unfazed.errors import UserError
-from unfazed.scene import frame
-from unfazed.sources import open_source
+from unswayed.benchmark import Benchmark, BuildSettings, build, verify
+from unswayed.benchmark.plan import Plan
+from unswayed.edits.geometry import resized
+from unswayed.edits.recipes import open_recipe
+from unswayed.errors import UserError
+from unswayed.scene import frame
+from unswayed.sources import open_source
 
 PETS = Path(__file__).parents[1] / "data" / "oxford-iiit-pet"
 COLUMNS = ["validity", "validity_reasons", "validity_measures"]
@@ -61,7 +61,7 @@ def test_pictures_do_not_depend_on_the_quality_setting(drawn_folder, tmp_path, t
 
 
 def test_strict_makes_an_invalid_picture_again_and_then_leaves_it_out(drawn_folder, tmp_path, monkeypatch):
-    from unfazed.benchmark import quality
+    from unswayed.benchmark import quality
 
     source, settings = f"folder:{drawn_folder('photos', 1)}", {"renderer": "paste", "size": 64, "quality": "strict"}
     tried = []
@@ -72,7 +72,7 @@ def test_strict_makes_an_invalid_picture_again_and_then_leaves_it_out(drawn_fold
         return {"noise": 0.0 if row.edit in ("original", "reinsertion") or third else 50.0}
 
     monkeypatch.setattr(quality, "find_faults", faults)
-    monkeypatch.setattr("unfazed.engine._can_be_sent", lambda worker: False)  # this process has the planted faults
+    monkeypatch.setattr("unswayed.jobs._can_be_sent", lambda worker: False)  # this process has the planted faults
     built = build(source, tmp_path / "bench", BuildSettings(**settings, recipe="original,position,size-0.1", tries=3))
     rows = {row["edit"]: row for row in Benchmark(tmp_path / "bench").manifest.to_pylist()}
     seeds = [seed for edit, seed in tried if edit == "position"]
@@ -88,7 +88,7 @@ def test_strict_makes_an_invalid_picture_again_and_then_leaves_it_out(drawn_fold
 
 
 def test_strict_with_a_network_explains_what_it_draws_again_and_leaves_out(tmp_path, monkeypatch):
-    from unfazed.benchmark import quality
+    from unswayed.benchmark import quality
 
     measured = quality.find_faults
     seeds: dict[str, list[int]] = {}
@@ -116,8 +116,8 @@ def test_strict_with_a_network_explains_what_it_draws_again_and_leaves_out(tmp_p
 
 
 def test_a_salient_network_is_asked_about_the_removed_object(drawn_folder, tmp_path):
-    from unfazed.benchmark.prepare import Preparation
-    from unfazed.benchmark.quality import Witness
+    from unswayed.benchmark.prepare import Preparation
+    from unswayed.benchmark.quality import Witness
 
     settings = BuildSettings(renderer="paste", size=64, recipe="size-0.1")
     plan = Plan(tmp_path, open_source(f"folder:{drawn_folder('photos', 1)}"), open_recipe("size-0.1"), settings)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.benchmark import BuildSettings, build
-from unfazed.benchmark.plan import Plan
-from unfazed.benchmark.prepare import Preparation
-from unfazed.benchmark.render import render_safely, render_stream
-from unfazed.benchmark.rows import read_rows
-from unfazed.edits.recipes import open_recipe
-from unfazed.errors import UserError
-from unfazed.rendering.layers import Refused, Rendered
-from unfazed.rendering.paste import Paste
-from unfazed.sources import open_source
+from unswayed.benchmark import BuildSettings, build
+from unswayed.benchmark.plan import Plan
+from unswayed.benchmark.prepare import Preparation
+from unswayed.benchmark.render import render_safely, render_stream
+from unswayed.benchmark.rows import read_rows
+from unswayed.edits.recipes import open_recipe
+from unswayed.errors import UserError
+from unswayed.rendering.layers import Refused, Rendered
+from unswayed.rendering.paste import Paste
+from unswayed.sources import open_source
 
 RECIPE = "original,size-0.1,position,background-random"
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.benchmark import BuildSettings, build, verify
-from unfazed.benchmark.status import standing
-from unfazed.errors import UserError
+from unswayed.benchmark import BuildSettings, build, verify
+from unswayed.benchmark.status import standing
+from unswayed.errors import UserError
 
-UNFAZED = str(Path(sys.executable).with_name("unfazed"))
+UNSWAYED = str(Path(sys.executable).with_name("unswayed"))
 
 
 def start_build(out: Path, *more: str) -> subprocess.Popen:
     command = [
-        UNFAZED,
+        UNSWAYED,
         "build",
         "sample",
         "--recipe",

@@ -10,10 +10,10 @@ import cv2
 import pyarrow.parquet as parquet
 import pytest
 
-from unfazed.benchmark import Benchmark, verify
-from unfazed.benchmark.rows import read_rows, write_manifest, write_rows
-from unfazed.benchmark.verifying import Problem, changed_files
-from unfazed.errors import UserError
+from unswayed.benchmark import Benchmark, verify
+from unswayed.benchmark.rows import read_rows, write_manifest, write_rows
+from unswayed.benchmark.verifying import Problem, changed_files
+from unswayed.errors import UserError
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from drawn_scenes import SAMPLE, sample_scene
 
-from unfazed.edits import make_edit
-from unfazed.edits.blur import blurred as blur
-from unfazed.edits.color import recolored
-from unfazed.edits.composition import Composition
-from unfazed.edits.lighting import lit as lighting
+from drawn_scenes import SAMPLE, sample_scene
+from unswayed.edits import make_edit
+from unswayed.edits.blur import blurred as blur
+from unswayed.edits.color import recolored
+from unswayed.edits.composition import Composition
+from unswayed.edits.lighting import lit as lighting
 
 
 def linear(values: np.ndarray) -> np.ndarray:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, sample_scene
 
-from unfazed.edits import make_edit, parse_edit
-from unfazed.edits.background import GENERATED, KINDS
-from unfazed.edits.composition import Composition, Drawn, Guidance, Impossible, Original, Picture, Pool, Removed
-from unfazed.errors import BadPicture, UserError
-from unfazed.scene import Scene
+from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, sample_scene
+from unswayed.edits import make_edit, parse_edit
+from unswayed.edits.background import GENERATED, KINDS
+from unswayed.edits.composition import Composition, Drawn, Guidance, Impossible, Original, Picture, Pool, Removed
+from unswayed.errors import BadPicture, UserError
+from unswayed.scene import Scene
 
 
 def applied(edit: object, pool: Pool = SAMPLE, seed: int = 0) -> Composition:

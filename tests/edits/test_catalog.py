@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from unfazed.edits import EDITS, make_edit, parse_edit
-from unfazed.edits.catalog import catalog, edits_table
-from unfazed.edits.recipes import open_recipe
-from unfazed.errors import UserError
+from unswayed.edits import EDITS, make_edit, parse_edit
+from unswayed.edits.catalog import catalog, edits_table
+from unswayed.edits.recipes import open_recipe
+from unswayed.errors import UserError
 
 
-def unfazed(*arguments: str) -> str:
-    program = "from unfazed.cli import main; main()"
+def unswayed(*arguments: str) -> str:
+    program = "from unswayed.views.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     ).stdout
 
 
 def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:
-    printed = unfazed("edits")
+    printed = unswayed("edits")
     for name in EDITS:
         assert f"\n{name}: " in f"\n{printed}"
     assert "0.001 to 1 of the picture, or largest, or full" in printed
@@ -29,7 +29,7 @@ def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:
 
 
 def test_the_command_prints_json() -> None:
-    printed = json.loads(unfazed("edits", "--json"))
+    printed = json.loads(unswayed("edits", "--json"))
     assert "patches" in printed.pop("removals")
     assert printed == json.loads(json.dumps(catalog()))
 
@@ -55,7 +55,7 @@ def test_an_edit_that_does_not_exist_names_the_nearest() -> None:
 
 
 def test_the_tables_of_the_documentation_are_current() -> None:
-    """After a change of an edit: replace the tables in docs/edits.md by what `unfazed edits --markdown` prints."""
+    """After a change of an edit: replace the tables in docs/edits.md by what `unswayed edits --markdown` prints."""
     page = Path(__file__).parents[2] / "docs" / "edits.md"
     assert edits_table() in page.read_text(encoding="utf-8")
 

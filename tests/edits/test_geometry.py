@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn_scenes import scenes, striped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unfazed.edits.geometry import (
+from drawn_scenes import scenes, striped
+from unswayed.edits.geometry import (
     after,
     border_contact,
     box,
@@ -19,7 +19,7 @@ from unfazed.edits.geometry import (
     scaling,
     shift,
 )
-from unfazed.scene import Scene
+from unswayed.scene import Scene
 
 
 @settings(max_examples=60, deadline=None)

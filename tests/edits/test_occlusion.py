@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn_scenes import ALONE, SAMPLE, attempted, rate_of, sample_scene, scenes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unfazed.edits import make_edit
-from unfazed.edits.composition import Composition, Impossible, Pool, Removed
-from unfazed.edits.geometry import placed_mask
-from unfazed.scene import Scene
+from drawn_scenes import ALONE, SAMPLE, attempted, rate_of, sample_scene, scenes
+from unswayed.edits import make_edit
+from unswayed.edits.composition import Composition, Impossible, Pool, Removed
+from unswayed.edits.geometry import placed_mask
+from unswayed.scene import Scene
 
 OTHERS = Pool(("cat", "cow"), sample_scene)
 

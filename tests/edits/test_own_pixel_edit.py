@@ -7,11 +7,11 @@ import cv2
 import numpy as np
 import pytest
 
-import unfazed.edits
-from unfazed.benchmark import Benchmark, BuildSettings, build
-from unfazed.edits.recipes import open_recipe
-from unfazed.errors import UserError
-from unfazed.sources.pictures import read_mask
+import unswayed.edits
+from unswayed.benchmark import Benchmark, BuildSettings, build
+from unswayed.edits.recipes import open_recipe
+from unswayed.errors import UserError
+from unswayed.sources.pictures import read_mask
 
 PAGE = Path(__file__).parents[2] / "docs" / "edits.md"
 
@@ -21,10 +21,10 @@ def shadow(monkeypatch):
     code = re.search(r"```python\n# shadow.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
     space: dict = {"__name__": "shadow"}
     exec(compile(code, "shadow.py", "exec"), space)
-    monkeypatch.setitem(unfazed.edits.EDITS, "shadow", space["Shadow"])
-    unfazed.edits.all_edits.cache_clear()
+    monkeypatch.setitem(unswayed.edits.EDITS, "shadow", space["Shadow"])
+    unswayed.edits.all_edits.cache_clear()
     yield space["Shadow"]
-    unfazed.edits.all_edits.cache_clear()
+    unswayed.edits.all_edits.cache_clear()
 
 
 def test_the_shadow_of_the_docs_darkens_the_ground_and_not_the_object(shadow, tmp_path):

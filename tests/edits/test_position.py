@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn_scenes import ALONE, sample_scene, scenes
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from unfazed.edits import make_edit, parse_edit
-from unfazed.edits.composition import Composition
-from unfazed.edits.geometry import box, moved, outline, placed_mask
-from unfazed.errors import UserError
-from unfazed.scene import Scene
+from drawn_scenes import ALONE, sample_scene, scenes
+from unswayed.edits import make_edit, parse_edit
+from unswayed.edits.composition import Composition
+from unswayed.edits.geometry import box, moved, outline, placed_mask
+from unswayed.errors import UserError
+from unswayed.scene import Scene
 
 PIXEL = 1 / 256
 

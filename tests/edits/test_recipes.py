@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn_scenes import SAMPLE, sample_scene
 
-from unfazed.edits.composition import Removed
-from unfazed.edits.recipes import RECIPES, open_recipe
-from unfazed.errors import UserError
+from drawn_scenes import SAMPLE, sample_scene
+from unswayed.edits.composition import Removed
+from unswayed.edits.recipes import RECIPES, open_recipe
+from unswayed.errors import UserError
 
 IMAGENET_E = [
     "original",

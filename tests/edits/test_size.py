@@ -5,16 +5,16 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, attempted, rate_of, sample_scene, scenes
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from unfazed.edits import make_edit
-from unfazed.edits.composition import Composition, Impossible, Picture, Removed
-from unfazed.edits.geometry import box, moved, outline, placed_mask
-from unfazed.edits.size import tolerance
-from unfazed.errors import UserError
-from unfazed.scene import Scene
+from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, attempted, rate_of, sample_scene, scenes
+from unswayed.edits import make_edit
+from unswayed.edits.composition import Composition, Impossible, Picture, Removed
+from unswayed.edits.geometry import box, moved, outline, placed_mask
+from unswayed.edits.size import tolerance
+from unswayed.errors import UserError
+from unswayed.scene import Scene
 
 RNG = np.random.default_rng(0)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unfazed.edits.textures import TEXTURES
+from unswayed.edits.textures import TEXTURES
 
 
 @pytest.mark.parametrize("name", TEXTURES)

@@ -15,7 +15,7 @@ from fuzzing import Reader, placed, small_png
 from mutations import damaged, damaged_json
 from PIL import Image
 
-from unfazed.errors import UserError
+from unswayed.errors import UserError
 
 
 def coco() -> Reader:
@@ -83,7 +83,7 @@ def as_png(picture: Image.Image) -> bytes:
 
 def _open_scenes(spec: str) -> None:
     """Open a source and each of its scenes, of which any may be refused."""
-    from unfazed.sources import open_source
+    from unswayed.sources import open_source
 
     source = open_source(spec)
     for scene_id in source.ids:
@@ -92,7 +92,7 @@ def _open_scenes(spec: str) -> None:
 
 
 def arrays() -> Reader:
-    from unfazed.sources.arrays import parse_array
+    from unswayed.sources.arrays import parse_array
 
     files = []
     for array in (np.zeros((2, 18)), np.ones(18, bool), np.asfortranarray(np.ones((2, 18), ">i4"))):
@@ -106,7 +106,7 @@ def checkpoints() -> Reader:
     import torch
     from safetensors.torch import save
 
-    from unfazed.models.weights import load_foreign, read_state
+    from unswayed.models.weights import load_foreign, read_state
 
     module = torch.nn.Linear(3, 2)
     state = module.state_dict()
@@ -125,7 +125,7 @@ def checkpoints() -> Reader:
 
 
 def tars() -> Reader:
-    from unfazed.benchmark.official import open_release
+    from unswayed.benchmark.official import open_release
 
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as tar:
@@ -158,7 +158,7 @@ def tars() -> Reader:
 
 
 def pickles() -> Reader:
-    from unfazed.sources.pickles import parse_pickle
+    from unswayed.sources.pickles import parse_pickle
 
     content = {
         "wings": base64.b64encode(small_png()),

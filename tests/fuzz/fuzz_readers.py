@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the inputs that escape, default: a temporary one")
     parser.add_argument("readers", nargs="*", help=f"of {', '.join(READERS)}")
     given = parser.parse_args()
-    keep = Path(given.keep or tempfile.mkdtemp(prefix="unfazed-escapes-"))
+    keep = Path(given.keep or tempfile.mkdtemp(prefix="unswayed-escapes-"))
     keep.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     names = given.readers or list(READERS)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from mutations import damaged
 
-from unfazed.errors import UserError
+from unswayed.errors import UserError
 
 MEMORY = Path("/dev/shm")  # a file system in memory, on Linux
 
@@ -41,7 +41,7 @@ class TooSlowError(BaseException):
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
     """A folder in memory for the files of this process; it is removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="unfazed-fuzz-", dir=MEMORY if MEMORY.is_dir() else None) as made:
+    with tempfile.TemporaryDirectory(prefix="unswayed-fuzz-", dir=MEMORY if MEMORY.is_dir() else None) as made:
         _PLACES["root"] = made
         yield Path(made)
 

@@ -11,8 +11,8 @@ from mutations import as_parquet, damaged, damaged_json
 
 
 def sidecar() -> Reader:
-    from unfazed.models.deployed import read_sidecar
-    from unfazed.specs import Spec
+    from unswayed.models.deployed import read_sidecar
+    from unswayed.specs import Spec
 
     transform = {
         "resize": 256,
@@ -35,7 +35,7 @@ def sidecar() -> Reader:
 def rows() -> Reader:
     from dataclasses import asdict
 
-    from unfazed.benchmark.rows import Row, read_rows, record
+    from unswayed.benchmark.rows import Row, read_rows, record
 
     row = asdict(Row("dog", "size-0.1", parameters={"chain": [{"edit": "size", "rate": 0.1}]}, path="images/a.png"))
 
@@ -48,8 +48,8 @@ def rows() -> Reader:
 
 
 def labels() -> Reader:
-    from unfazed.models.options import read_labels
-    from unfazed.sources.labeled import label_space, name_remarks, read_table
+    from unswayed.models.options import read_labels
+    from unswayed.sources.labeled import label_space, name_remarks, read_table
 
     def read(data: bytes) -> None:
         kind = data[:1]
@@ -68,8 +68,8 @@ def labels() -> Reader:
 
 
 def edit_records() -> Reader:
-    from unfazed.benchmark.photograph import Request, chain_of, read_record
-    from unfazed.sources.pictures import read_mask
+    from unswayed.rendering.photograph import Request, chain_of, read_record
+    from unswayed.sources.pictures import read_mask
 
     requests = [
         Request(chain_of({"size": "0.1", "background": "random"}), renderer="paste"),
@@ -93,10 +93,10 @@ def edit_records() -> Reader:
 
 
 def benchmark_card() -> Reader:
-    from unfazed.benchmark.card import decisive, differences, read_card
-    from unfazed.labels import LabelSpace
-    from unfazed.predictions.facts import _classes, _is_official, _listed
-    from unfazed.predictions.inputs import guides_of
+    from unswayed.benchmark.card import decisive, differences, read_card
+    from unswayed.evaluation.facts import _classes, _is_official, _listed
+    from unswayed.evaluation.inputs import guides_of
+    from unswayed.labels import LabelSpace
 
     recipe = {"name": "r", "edits": [{"name": "size-0.1", "parameters": {"chain": [{"edit": "size"}], "folder": "x"}}]}
     card = {"kind": "build", "source": {"spec": "sample", "scenes": 3}, "recipe": recipe, "frame": "centre", "runs": 1}
@@ -114,10 +114,10 @@ def benchmark_card() -> Reader:
 
 
 def model_cards() -> Reader:
-    from unfazed.predictions.facts import _classes
-    from unfazed.predictions.found_benchmark import find_benchmark
-    from unfazed.predictions.frames import read_cards
-    from unfazed.predictions.identity import identity_differences, identity_in
+    from unswayed.evaluation.facts import _classes
+    from unswayed.evaluation.found_benchmark import find_benchmark
+    from unswayed.evaluation.frames import read_cards
+    from unswayed.evaluation.identity import identity_differences, identity_in
 
     identity = {"sha256": "0", "settings": {"seed": 1}, "labels": "x", "edits": {"size-0.1": "y"}}
     identity |= {"photographs": {"count": 1, "sha256": "z"}, "pictures": {"count": 2, "sha256": "z"}}
@@ -141,10 +141,10 @@ def repaired() -> Reader:
     import numpy as np
     import timm
 
-    from unfazed.labels import own
-    from unfazed.models import Classifier, Transform
-    from unfazed.models.repaired import CARD, open_repaired, save_repaired
-    from unfazed.specs import Spec
+    from unswayed.labels import own
+    from unswayed.models import Classifier, Transform
+    from unswayed.models.repaired import CARD, open_repaired, save_repaired
+    from unswayed.specs import Spec
 
     folder = placed(f"repaired/{CARD}", b"").parent
     network = timm.create_model("test_efficientnet", num_classes=2)
@@ -161,7 +161,7 @@ def repaired() -> Reader:
 
 
 def recipes() -> Reader:
-    from unfazed.edits.recipes import open_recipe
+    from unswayed.edits.recipes import open_recipe
 
     text = 'name = "r"\nedits = ["size=0.02:0.5:4", "size=0.05,0.1 x direction=-20,20"]\n'
     text += '[[item]]\nname = "a"\nchain = [{edit = "size", rate = 0.05}, {edit = "position", x = 1, y = 0}]\n'

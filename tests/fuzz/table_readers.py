@@ -14,8 +14,8 @@ from mutations import as_parquet, damaged_csv, damaged_json, damaged_lines, othe
 
 
 def predictions() -> Reader:
-    from unfazed.predictions.frames import common_predictions, in_memory
-    from unfazed.predictions.storage import SCHEMA
+    from unswayed.evaluation.frames import common_predictions, in_memory
+    from unswayed.evaluation.storage import SCHEMA
 
     rows = 4
     columns: dict[str, Any] = {
@@ -50,10 +50,10 @@ def predictions() -> Reader:
 
 
 def manifest() -> Reader:
-    from unfazed.benchmark.folder import Benchmark
-    from unfazed.benchmark.rows import Row, read_manifest, record, row_of, schema
-    from unfazed.predictions.facts import Facts, _with_manifest
-    from unfazed.predictions.frames import polars_table
+    from unswayed.benchmark.folder import Benchmark
+    from unswayed.benchmark.rows import Row, read_manifest, record, row_of, schema
+    from unswayed.evaluation.facts import Facts, _with_manifest
+    from unswayed.evaluation.frames import polars_table
 
     rows = [Row("dog", edit, path=f"images/{edit}/dog.png", label=1, notes=["n"]) for edit in ("original", "size-0.1")]
     file = io.BytesIO()
@@ -76,10 +76,10 @@ def answers() -> Reader:
     import numpy as np
     import polars as pl
 
-    from unfazed.analyses.factors.answers import read_answers
-    from unfazed.analyses.model_files import read_model_groups
-    from unfazed.sources.confidences import read_confidences
-    from unfazed.sources.imagenet_x.annotations import FACTORS, Annotations
+    from unswayed.analyses.factors.answers import read_answers
+    from unswayed.analyses.model_files import read_model_groups
+    from unswayed.masks.confidences import read_confidences
+    from unswayed.sources.imagenet_x.annotations import FACTORS, Annotations
 
     few = np.zeros(3, np.int16)
     keys = pl.Series([f"ILSVRC2012_val_0000000{one}" for one in range(3)])
@@ -105,8 +105,8 @@ def factors() -> Reader:
     """The annotation files of ImageNet-X."""
     import numpy as np
 
-    from unfazed.sources.imagenet_x import annotation_files as read_files
-    from unfazed.sources.imagenet_x.annotations import FACTORS
+    from unswayed.sources.imagenet_x import annotation_files as read_files
+    from unswayed.sources.imagenet_x.annotations import FACTORS
 
     row = {"file_name": "ILSVRC2012_val_00000001.JPEG", "class": 3, **dict.fromkeys(FACTORS, 0), "one_word": "x"}
     lines = [json.dumps({**row, "file_name": f"{one}.JPEG"}) for one in range(3)]
@@ -134,8 +134,8 @@ def factors() -> Reader:
 
 def result_tables() -> Reader:
     """The published result tables of ImageNet-X."""
-    from unfazed.analyses.factors.results import read_results, result_files
-    from unfazed.sources.imagenet_x.annotations import FACTORS
+    from unswayed.analyses.factors.results import read_results, result_files
+    from unswayed.sources.imagenet_x.annotations import FACTORS
 
     header = ",".join(["model", *FACTORS, "average"])
     numbers = ",".join(["0.5"] * (len(FACTORS) + 1))
@@ -151,7 +151,7 @@ def result_tables() -> Reader:
 
 def report_tables() -> Reader:
     """The CSV files of other commands that the report shows: sensitivity and distribution checks."""
-    from unfazed.report.extras import distribution_table, sensitivity_table
+    from unswayed.views.report.extras import distribution_table, sensitivity_table
 
     files = [
         b"rfs.model,norm,level,n,accuracy_background,accuracy_foreground,rfs,rfs_low,rfs_high\nm,linf,60,2,0.5,1,0,-1,1\n",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fuzz_readers import MOST_MEMORY, READERS, SLOWEST, Reader, drawn, fuzz, known, limited_memory, own_folder
 
-from unfazed.errors import UserError
+from unswayed.errors import UserError
 
 INPUTS = 10_000
 SLOWEST_HERE = 4 * SLOWEST  # a library that is imported for one of the inputs counts as well

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -13,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-
-sys.path.append(str(Path(__file__).parent.parent / "report"))
 
 # What Python's own unpickler makes of each: gigabytes for the memo, a hash that takes 2**60 steps, a stack overflow.
 BOMBS = {
@@ -43,7 +40,7 @@ SEGMENTATIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """arguments: of `unfazed`; reason: a part of what it must print; mark: a file that exists only if code ran."""
+    """arguments: of `unswayed`; reason: a part of what it must print; mark: a file that exists only if code ran."""
 
     arguments: list[str]
     reason: str
@@ -91,10 +88,10 @@ def head_with_code(folder: Path) -> Case:
 def record_with_code(folder: Path) -> Case:
     import base64
 
-    from unfazed.benchmark.photograph import Request, chain_of
+    from unswayed.rendering.photograph import Request, chain_of
 
     name, mark = payload(folder)
-    photograph = str(resources.files("unfazed.data").joinpath("sample", "dog.jpg"))
+    photograph = str(resources.files("unswayed.data").joinpath("sample", "dog.jpg"))
     request = Request(chain_of({"background": "adversarial"}), guide=name, label=207)
     record = {"request": request.to_json(), "id": "dog", "notes": []}
     record |= {"image": {"path": photograph, "sha256": "0"}, "files": {}, "picture_sha256": "0"}

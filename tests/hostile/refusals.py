@@ -21,7 +21,7 @@ REFUSED = 2  # the exit code
 PROGRAM = """
 import atexit, os
 atexit.register(lambda: open(os.environ["STATUS_FILE"], "w").write(open("/proc/self/status").read()))
-from unfazed.cli import main
+from unswayed.views.cli import main
 main()
 """
 

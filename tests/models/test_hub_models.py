@@ -16,8 +16,8 @@ import pytest
 import torch
 from PIL import Image
 
-from unfazed.errors import UserError
-from unfazed.models import open_model
+from unswayed.errors import UserError
+from unswayed.models import open_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CLASSES = ("ant", "bee", "cat", "dog")
@@ -25,8 +25,8 @@ OPEN = """
 import json, sys
 import numpy as np
 import torch
-from unfazed.labels import own
-from unfazed.models import open_model
+from unswayed.labels import own
+from unswayed.models import open_model
 
 image = np.load(sys.argv[1])
 answers = {}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from unfazed.errors import UserError
-from unfazed.labels import RIVAL10, LabelSpace, imagenet, own
-from unfazed.models.label_mapping import map_labels, read_groups
+from unswayed.errors import UserError
+from unswayed.labels import RIVAL10, LabelSpace, imagenet, own
+from unswayed.models.label_mapping import map_labels, read_groups
 
 
 def test_equal_spaces_change_nothing() -> None:
@@ -75,7 +75,7 @@ def test_a_class_that_the_model_does_not_know_is_named() -> None:
 def test_names_that_differ_only_in_a_capital_are_kept_apart() -> None:
     from torch import nn
 
-    from unfazed.models import Classifier, Transform
+    from unswayed.models import Classifier, Transform
 
     turned = [*imagenet().classes[1:], imagenet().classes[0]]
     model = Classifier(nn.Identity(), Transform(), turned, device="cpu")  # type: ignore[arg-type]

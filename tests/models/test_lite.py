@@ -11,10 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
-from unfazed.errors import UserError
-from unfazed.models import open_model
+from unswayed.errors import UserError
+from unswayed.models import open_model
 
-SAMPLE = resources.files("unfazed.data") / "sample"
+SAMPLE = resources.files("unswayed.data") / "sample"
 
 
 def photographs() -> list[tuple[np.ndarray, int]]:

@@ -6,10 +6,10 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from unfazed.errors import UserError
-from unfazed.models import open_model, registry
-from unfazed.models.registry import model_spec
-from unfazed.specs import slug_of
+from unswayed.errors import UserError
+from unswayed.models import open_model, registry
+from unswayed.models.registry import model_spec
+from unswayed.specs import slug_of
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
         ("transformers", "transformers:a"),
     ):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(UserError, match=r"pip install 'unfazed\[models\]'"):
+        with pytest.raises(UserError, match=r"pip install 'unswayed\[models\]'"):
             open_model(spec)
 
 
 def test_other_packages_add_sources_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("mine", "unfazed.models.lite:open_lite", registry.ENTRY_POINTS)
+    point = EntryPoint("mine", "unswayed.models.lite:open_lite", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
     assert open_model("mine:0", device="cpu").name == "mine:0"
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from unfazed.errors import UserError
-from unfazed.models import open_model
+from unswayed.errors import UserError
+from unswayed.models import open_model
 
 TRANSFORM = {"resize": 8, "crop": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
 WEIGHT = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from unfazed.errors import UserError
-from unfazed.models import open_model
-from unfazed.models.weights import weights_hash
+from unswayed.errors import UserError
+from unswayed.models import open_model
+from unswayed.models.weights import weights_hash
 
 State = dict[str, torch.Tensor]
 

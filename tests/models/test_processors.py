@@ -12,9 +12,9 @@ import torch
 import transformers
 from PIL import Image
 
-from unfazed.errors import UserError
-from unfazed.models import Transform, from_transformers, open_model
-from unfazed.models.foreign_transforms import from_processor
+from unswayed.errors import UserError
+from unswayed.models import Transform, from_transformers, open_model
+from unswayed.models.foreign_transforms import from_processor
 
 SIDE = 56
 STATED = "?resize=64&crop=56&mean=0.5&std=0.25"

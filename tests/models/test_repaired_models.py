@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from unfazed.errors import UserError
-from unfazed.labels import LabelSpace
-from unfazed.models.classifier import Classifier
-from unfazed.models.registry import open_model
-from unfazed.models.repaired import for_classes, save_repaired
+from unswayed.errors import UserError
+from unswayed.labels import LabelSpace
+from unswayed.models.classifier import Classifier
+from unswayed.models.registry import open_model
+from unswayed.models.repaired import for_classes, save_repaired
 
 NO_PHOTOGRAPHS = np.zeros(0, np.uint64)
 OWN = LabelSpace("own", ("cat", "dog", "cow"))

@@ -14,10 +14,10 @@ from PIL import Image
 from torchvision import transforms as library
 from torchvision.models import ResNet50_Weights
 
-from unfazed.errors import UserError
-from unfazed.models import Transform
-from unfazed.models.foreign_transforms import as_transform, from_processor, from_timm
-from unfazed.models.transforms import paper
+from unswayed.errors import UserError
+from unswayed.models import Transform
+from unswayed.models.foreign_transforms import as_transform, from_processor, from_timm
+from unswayed.models.transforms import paper
 
 sides = st.integers(20, 90)
 

@@ -9,11 +9,11 @@ from PIL import Image
 from torch import nn
 from torchvision import transforms as library
 
-from unfazed.errors import UserError
-from unfazed.models import Classifier, Transform
-from unfazed.models.heat import HeatLayer, find_heat_layer
-from unfazed.models.views import FlipAverage, ObjectCrop, boxes
-from unfazed.models.wrappers import bn_adapt, tencrop
+from unswayed.errors import UserError
+from unswayed.models import Classifier, Transform
+from unswayed.models.heat import HeatLayer, find_heat_layer
+from unswayed.models.views import FlipAverage, ObjectCrop, boxes
+from unswayed.models.wrappers import bn_adapt, tencrop
 
 
 class Tiny(nn.Module):
@@ -122,7 +122,7 @@ def test_a_chosen_layer_must_have_places() -> None:
 
 
 def test_tokens_go_to_their_places() -> None:
-    from unfazed.models import HeatLayer
+    from unswayed.models import HeatLayer
 
     tokens = torch.arange(10.0).view(1, 10, 1)
     maps = HeatLayer("x", "tokens", 3, 3, prefix=1).as_maps(tokens)

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-import adm_reference
 import pytest
 import torch
-from adm_reference import classifier_state, written
 from safetensors.torch import load_file
 
-from unfazed.errors import UserError
-from unfazed.rendering import Schedule, load_network
-from unfazed.rendering.networks.diffusers_unet import save_unet
-from unfazed.rendering.networks.noisy_classifier import load_noisy_classifier
-from unfazed.rendering.sampling.prediction import predicted_x0, step_sigma
-from unfazed.rendering.sampling.samplers import sample_ancestral
+import adm_reference
+from adm_reference import classifier_state, written
+from unswayed.errors import UserError
+from unswayed.rendering import Schedule, load_network
+from unswayed.rendering.networks.diffusers_unet import save_unet
+from unswayed.rendering.networks.noisy_classifier import load_noisy_classifier
+from unswayed.rendering.sampling.prediction import predicted_x0, step_sigma
+from unswayed.rendering.sampling.samplers import sample_ancestral
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"

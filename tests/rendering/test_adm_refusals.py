@@ -3,16 +3,16 @@
 import pickle
 from pathlib import Path
 
-import adm_reference
 import numpy as np
 import pytest
 import torch
-from adm_reference import written
 from safetensors.torch import load_file, save_file
 
-from unfazed.errors import UserError
-from unfazed.rendering import load_network
-from unfazed.rendering.networks.noisy_classifier import load_noisy_classifier
+import adm_reference
+from adm_reference import written
+from unswayed.errors import UserError
+from unswayed.rendering import load_network
+from unswayed.rendering.networks.noisy_classifier import load_noisy_classifier
 
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 

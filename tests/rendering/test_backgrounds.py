@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from sample_scenes import SAMPLE, sample_scene
 
-from unfazed.edits.composition import Composition, Drawn, Original, Picture, Removed
-from unfazed.edits.geometry import resized
-from unfazed.edits.textures import stripes
-from unfazed.errors import BadPicture
-from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.removal.methods import open_removal
+from sample_scenes import SAMPLE, sample_scene
+from unswayed.edits.composition import Composition, Drawn, Original, Picture, Removed
+from unswayed.edits.geometry import resized
+from unswayed.edits.textures import stripes
+from unswayed.errors import BadPicture
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.removal.methods import open_removal
 
 
 class Counting:

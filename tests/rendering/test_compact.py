@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from unfazed.errors import UserError
-from unfazed.measures.picture_quality import grid, noise_level, spectral_amplitude
-from unfazed.rendering import load_network
-from unfazed.rendering.layers import Layers
-from unfazed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
-from unfazed.sources.pictures import read_picture
+from unswayed.benchmark.picture_quality import grid, noise_level, spectral_amplitude
+from unswayed.errors import UserError
+from unswayed.rendering import load_network
+from unswayed.rendering.layers import Layers
+from unswayed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
+from unswayed.sources.pictures import read_picture
 
 SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16, sample_size=32)
 
@@ -28,13 +28,13 @@ def network():
 def photograph(name="koala"):
     import cv2
 
-    image = read_picture(resources.files("unfazed.data").joinpath(f"sample/{name}.jpg").read_bytes())
+    image = read_picture(resources.files("unswayed.data").joinpath(f"sample/{name}.jpg").read_bytes())
     side = min(image.shape[:2])
     return cv2.resize(image[:side, :side], (256, 256), interpolation=cv2.INTER_AREA)
 
 
 def test_the_shipped_network_keeps_its_promises_of_size(network):
-    file = resources.files("unfazed.data").joinpath("network/network.safetensors")
+    file = resources.files("unswayed.data").joinpath("network/network.safetensors")
     assert len(file.read_bytes()) <= 32e6
     assert sum(p.numel() for p in network.module.parameters()) <= 16e6
     with FlopCounterMode(display=False) as counter:
@@ -57,7 +57,7 @@ def test_its_error_on_a_photograph_is_that_of_a_trained_network(network):
 
 
 def test_a_photograph_comes_back_sharp_and_clean_from_few_steps(network):
-    from unfazed.rendering.diffusion import open_diffusion
+    from unswayed.rendering.diffusion import open_diffusion
 
     original = photograph()
     nothing = np.zeros((256, 256), np.float32)

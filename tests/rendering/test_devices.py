@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from gaussian_network import gaussian
 
-from unfazed.engine.devices import choose_device
-from unfazed.engine.memory import in_parts, is_out_of_memory, shrinking
-from unfazed.errors import UserError
-from unfazed.rendering.networks.devices import choose_batch_size, choose_precision, out_of_memory
+from gaussian_network import gaussian
+from unswayed.errors import UserError
+from unswayed.jobs.devices import choose_device
+from unswayed.jobs.memory import in_parts, is_out_of_memory, shrinking
+from unswayed.rendering.networks.devices import choose_batch_size, choose_precision, out_of_memory
 
 
 def test_memory_that_runs_out_halves_the_batch():

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gaussian_network import gaussian
 
-from unfazed.edits.composition import Guidance
-from unfazed.errors import UserError
-from unfazed.rendering import RenderSettings, load_network
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers, Refused, Rendered
-from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
-from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.samplers import SAMPLERS, visited
-from unfazed.rendering.sampling.schedule import Schedule
+from gaussian_network import gaussian
+from unswayed.edits.composition import Guidance
+from unswayed.errors import UserError
+from unswayed.rendering import RenderSettings, load_network
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
+from unswayed.rendering.sampling.noise import as_seeds, normal
+from unswayed.rendering.sampling.samplers import SAMPLERS, visited
+from unswayed.rendering.sampling.schedule import Schedule
 
 SIZE = 32
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
@@ -311,7 +311,7 @@ def test_an_unknown_renderer_names_the_known_ones():
 def test_a_gpu_s_guide_sees_few_shapes_and_a_cpu_s_no_spare_pictures():
     from types import SimpleNamespace
 
-    from unfazed.rendering.sampling.loop import _padded
+    from unswayed.rendering.sampling.loop import _padded
 
     gpu, cpu = (SimpleNamespace(device=torch.device(kind)) for kind in ("cuda", "cpu"))
     assert _padded([4, 7, 9], gpu) == [4, 7, 9, 9] and _padded([3], gpu) == [3] and _padded([1, 2], gpu) == [1, 2]

@@ -10,17 +10,17 @@ import pytest
 import timm
 import torch
 from safetensors.torch import load_file
-from sample_scenes import SAMPLE_IDS, sample_scene
 
-from unfazed.edits.composition import Guidance
-from unfazed.errors import UserError
-from unfazed.labels import imagenet
-from unfazed.models import Classifier
-from unfazed.models.transforms import Transform
-from unfazed.rendering import load_network
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers, Rendered
-from unfazed.rendering.sampling.noise import as_seeds, normal
+from sample_scenes import SAMPLE_IDS, sample_scene
+from unswayed.edits.composition import Guidance
+from unswayed.errors import UserError
+from unswayed.labels import imagenet
+from unswayed.models import Classifier
+from unswayed.models.transforms import Transform
+from unswayed.rendering import load_network
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.sampling.noise import as_seeds, normal
 
 pytestmark = [
     pytest.mark.gpu,
@@ -72,7 +72,7 @@ def test_float32_is_the_originals(monkeypatch):
     assert apart() < 1e-5
     assert torch.backends.cudnn.conv.fp32_precision == before
     # without the care, ten bits of each factor are left of it
-    monkeypatch.setattr("unfazed.rendering.networks.network.true_float32", contextlib.nullcontext)
+    monkeypatch.setattr("unswayed.rendering.networks.network.true_float32", contextlib.nullcontext)
     assert apart() > 1e-5
 
 

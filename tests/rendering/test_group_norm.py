@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from unfazed.rendering.networks.diffusers_unet import build_unet
-from unfazed.rendering.networks.group_norm import GroupNorm, channels_last_norm
+from unswayed.rendering.networks.diffusers_unet import build_unet
+from unswayed.rendering.networks.group_norm import GroupNorm, channels_last_norm
 
 
 @pytest.mark.parametrize("offset", [0.0, 300.0])

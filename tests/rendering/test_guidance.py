@@ -4,17 +4,17 @@ import cv2
 import numpy as np
 import pytest
 import torch
+
 from gaussian_network import gaussian
 from sample_scenes import SAMPLE_IDS, sample_scene
-
-from unfazed.errors import UserError
-from unfazed.rendering.sampling import guidance
-from unfazed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, through_network
-from unfazed.rendering.sampling.guides import open_guide
-from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
-from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.samplers import SAMPLERS, total_push, visited
-from unfazed.rendering.sampling.schedule import Schedule
+from unswayed.errors import UserError
+from unswayed.rendering.sampling import guidance
+from unswayed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, through_network
+from unswayed.rendering.sampling.guides import open_guide
+from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
+from unswayed.rendering.sampling.noise import as_seeds, normal
+from unswayed.rendering.sampling.samplers import SAMPLERS, total_push, visited
+from unswayed.rendering.sampling.schedule import Schedule
 
 FULL = Schedule.respaced(1000).alpha_bar
 

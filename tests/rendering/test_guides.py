@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from adm_reference import classifier_state, written
 
-from unfazed.edits.composition import Guidance
-from unfazed.errors import UserError
-from unfazed.rendering import load_network
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers, Refused, Rendered
+from adm_reference import classifier_state, written
+from unswayed.edits.composition import Guidance
+from unswayed.errors import UserError
+from unswayed.rendering import load_network
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers, Refused, Rendered
 
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from unfazed.errors import UserError
-from unfazed.known_weights import KNOWN, Known
-from unfazed.rendering import load_network
-from unfazed.rendering.networks.network import Network
-from unfazed.rendering.sampling.prediction import predicted_x0
+from unswayed.errors import UserError
+from unswayed.files.known_weights import KNOWN, Known
+from unswayed.rendering import load_network
+from unswayed.rendering.networks.network import Network
+from unswayed.rendering.sampling.prediction import predicted_x0
 
 MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 MINI_FACTS = {"num_head_channels": 32, "image_size": 256}
@@ -182,7 +182,7 @@ def test_a_config_that_cannot_be_is_refused(unet_folder, tmp_path, changes, word
         load_network(tmp_path, prediction_type="epsilon", beta_schedule="linear")
 
 
-@pytest.mark.parametrize("file", ["config.json", "unfazed.json"])
+@pytest.mark.parametrize("file", ["config.json", "unswayed.json"])
 def test_a_list_is_no_config(unet_folder, tmp_path, file):
     (tmp_path / "config.json").write_text((unet_folder / "config.json").read_text())
     (tmp_path / file).write_text("[1]")
@@ -219,14 +219,14 @@ def test_a_file_that_is_not_there_is_named():
 
 
 def test_a_known_network_that_was_not_fetched_says_how(monkeypatch, tmp_path):
-    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
-    with pytest.raises(UserError, match="unfazed weights fetch 256x256_diffusion_uncond"):
+    monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
+    with pytest.raises(UserError, match="unswayed weights fetch 256x256_diffusion_uncond"):
         load_network("256x256_diffusion_uncond")
 
 
 def test_another_file_under_a_known_name_is_refused(monkeypatch, tmp_path):
     """In the cache or elsewhere; under another name it is the user's own."""
-    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
     weights = MINI.read_bytes()
     (tmp_path / "256x256_diffusion_uncond.pt").write_bytes(weights)
     (tmp_path / "256x256_diffusion_uncond.safetensors").write_bytes(weights)
@@ -236,7 +236,7 @@ def test_another_file_under_a_known_name_is_refused(monkeypatch, tmp_path):
             load_network(spec, num_head_channels=32)
         assert f"{hashlib.sha256(weights).hexdigest()}, expected a37c32fffd31" in str(error.value)
         assert "under another name" in str(error.value)
-        assert "run: unfazed weights fetch 256x256_diffusion_uncond" in str(error.value)
+        assert "run: unswayed weights fetch 256x256_diffusion_uncond" in str(error.value)
     assert load_network(tmp_path / "mine.safetensors", num_head_channels=32, image_size=256).size == 256
 
 
@@ -244,7 +244,7 @@ def test_the_known_file_itself_is_taken(monkeypatch, tmp_path):
     weights = MINI.read_bytes()
     known = Known("https://example.org/ours.safetensors", sha256=hashlib.sha256(weights).hexdigest(), facts=MINI_FACTS)
     monkeypatch.setitem(KNOWN, "ours", known)
-    monkeypatch.setenv("UNFAZED_CACHE", str(tmp_path))
+    monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
     (tmp_path / "ours.safetensors").write_bytes(weights)
     assert load_network("ours").weights_hash == known.sha256
     with pytest.raises(UserError, match="256×256, 128×128 was requested"):

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.benchmark import BuildSettings, build
-from unfazed.benchmark.photograph import Request, chain_of, compose
-from unfazed.benchmark.rows import read_rows
-from unfazed.edits.composition import Composition, Pool
-from unfazed.edits.recipes import open_recipe
-from unfazed.errors import UserError
-from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.realize import realize
-from unfazed.rendering.removal.methods import open_removal
-from unfazed.scene import Scene
-from unfazed.sources import open_source
+from unswayed.benchmark import BuildSettings, build
+from unswayed.benchmark.rows import read_rows
+from unswayed.edits.composition import Composition, Pool
+from unswayed.edits.recipes import open_recipe
+from unswayed.errors import UserError
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.photograph import Request, chain_of, compose
+from unswayed.rendering.realize import realize
+from unswayed.rendering.removal.methods import open_removal
+from unswayed.scene import Scene
+from unswayed.sources import open_source
 
 SIDE = 256
 MARGINS = {"full": 0, "tight": 8, "roomy": 60, "wide": 80, "small": 100}

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_scenes import SAMPLE, sample_scene
 
-from unfazed.edits.geometry import resized
-from unfazed.edits.recipes import open_recipe
-from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.layers import Layers, Refused, Rendered
-from unfazed.rendering.paste import Paste, composite, feathered
-from unfazed.rendering.realize import realize
-from unfazed.rendering.removal.methods import open_removal
+from sample_scenes import SAMPLE, sample_scene
+from unswayed.edits.geometry import resized
+from unswayed.edits.recipes import open_recipe
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.paste import Paste, composite, feathered
+from unswayed.rendering.realize import realize
+from unswayed.rendering.removal.methods import open_removal
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())
 

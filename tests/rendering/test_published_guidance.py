@@ -2,26 +2,26 @@
 
 from pathlib import Path
 
-import adm_reference
 import cv2
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from sample_scenes import SAMPLE_IDS, sample_scene
 
-from unfazed.edits.composition import Guidance
-from unfazed.errors import UserError
-from unfazed.models import open_model
-from unfazed.rendering import RenderSettings, load_network
-from unfazed.rendering.diffusion import open_diffusion
-from unfazed.rendering.layers import Layers
-from unfazed.rendering.sampling.guidance import adversarial
-from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
-from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.samplers import SAMPLERS, visited
-from unfazed.rendering.sampling.schedule import Schedule
+import adm_reference
+from sample_scenes import SAMPLE_IDS, sample_scene
+from unswayed.edits.composition import Guidance
+from unswayed.errors import UserError
+from unswayed.models import open_model
+from unswayed.rendering import RenderSettings, load_network
+from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.layers import Layers
+from unswayed.rendering.sampling.guidance import adversarial
+from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
+from unswayed.rendering.sampling.noise import as_seeds, normal
+from unswayed.rendering.sampling.samplers import SAMPLERS, visited
+from unswayed.rendering.sampling.schedule import Schedule
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"

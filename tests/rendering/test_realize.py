@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_scenes import SAMPLE, SAMPLE_IDS, sample_scene
 
-from unfazed.edits.composition import Composition, Drawn, Impossible
-from unfazed.edits.geometry import resized
-from unfazed.edits.recipes import open_recipe
-from unfazed.edits.textures import checker
-from unfazed.rendering.backgrounds import Backgrounds
-from unfazed.rendering.layers import Layers
-from unfazed.rendering.realize import own_colors, realize
-from unfazed.rendering.removal.methods import open_removal
-from unfazed.scene import Scene
+from sample_scenes import SAMPLE, SAMPLE_IDS, sample_scene
+from unswayed.edits.composition import Composition, Drawn, Impossible
+from unswayed.edits.geometry import resized
+from unswayed.edits.recipes import open_recipe
+from unswayed.edits.textures import checker
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Layers
+from unswayed.rendering.realize import own_colors, realize
+from unswayed.rendering.removal.methods import open_removal
+from unswayed.scene import Scene
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())
 

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sample_scenes import SAMPLE_IDS, sample_scene
 
-from unfazed.edits.composition import Impossible
-from unfazed.edits.geometry import resized
-from unfazed.errors import BadPicture, UserError
-from unfazed.rendering.removal.hole import generous, hole_of, lendable
-from unfazed.rendering.removal.methods import REMOVALS, open_removal
-from unfazed.rendering.removal.patches import fill_hole
-from unfazed.scene import Scene
+from sample_scenes import SAMPLE_IDS, sample_scene
+from unswayed.edits.composition import Impossible
+from unswayed.edits.geometry import resized
+from unswayed.errors import BadPicture, UserError
+from unswayed.rendering.removal.hole import generous, hole_of, lendable
+from unswayed.rendering.removal.methods import REMOVALS, open_removal
+from unswayed.rendering.removal.patches import fill_hole
+from unswayed.scene import Scene
 
 
 @pytest.mark.parametrize("scene_id", SAMPLE_IDS)

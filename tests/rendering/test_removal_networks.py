@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gaussian_network import ExactDenoiser, gaussian
 
-from unfazed.edits.composition import Impossible
-from unfazed.errors import UserError
-from unfazed.rendering.removal.diffusion import DiffusionRemoval, inpaint, jump_levels
-from unfazed.rendering.removal.hole import generous
-from unfazed.rendering.removal.methods import open_removal
-from unfazed.rendering.removal.onnx import OnnxRemoval
+from gaussian_network import ExactDenoiser, gaussian
+from unswayed.edits.composition import Impossible
+from unswayed.errors import UserError
+from unswayed.rendering.removal.diffusion import DiffusionRemoval, inpaint, jump_levels
+from unswayed.rendering.removal.hole import generous
+from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal.onnx import OnnxRemoval
 
 SIZE = 64
 

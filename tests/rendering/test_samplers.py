@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from gaussian_network import gaussian
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unfazed.errors import UserError
-from unfazed.rendering.sampling.loop import Job, Settings, denoise_all
-from unfazed.rendering.sampling.noise import as_seeds, normal
-from unfazed.rendering.sampling.samplers import SAMPLERS, find_sampler, total_push, visited
-from unfazed.rendering.sampling.schedule import Schedule
+from gaussian_network import gaussian
+from unswayed.errors import UserError
+from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
+from unswayed.rendering.sampling.noise import as_seeds, normal
+from unswayed.rendering.sampling.samplers import SAMPLERS, find_sampler, total_push, visited
+from unswayed.rendering.sampling.schedule import Schedule
 
 FULL = Schedule.respaced(1000).alpha_bar
 PICTURES = 6

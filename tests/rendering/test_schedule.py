@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unfazed.errors import UserError
-from unfazed.rendering import Schedule
-from unfazed.rendering.sampling.samplers import sample_ancestral
-from unfazed.rendering.sampling.schedule import BETAS, spaced_timesteps
+from unswayed.errors import UserError
+from unswayed.rendering import Schedule
+from unswayed.rendering.sampling.samplers import sample_ancestral
+from unswayed.rendering.sampling.schedule import BETAS, spaced_timesteps
 
 # index -> timestep, ᾱ, posterior variance of guided-diffusion's 1000 linear steps respaced to 100
 ORIGINAL = {

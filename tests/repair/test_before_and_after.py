@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.repair.measuring import Answers, before_and_after, folder_rows, verdict
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.repair.measuring import Answers, before_and_after, folder_rows, verdict
 
 
 def answers(original: list[int], edited: list[int]) -> Answers:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from unfazed.errors import UserError
-from unfazed.predictions.facts import Facts
-from unfazed.repair.drawing import mixture_from, weights_of
-from unfazed.transforms import EditMixture
-from unfazed.transforms.mixture import KINDS
+from unswayed.edits.transforms import EditMixture
+from unswayed.edits.transforms.mixture import KINDS
+from unswayed.errors import UserError
+from unswayed.evaluation.facts import Facts
+from unswayed.repair.drawing import mixture_from, weights_of
 
 
 def predictions(model: str, **wrong: int) -> pl.DataFrame:

@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 import timm
 import torch
-from betrayed import small_classifier, write_photographs
 from safetensors.torch import load_file
+
+from betrayed import small_classifier, write_photographs
 from small_runs import SETTINGS, small_run
+from unswayed.errors import UserError
+from unswayed.models.classifier import Classifier
+from unswayed.models.registry import open_model
+from unswayed.rendering.training.saving import tensors_under
+from unswayed.repair import fine_tuning
+from unswayed.repair.family import choose_parameters, family_of, make_optimizer
+from unswayed.repair.fine_tuning import Now
+from unswayed.repair.photographs import split
+from unswayed.repair.settings import RepairSettings
+from unswayed.repair.views import training_crops
 
-from unfazed.errors import UserError
-from unfazed.models.classifier import Classifier
-from unfazed.models.registry import open_model
-from unfazed.repair import fine_tuning
-from unfazed.repair.family import choose_parameters, family_of, make_optimizer
-from unfazed.repair.fine_tuning import Now
-from unfazed.repair.photographs import split
-from unfazed.repair.settings import RepairSettings
-from unfazed.repair.views import training_crops
-from unfazed.training.saving import tensors_under
-
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "support"
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,18 @@ import timm
 import torch
 import torchvision
 import transformers
-from betrayed import CLASSES, SIDE, TRANSFORM, small_classifier, write_photographs
-from small_runs import small_run
 from torch import nn
 
-from unfazed.errors import UserError
-from unfazed.models.classifier import Classifier
-from unfazed.models.heads import Head
-from unfazed.models.registry import open_model
-from unfazed.models.zero_shot import ZeroShot
-from unfazed.repair.depths import depths_of
-from unfazed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
-from unfazed.repair.settings import RepairSettings
+from betrayed import CLASSES, SIDE, TRANSFORM, small_classifier, write_photographs
+from small_runs import small_run
+from unswayed.errors import UserError
+from unswayed.models.classifier import Classifier
+from unswayed.models.heads import Head
+from unswayed.models.registry import open_model
+from unswayed.models.zero_shot import ZeroShot
+from unswayed.repair.depths import depths_of
+from unswayed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
+from unswayed.repair.settings import RepairSettings
 
 VIT: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 64}
 SWIN: dict[str, Any] = {"embed_dim": 16, "depths": [2, 1, 2], "num_heads": [1, 2, 4], "window_size": 4}

@@ -1,4 +1,4 @@
-"""`unfazed repair` and `unfazed enhance` from photographs to the table of before and after."""
+"""`unswayed repair` and `unswayed enhance` from photographs to the table of before and after."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
 from typer.testing import CliRunner
 
-from unfazed.analyses.drops.drop import dropped_accuracy
-from unfazed.analyses.drops.gate import check
-from unfazed.benchmark import BuildSettings, build
-from unfazed.cli import build_app
-from unfazed.errors import UserError
-from unfazed.models.registry import open_model
-from unfazed.models.training_photographs import keys_of, trained_on
-from unfazed.predictions import evaluation, run_evaluation
-from unfazed.predictions.inputs import open_pictures
-from unfazed.repair import RepairSettings, photographs, repair
-from unfazed.repair.enhancing import enhance
-from unfazed.repair.measuring import EXITS
-from unfazed.transforms import EditMixture
-from unfazed.transforms.mixture import KINDS
+from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.gate import check
+from unswayed.benchmark import BuildSettings, build
+from unswayed.edits.transforms import EditMixture
+from unswayed.edits.transforms.mixture import KINDS
+from unswayed.errors import UserError
+from unswayed.evaluation import evaluation, run_evaluation
+from unswayed.evaluation.inputs import open_pictures
+from unswayed.models.registry import open_model
+from unswayed.models.training_photographs import keys_of, trained_on
+from unswayed.repair import RepairSettings, photographs, repair
+from unswayed.repair.enhancing import enhance
+from unswayed.repair.measuring import EXITS
+from unswayed.views.cli import build_app
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
 RECIPE = "original,background-random"
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "support"
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_one_process_at_a_time_repairs_into_a_folder_and_a_refused_one_makes_non
         repair(f"folder:{tmp_path / 'nothing'}", small_classifier(), tmp_path / "out", QUICK)
     assert not (tmp_path / "out").exists()
     program = (
-        "import sys; from pathlib import Path; from unfazed.locks import Lock; "
+        "import sys; from pathlib import Path; from unswayed.files.locks import Lock; "
         "lock = Lock(Path(sys.argv[1])); print(lock.take(), flush=True); input()"
     )
     (tmp_path / "out").mkdir()
@@ -185,7 +185,7 @@ def test_a_repaired_folder_opens_as_a_model_that_is_described(done):
 
 def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers_and_not_repaired_again(done, photos, tmp_path):
     pytest.importorskip("onnxruntime")
-    from unfazed.repair.onnx_export import export_onnx
+    from unswayed.repair.onnx_export import export_onnx
 
     model = open_model(f"repaired:{done.folder}?trust=yes", device="cpu")
     export_onnx(model, tmp_path / "model.onnx")
@@ -198,7 +198,7 @@ def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers_and_not_repa
 
 
 def test_the_report_shows_a_repair_beside_its_predictions(done, tmp_path):
-    from unfazed.report.page import write_report
+    from unswayed.views.report.page import write_report
 
     write_report(done.folder / "predictions", tmp_path / "report.html", heat_maps=0, resamples=20)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -243,7 +243,7 @@ def test_the_command_compares_with_another_model_and_prints_every_edit(done, tmp
 
 def test_a_way_that_does_not_suit_a_model_is_skipped_with_its_reason(done, tmp_path):
     (tmp_path / "plain.py").write_text(
-        "import torch\nfrom unfazed.models.classifier import Classifier\nfrom betrayed import CLASSES, TRANSFORM\n"
+        "import torch\nfrom unswayed.models.classifier import Classifier\nfrom betrayed import CLASSES, TRANSFORM\n"
         "def build():\n    torch.manual_seed(0)\n    features = torch.nn.Conv2d(3, 8, 8, 8)\n"
         "    network = torch.nn.Sequential(features, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), "
         "torch.nn.Linear(8, 3))\n    return Classifier(network, TRANSFORM, list(CLASSES), device='cpu')\n"

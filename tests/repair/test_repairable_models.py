@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 import timm
 import torch
-from betrayed import CLASSES, TRANSFORM, small_classifier, write_photographs
 from huggingface_hub import constants
 from safetensors.torch import save_file
 
-from unfazed.errors import UserError
-from unfazed.labels import LabelSpace
-from unfazed.models.architecture import architecture_of, check_architecture
-from unfazed.models.classifier import Classifier
-from unfazed.models.registry import open_model
-from unfazed.models.wrappers import WRAPPERS
-from unfazed.repair import RepairSettings, repair
+from betrayed import CLASSES, TRANSFORM, small_classifier, write_photographs
+from unswayed.errors import UserError
+from unswayed.labels import LabelSpace
+from unswayed.models.architecture import architecture_of, check_architecture
+from unswayed.models.classifier import Classifier
+from unswayed.models.registry import open_model
+from unswayed.models.wrappers import WRAPPERS
+from unswayed.repair import RepairSettings, repair
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth")
 

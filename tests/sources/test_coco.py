@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.sources import open_source
+from unswayed.errors import BadPicture, UserError
+from unswayed.sources import open_source
 
 
 def square(left, top, side):

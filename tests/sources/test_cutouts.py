@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.sources import open_source
+from unswayed.errors import BadPicture, UserError
+from unswayed.sources import open_source
 
 
 def cutout(path, alpha, color=(200, 30, 30), hidden=(0, 255, 0)):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.sources import open_source
+from unswayed.errors import BadPicture, UserError
+from unswayed.sources import open_source
 
 
 def check(source, scene_id, pixels, mask):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.labels import imagenet
-from unfazed.sources import open_source
-from unfazed.sources.imagenet_s import class_numbers, subset_classes
+from unswayed.errors import BadPicture, UserError
+from unswayed.labels import imagenet
+from unswayed.sources import open_source
+from unswayed.sources.imagenet_s import class_numbers, subset_classes
 
 
 def segmentation(path, regions, size=(40, 30)):

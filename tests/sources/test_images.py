@@ -2,8 +2,8 @@
 
 import pytest
 
-from unfazed.errors import UserError
-from unfazed.sources import open_source
+from unswayed.errors import UserError
+from unswayed.sources import open_source
 
 
 @pytest.mark.parametrize("folder", ["n02510455", "giant panda", "388"])

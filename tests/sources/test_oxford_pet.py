@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.labels import imagenet
-from unfazed.sources import open_source
-from unfazed.sources.oxford_pet import BREED_WNIDS, class_name, mask_of_trimap
+from unswayed.errors import BadPicture, UserError
+from unswayed.labels import imagenet
+from unswayed.sources import open_source
+from unswayed.sources.oxford_pet import BREED_WNIDS, class_name, mask_of_trimap
 
 PETS = Path(__file__).parents[1] / "data" / "oxford-iiit-pet"
 

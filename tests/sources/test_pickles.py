@@ -4,17 +4,13 @@ import collections
 import os
 import pickle
 import resource
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-from unfazed.errors import BadPicture
-from unfazed.sources.pickles import parse_pickle, read_pickle
-
-sys.path.append(str(Path(__file__).parent.parent / "hostile"))
 from hostile_files import BOMBS
+
+from unswayed.errors import BadPicture
+from unswayed.sources.pickles import parse_pickle, read_pickle
 
 PLAIN = {"wings": b"iVBOR\x00\xff", "text": "äx", "numbers": [1, 2.5, -(2**70), True, None, ("a",)], "empty": b""}
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.errors import BadPicture
-from unfazed.scene import Scene
-from unfazed.sources import open_source
-from unfazed.sources.pictures import picture_of, read_cutout, read_mask, read_picture, shrunk
+from unswayed.errors import BadPicture
+from unswayed.scene import Scene
+from unswayed.sources import open_source
+from unswayed.sources.pictures import picture_of, read_cutout, read_mask, read_picture, shrunk
 
 
 def encoded(image, kind="PNG", **options):

@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-from unfazed.benchmark import BuildSettings, build
-from unfazed.predictions.inputs import open_pictures
-from unfazed.sources import open_source
-from unfazed.sources.repeated import repeated_photographs, same_files
+from unswayed.benchmark import BuildSettings, build
+from unswayed.evaluation.inputs import open_pictures
+from unswayed.sources import open_source
+from unswayed.sources.repeated import repeated_photographs, same_files
 
 
 def test_a_photograph_with_two_classes_is_pointed_out_by_build_and_evaluate(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.labels import RIVAL10, imagenet
-from unfazed.sources import open_source
-from unfazed.sources.rival10 import ATTRIBUTES, attribute_labels
+from unswayed.errors import BadPicture, UserError
+from unswayed.labels import RIVAL10, imagenet
+from unswayed.sources import open_source
+from unswayed.sources.rival10 import ATTRIBUTES, attribute_labels
 
 
 def box_mask(left, top, right, bottom):
@@ -150,7 +150,7 @@ def test_one_large_picture_as_the_mask_of_every_attribute_is_refused_before_it_i
     path = root / "test/ordinary/n01531178_12_attr_dict.pkl"
     path.write_bytes(pickle.dumps(dict.fromkeys(ATTRIBUTES[:12], shared)))
     assert path.stat().st_size < 50_000
-    monkeypatch.setattr("unfazed.sources.rival10.read_mask", lambda _: pytest.fail("it was decoded"))
+    monkeypatch.setattr("unswayed.sources.rival10.read_mask", lambda _: pytest.fail("it was decoded"))
     with pytest.raises(BadPicture, match="the masks of its attributes have 192 megapixels"):
         open_source(f"rival10:{root}")["n01531178_12"]
 

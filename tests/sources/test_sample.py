@@ -2,10 +2,10 @@
 
 import pytest
 
-from unfazed.labels import imagenet
-from unfazed.scene import frame
-from unfazed.sources import open_source
-from unfazed.sources.sample import credits
+from unswayed.labels import imagenet
+from unswayed.scene import frame
+from unswayed.sources import open_source
+from unswayed.sources.sample import credits
 
 
 def test_every_photograph_has_a_mask_a_credit_and_a_free_license():
@@ -30,9 +30,9 @@ def correct():
     """How many of the 20 sample originals at 256×256 EfficientNet-Lite0 gets right under each framing."""
     import torch
 
-    from unfazed.edits.composition import Composition
-    from unfazed.edits.geometry import placed_object
-    from unfazed.models import open_model
+    from unswayed.edits.composition import Composition
+    from unswayed.edits.geometry import placed_object
+    from unswayed.models import open_model
 
     model = open_model("lite:0", device="cpu")
 

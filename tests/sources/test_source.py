@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from unfazed.errors import UserError
-from unfazed.labels import imagenet_e_classes
-from unfazed.sources import open_source
+from unswayed.errors import UserError
+from unswayed.labels import imagenet_e_classes
+from unswayed.sources import open_source
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_an_installed_package_can_add_a_source(tmp_path, monkeypatch):
     package = tmp_path / "reversed_sample-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: reversed-sample\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[unfazed.sources]\nreversed = reversed_sample:open_scenes\n")
+    (package / "entry_points.txt").write_text("[unswayed.sources]\nreversed = reversed_sample:open_scenes\n")
     (tmp_path / "reversed_sample.py").write_text(
         "from dataclasses import replace\n"
-        "from unfazed.sources import Source, Spec, open_source\n"
+        "from unswayed.sources import Source, Spec, open_source\n"
         "def open_scenes(spec: Spec) -> Source:\n"
         "    spec.take()\n"
         "    return replace(open_source('sample')[::-1], spec=spec.text)\n"

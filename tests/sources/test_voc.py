@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unfazed.errors import BadPicture, UserError
-from unfazed.sources import open_source
+from unswayed.errors import BadPicture, UserError
+from unswayed.sources import open_source
 
 OBJECT = "<object><name>{}</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"
 

@@ -1,0 +1,171 @@
+"""Tables of a distribution study: scores by set, backgrounds, FID and KID, adaptation, and a sentence for each set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unswayed.analyses.columns import schema
+from unswayed.analyses.inception_distance import frechet_distance, kernel_distance
+from unswayed.analyses.statistics.intervals import Settings, estimates
+from unswayed.evaluation.facts import ORIGINAL
+
+from .separation import bin_edges, separation
+
+SCORES = ("energy", "gradnorm")
+BACKGROUND = ("contrast", "dissimilarity", "homogeneity", "uniformity", "amplitude", "lpips")
+LIMIT = 0.7
+IN, OUT, UNSURE = "in", "out", "cannot tell"
+_FEW_FOR_FID = 2048
+
+
+def score_table(scores: pl.DataFrame, *, resamples: int = 500, level: float = 0.95, seed: int = 0) -> pl.DataFrame:
+    """One row per model, set and score: n, mean, AUROC against the originals and overlap, each with low and high.
+
+    scores: the rows of `probes.distribution.scores_probe`.
+    """
+    rows: list[dict[str, Any]] = []
+    for model, name, score, reference, part in _compared(scores):
+        before, after = reference[score].to_numpy(), part[score].to_numpy()
+        found = separation(
+            before, reference["source_id"].to_list(), after, part["source_id"].to_list(),
+            resamples=resamples, level=level, seed=seed,
+        )  # fmt: skip
+        named = {"model": model, "set": name, "score": score, "n": len(after)}
+        rows.append(named | {"mean": float(after.mean()), "original_mean": float(before.mean())} | vars(found))
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def histogram_table(scores: pl.DataFrame) -> pl.DataFrame:
+    """One row per model, score, set and bin: low, high, the set's share in it and the originals' share."""
+    rows: list[dict[str, Any]] = []
+    for model, name, score, reference, part in _compared(scores):
+        before, after = reference[score].to_numpy(), part[score].to_numpy()
+        edges = bin_edges(before, after)
+        shares = [np.histogram(values, edges)[0] / len(values) for values in (after, before)]
+        for place in range(len(edges) - 1):
+            named = {"model": model, "score": score, "set": name, "low": edges[place], "high": edges[place + 1]}
+            rows.append(named | {"share": shares[0][place], "original_share": shares[1][place]})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def verdict_table(table: pl.DataFrame, limit: float = LIMIT) -> pl.DataFrame:
+    """One row per model and set: verdict `in`, `out` or `cannot tell`, and a sentence that says how sure.
+
+    A score calls a set out of distribution where the whole interval of its AUROC lies above `limit` or below 1 - limit
+    (some networks answer noise more strongly than photographs), in where it lies between them; out if one score says
+    so, in if all do.
+    """
+    rows = []
+    for (model, name), part in table.group_by("model", "set", maintain_order=True):
+        calls = [_call(row["low"], row["high"], limit) for row in part.iter_rows(named=True)]
+        verdict = OUT if OUT in calls else IN if set(calls) == {IN} else UNSURE
+        shown = "; ".join(
+            f"{_TITLES[row['score']]} AUROC {row['auroc']:.2f} ({row['low']:.2f} to {row['high']:.2f}), "
+            f"overlap {row['overlap']:.2f}"
+            for row in part.iter_rows(named=True)
+        )
+        words = {
+            IN: "stays in the distribution of the originals",
+            OUT: "leaves the distribution of the originals",
+            UNSURE: "may or may not stay in distribution: more photographs are needed",
+        }[verdict]
+        rows.append({"model": model, "set": name, "verdict": verdict, "n": int(part["n"].max()),  # type: ignore[arg-type]
+                     "sentence": f"{name} {words} for {model} ({shown}; n = {int(part['n'].max()):,})."})  # type: ignore[arg-type]  # fmt: skip
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0) -> pl.DataFrame:
+    """One row per set and measure of the background: mean, the originals' mean, the paired difference.
+
+    The first model's rows are used: backgrounds do not depend on a model. `lpips` is the distance from the original.
+    """
+    first = scores.filter(pl.col("model") == scores["model"][0])
+    settings = Settings(500, level, seed, "bootstrap")
+    base = first.filter(pl.col("set") == ORIGINAL).unique("source_id", keep="first", maintain_order=True)
+    rows: list[dict[str, Any]] = []
+    for (name,), part in first.group_by("set", maintain_order=True):
+        for measure in BACKGROUND:
+            values = part.group_by("source_id", maintain_order=True).agg(pl.col(measure).drop_nans().mean())
+            values = values.drop_nulls()
+            if not values.height:
+                continue
+            row: dict[str, Any] = {"set": name, "measure": measure, "n": values.height}
+            row["mean"] = float(values[measure].to_numpy().mean())
+            both = values.join(base.select("source_id", original=measure).drop_nulls(), on="source_id").drop_nans()
+            if both.height and measure != "lpips" and name != ORIGINAL:
+                gap = (both[measure] - both["original"]).to_numpy()[:, None]
+                reach = max(float(np.abs(gap).max()), 1e-12)
+                ids = tuple(both["source_id"].to_list())
+                found = estimates(gap, np.array([1]), ids, settings, reach=reach)
+                row["original"] = float(both["original"].to_numpy().mean())
+                row |= found.entries(0, "difference", "low", "high")
+            rows.append(row)
+    return pl.DataFrame(rows, schema=schema("set measure n mean original difference low high"))
+
+
+def distance_table(features: pl.DataFrame) -> pl.DataFrame:
+    """One row per set but the originals: n, FID and KID against the originals, KID's deviation, and a warning."""
+    reference = _matrix(features.filter(pl.col("set") == ORIGINAL))
+    rows = []
+    for (name,), part in features.group_by("set", maintain_order=True):
+        if name == ORIGINAL or part.height < 2 or len(reference) < 2:
+            continue
+        found = _matrix(part)
+        kid, deviation = kernel_distance(found, reference)
+        few = min(len(found), len(reference))
+        note = f"FID is biased upwards with {few:,} pictures; compare KID" if few < _FEW_FOR_FID else None
+        row = {"set": name, "n": len(found), "fid": frechet_distance(found, reference)}
+        rows.append(row | {"kid": kid, "kid_deviation": deviation, "note": note})
+    return pl.DataFrame(rows, schema=schema("set n fid kid kid_deviation note"))
+
+
+def adaptation_table(
+    answers: str | Path, pairs: Sequence[tuple[str, str]], *, level: float = 0.95, seed: int = 0
+) -> pl.DataFrame:
+    """One row per model and edit: accuracy before and after batch-norm adaptation, and the difference in points."""
+    from unswayed.analyses.drops.outcomes import each_outcomes
+
+    settings = Settings(500, level, seed)
+    rows = []
+    for before, after in pairs:
+        found = {each.model: each for each in each_outcomes(answers, [before, after])}
+        one, two = found[before], found[after]
+        for edit in one.edits:
+            gap = two.of(edit) - one.of(edit)
+            runs = np.array([max(int(one.runs_of(edit).max()), 1)])
+            change = estimates(gap[:, None], runs, one.images, settings, unit=100.0)
+            shares = [float(np.nanmean(each.of(edit))) for each in (one, two)]
+            row = {"model": before, "set": edit, "n": int(change.sums.n[0]), "accuracy": shares[0]}
+            rows.append(row | {"adapted_accuracy": shares[1], **change.entries(0, "difference", "low", "high")})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _call(low: float, high: float, limit: float) -> str:
+    if low > limit or high < 1 - limit:
+        return OUT
+    return IN if high < limit and low > 1 - limit else UNSURE
+
+
+def _compared(scores: pl.DataFrame) -> list[tuple[str, str, str, pl.DataFrame, pl.DataFrame]]:
+    """Every model, set and score, with the originals' rows and the set's rows that have it."""
+    found = []
+    for (model,), rows in scores.group_by("model", maintain_order=True):
+        for score in SCORES:
+            known = rows.drop_nulls(score)
+            reference = known.filter(pl.col("set") == ORIGINAL)
+            for (name,), part in known.group_by("set", maintain_order=True):
+                if name != ORIGINAL and reference.height:
+                    found.append((str(model), str(name), score, reference, part))
+    return sorted(found, key=lambda one: one[:2])
+
+
+def _matrix(features: pl.DataFrame) -> np.ndarray:
+    return np.stack([np.asarray(one, dtype=np.float32) for one in features["features"].to_list()])
+
+
+_TITLES = {"energy": "Energy", "gradnorm": "GradNorm"}

@@ -1,0 +1,308 @@
+"""Two models, or all pairs of several, on the same pictures: is one really better than the other?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from unswayed.analyses.columns import schema
+from unswayed.analyses.statistics.intervals import Settings, estimates
+from unswayed.analyses.statistics.paired import sign_flip
+from unswayed.choices import check_choice
+from unswayed.errors import UserError
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
+from unswayed.evaluation.frames import (
+    COLUMNS,
+    Predictions,
+    columns_of,
+    common_predictions,
+    each_model,
+    is_frame,
+    missing_model,
+    model_names,
+    read_cards,
+)
+from unswayed.evaluation.identity import KEYS, PICTURE, require_same_benchmark, shared_pictures
+from unswayed.evaluation.suspicions import warn_of_suspicions
+
+from .drop_rows import POINTS, corrected, lattice_of, need_original, with_average
+from .outcomes import Outcomes, outcomes
+
+Measure = Literal["accuracy", "drop", "net"]
+
+
+def compare(
+    predictions: Predictions,
+    first: str,
+    second: str,
+    *,
+    other: Predictions | None = None,
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    interval: str = "auto",
+    common: bool = False,
+    measure: Measure = "drop",
+) -> pl.DataFrame:
+    """A row an edit: both models' accuracies and drops on the photographs they share, and the paired differences.
+
+    other: where the second model's predictions are, if not beside the first's. Of the columns: first_*, second_* are
+    accuracies in [0, 1] and drops in points; accuracy_difference is first minus second, in points, with accuracy_low
+    and accuracy_high; drop_difference is first minus second, in points, with low and high: negative where the first
+    model drops less; net_difference the same for net drops, which are against each edit's control. A relative drop is
+    the drop in percent of the model's accuracy on the originals. measure: what p_value tests, by sign flips over
+    photographs: the difference in accuracy, in drop or in net drop (in accuracy for `original`); p_holm is corrected
+    over the table; verdict says it in words at Holm's 5 %. An edit that was made to attack one of the two models is not
+    tested and has no verdict.
+
+    Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.
+    """
+    settings = Settings(resamples, level, seed, interval)
+    if first == second and other is None:
+        raise UserError(f"{first} is compared with itself", allowed="two different models")
+    beside = predictions if other is None else other
+    if facts is None:
+        facts = read_facts(predictions, models=[first], common=common)
+        both = {"first": facts.cards.get(first, {}), "second": read_cards(beside).get(second, {})}
+        warn_of_suspicions(both)
+    one, two = read_pair(predictions, first, beside, second, common)
+    return _judged(compared(one, two, facts, settings, measure), SCHEMA, measure)
+
+
+def compare_all(
+    predictions: Predictions,
+    models: Sequence[str] | None = None,
+    *,
+    common: bool = False,
+    measure: Measure = "drop",
+    **settings: Any,
+) -> pl.DataFrame:
+    """The rows of `compare` for every pair of models, with columns `first` and `second`, and one Holm correction.
+
+    models: those to compare, all of the predictions if None; settings: resamples, level, seed and interval.
+    """
+    names = model_names(predictions)
+    for name in models or ():
+        if name not in names:
+            raise missing_model(name, names, predictions)
+    chosen = names if models is None else list(dict.fromkeys(models))
+    if len(chosen) < 2:
+        raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
+    facts = read_facts(predictions, models=chosen, common=common)
+    answers = common_predictions(predictions, chosen) if common else predictions
+    found = {name: _outcomes(name, rows) for name, rows in each_model(answers, models=chosen)}
+    rows = [
+        {"first": one, "second": two, **row}
+        for one, two in itertools.combinations(chosen, 2)
+        for row in compared(found[one], found[two], facts, Settings(**settings), measure)
+    ]
+    return _judged(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, measure)
+
+
+def _judged(rows: list[dict[str, Any]], schema: dict[str, Any], measure: Measure) -> pl.DataFrame:
+    table = corrected(pl.DataFrame(rows, schema=schema, infer_schema_length=None))
+    words = [_verdict(row, measure) for row in table.iter_rows(named=True)]
+    return table.with_columns(verdict=pl.Series(words, dtype=pl.String))
+
+
+def compared(
+    one: Outcomes, two: Outcomes, facts: Facts, settings: Settings, measure: Measure = "drop"
+) -> list[dict[str, Any]]:
+    """The rows of the comparison before correction: `original` first, then the edits both have, then their average."""
+    check_choice("measure", measure, Measure)
+    images, a, b = _aligned(one, two)
+    edits = [edit for edit in facts.sorted(set(one.edits) & set(two.edits)) if edit not in (ORIGINAL, SOURCE)]
+    start_a, start_b = a.of(ORIGINAL), b.of(ORIGINAL)
+    start = estimates((start_a - start_b)[:, None], _answers(a, b, ORIGINAL), images, settings, unit=POINTS)
+    p = sign_flip(start_a - start_b, lattice_of(a.runs_of(ORIGINAL), b.runs_of(ORIGINAL)))
+    rows = [
+        {
+            "edit": ORIGINAL,
+            "n": int(start.sums.n[0]),
+            "first_accuracy": float(np.nanmean(np.where(np.isnan(start_b), np.nan, start_a))),
+            "second_accuracy": float(np.nanmean(np.where(np.isnan(start_a), np.nan, start_b))),
+            **start.entries(0, "accuracy_difference", "accuracy_low", "accuracy_high"),
+            "p_value": p,
+            "white_box": False,
+        }
+    ]
+    if not edits:
+        return rows
+    right_a = np.stack([a.of(edit) for edit in edits], axis=1)
+    right_b = np.stack([b.of(edit) for edit in edits], axis=1)
+    drops_a, drops_b = start_a[:, None] - right_a, start_b[:, None] - right_b
+    paired = ~np.isnan(drops_a - drops_b)
+    averaged = [edits.index(edit) for edit in averaged_edits(edits, facts)]
+    attacked = [facts.is_white_box(one.model, edit) or facts.is_white_box(two.model, edit) for edit in edits]
+    each = np.concatenate([_answers(a, b, edit) for edit in edits])
+    answers = np.append(each, max(each[averaged].sum(), 1))
+    accuracy_gap = with_average(np.where(paired, right_a - right_b, np.nan), averaged)
+    drop_gap = with_average(drops_a - drops_b, averaged)
+    accuracy = estimates(accuracy_gap, answers, images, settings, unit=POINTS)
+    drop = estimates(drop_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
+    controls = [facts.control(edit) or "" for edit in edits]
+    starts = [np.stack([found.of(name) for name in controls], axis=1) for found in (a, b)]
+    nets = (starts[0] - right_a) - (starts[1] - right_b)
+    controlled = [place for place in averaged if not np.isnan(nets[:, place]).all()]
+    net_gap = with_average(np.where(paired, nets, np.nan), controlled)
+    if controlled != averaged:
+        net_gap[:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
+    net = estimates(net_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
+    gaps = {"accuracy": accuracy_gap, "drop": drop_gap, "net": net_gap}
+    for index, edit in enumerate([*edits, AVERAGE]):
+        chosen = averaged if edit == AVERAGE else [index]
+        if not chosen or not drop.sums.n[index]:
+            continue
+        mask = paired[:, chosen]
+        first_accuracy, second_accuracy, first_drop, second_drop = (
+            _column_mean(values[:, chosen], mask) for values in (right_a, right_b, drops_a, drops_b)
+        )
+        tested = [*(edits[place] for place in chosen), *(controls[place] for place in chosen if measure == "net")]
+        has_net = bool(net.sums.n[index])
+        white_box = edit != AVERAGE and attacked[index]
+        rows.append(
+            {
+                "edit": edit,
+                "n": int(drop.sums.n[index]),
+                "first_accuracy": first_accuracy,
+                "second_accuracy": second_accuracy,
+                **accuracy.entries(index, "accuracy_difference", "accuracy_low", "accuracy_high"),
+                "first_drop": first_drop * POINTS,
+                "second_drop": second_drop * POINTS,
+                "first_relative_drop": _relative(first_drop, first_accuracy),
+                "second_relative_drop": _relative(second_drop, second_accuracy),
+                **drop.entries(index, "drop_difference", "low", "high"),
+                **(net.entries(index, "net_difference", "net_low", "net_high") if has_net else {}),
+                "p_value": sign_flip(gaps[measure][:, index], _lattice(a, b, tested))
+                if (measure != "net" or has_net) and not white_box
+                else None,
+                "white_box": white_box,
+            }
+        )
+    return rows
+
+
+def read_model(predictions: Predictions, model: str) -> Outcomes:
+    """Return one model's outcomes; the error for an unknown name suggests the most similar one."""
+    return _outcomes(model, _rows(predictions, model))
+
+
+def read_pair(
+    predictions: Predictions, first: str, other: Predictions, second: str, common: bool = False
+) -> tuple[Outcomes, Outcomes]:
+    """Return two models' outcomes; different benchmarks are refused unless only common pictures are used."""
+    pair = [_rows(predictions, first), _rows(other, second)]
+    if common:
+        pair = shared_pictures(pair)
+    else:
+        names = (_called(predictions, first), _called(other, second))
+        if not any(is_frame(place) for place in (predictions, other)):
+            cards = read_cards(predictions).get(first), read_cards(other).get(second)
+            require_same_benchmark(*cards, names, len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
+        _refuse_other_pictures(pair[0], pair[1], names)
+    return _outcomes(first, pair[0]), _outcomes(second, pair[1])
+
+
+def _called(predictions: Predictions, model: str) -> str:
+    return model if is_frame(predictions) else f"{model} in {predictions}"
+
+
+def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
+    names = model_names(predictions)
+    if model not in names:
+        raise missing_model(model, names, predictions)
+    columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
+    (_, rows), *_ = each_model(predictions, columns, models=[model])
+    return rows
+
+
+def _outcomes(model: str, rows: pl.DataFrame) -> Outcomes:
+    found = outcomes(model, rows)
+    need_original(found)
+    return found
+
+
+def _refuse_other_pictures(one: pl.DataFrame, two: pl.DataFrame, names: tuple[str, str]) -> None:
+    """Refuse two models that were shown different files under the same names."""
+    if PICTURE not in one.columns or PICTURE not in two.columns:
+        return
+    both = one.join(two, on=list(KEYS), suffix="_other").filter(pl.col(PICTURE) != pl.col(f"{PICTURE}_other"))
+    if both.height:
+        row = both.row(0, named=True)
+        raise UserError(
+            f"{names[0]} and {names[1]} were shown different pictures: {both.height} differ, first "
+            f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
+            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
+        )
+
+
+def _aligned(one: Outcomes, two: Outcomes) -> tuple[tuple[str, ...], Outcomes, Outcomes]:
+    """Return both models' outcomes on the photographs they share."""
+    images = tuple(sorted(set(one.images) & set(two.images)))
+    if not images:
+        raise UserError(
+            f"{one.model} and {two.model} have no photographs in common "
+            f"({one.images[0]}, … against {two.images[0]}, …)",
+            allowed="predictions on the same benchmark",
+        )
+
+    def cut(found: Outcomes) -> Outcomes:
+        rows = np.searchsorted(np.array(found.images), np.array(images))
+        return Outcomes(found.model, images, found.edits, found.share[rows], found.runs[rows])
+
+    return images, cut(one), cut(two)
+
+
+def _answers(a: Outcomes, b: Outcomes, edit: str) -> np.ndarray:
+    return np.array([max(int(a.runs_of(edit).max()), int(b.runs_of(edit).max()), 1)])
+
+
+def _lattice(a: Outcomes, b: Outcomes, edits: list[str]) -> int:
+    runs = [found.runs_of(edit) for found in (a, b) for edit in (*edits, ORIGINAL)]
+    # With gaps, an average over k edits is on no common lattice; a fine lattice makes the test sample flips instead.
+    gaps = any((found.runs_of(edit) == 0).any() for found in (a, b) for edit in edits) and len(edits) > 1
+    return 10**6 if gaps else lattice_of(*runs) * len(edits)
+
+
+def _relative(drop: float, accuracy: float) -> float | None:
+    """A drop in percent of the accuracy on the originals of the same photographs; None where that is zero."""
+    return POINTS * drop / (accuracy + drop) if accuracy + drop > 1e-9 else None
+
+
+def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:
+    return float(np.nanmean(np.where(mask, values, np.nan), axis=0).mean())
+
+
+def _verdict(row: dict[str, Any], measure: Measure) -> str:
+    if row["white_box"]:
+        return "not compared: white-box"
+    if row["p_holm"] is None and row["p_value"] is None:
+        return "not measured: no control"
+    of_accuracy = row["edit"] == ORIGINAL or measure == "accuracy"
+    if row["p_holm"] is None or row["p_holm"] >= 0.05:
+        # Equal drops from unequal heights: whoever reads "no difference" must not take the models for equal.
+        unequal = not of_accuracy and not row["accuracy_low"] <= 0 <= row["accuracy_high"]
+        return "no difference shown" if not unequal else f"no difference in drop shown, but {_more_accurate(row)}"
+    if of_accuracy:
+        return _more_accurate(row)
+    better = "first" if row[f"{measure}_difference"] < 0 else "second"
+    # A model that is seldom right has little to lose, so its small drop must not look like robustness.
+    less = not row["accuracy_low"] <= 0 <= row["accuracy_high"] and not _more_accurate(row).startswith(better)
+    net = " net of the control" if measure == "net" else ""
+    return f"{better} drops less{net}" + (f", but {_more_accurate(row)}" if less else "")
+
+
+def _more_accurate(row: dict[str, Any]) -> str:
+    return f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
+
+
+SCHEMA = schema(
+    "edit n first_accuracy second_accuracy accuracy_difference accuracy_low accuracy_high first_drop second_drop "
+    "drop_difference low high first_relative_drop second_relative_drop net_difference net_low net_high p_value "
+    "white_box"
+)

@@ -1,0 +1,192 @@
+"""The rows of a gate's checks: limits of drop, accuracy and threshold, each judged by its interval."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import polars as pl
+
+from unswayed.analyses.columns import schema
+from unswayed.analyses.statistics.intervals import Settings
+from unswayed.analyses.statistics.power import photographs_to_tell
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
+from unswayed.evaluation.suspicions import chance_in
+
+from .curves import levels_found, sweeps
+from .outcomes import Outcomes
+from .rules import Rules
+from .thresholds import threshold_bounds
+
+Verdict = Literal["pass", "fail", "cannot tell", "not measured"]
+PASS: Verdict = "pass"
+FAIL: Verdict = "fail"
+CANNOT_TELL: Verdict = "cannot tell"
+NOT_MEASURED: Verdict = "not measured"
+
+
+def judge(low: float, high: float, at_most: float) -> Verdict:
+    """The verdict on a value that must be at most `at_most`, known to lie between low and high.
+
+    >>> judge(1, 3, at_most=4), judge(5, 7, at_most=4), judge(3, 5, at_most=4)
+    ('pass', 'fail', 'cannot tell')
+    """
+    return PASS if high <= at_most else FAIL if low > at_most else CANNOT_TELL
+
+
+def threshold_rows(
+    model: str, table: pl.DataFrame, rules: Rules, known: set[str], facts: Facts
+) -> list[dict[str, Any]]:
+    """One row per limit; known: the edits of the benchmark and of all models, whether this model has them or not."""
+    by_edit = {row["edit"]: row for row in table.iter_rows(named=True)}
+    dropping = [edit for edit, row in by_edit.items() if row["drop"] is not None]
+    measured = [edit for edit, row in by_edit.items() if row["accuracy_low"] is not None]
+    rows = []
+    lacking = "these predictions do not contain it"
+    known = known - set(by_edit) - {ORIGINAL, SOURCE}
+    for edit, points in _expanded(rules.max_drop, dropping, known):
+        if edit not in dropping:
+            rows.append(not_measured(model, edit, "drop", points, lacking))
+            continue
+        row = by_edit[edit]
+        found = row["drop"], row["low"], row["high"]
+        judged = check_row(row, "drop", *found, points, judge(row["low"], row["high"], points), "at most")
+        chance = chance_in(facts.cards.get(model, {}))
+        rows.append(withheld(judged, out_of_reach(row["original_accuracy"], chance, points)))
+    for edit, percent in _expanded(rules.min_accuracy, measured, known):
+        if edit not in measured:
+            rows.append(not_measured(model, edit, "accuracy", percent, lacking))
+            continue
+        row = by_edit[edit]
+        found = tuple(100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+        rows.append(check_row(row, "accuracy", *found, percent, judge(-found[2], -found[1], -percent), "at least"))
+    return rows
+
+
+def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+    """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
+    there = {one.attribute + (f" {one.side}" if one.side else ""): one for one in sweeps(list(found.edits), facts)}
+    rows = []
+    for attribute, (wanted, percent) in rules.min_threshold.items():
+        if attribute not in there:
+            near = unknown("sweep of at least three levels of", attribute, there)
+            raise UserError(near.given, allowed=f"{near.allowed}; found: {levels_found(list(found.edits), facts)}")
+        sweep = there[attribute]
+        if not sweep.levels[0] <= wanted <= sweep.levels[-1]:
+            levels = f"{sweep.levels[0]:g} to {sweep.levels[-1]:g}"
+            raise UserError(f"the wanted level of {attribute} is {wanted:g}", allowed=f"the levels swept, {levels}")
+        value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
+        result = judge(low, high, wanted) if rising else judge(-high, -low, -wanted)
+        n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
+        # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
+        at, first, last = (min(max(one, sweep.levels[0]), sweep.levels[-1]) for one in (value, low, high))
+        source = {"model": found.model, "edit": attribute, "n": n}
+        must = "at most" if rising else "at least"
+        row = check_row(source, f"level with {percent:g} %", at, first, last, wanted, result, must)
+        if not sweep.levels[0] <= value <= sweep.levels[-1]:
+            row["reason"] += f"; kept at {'every' if (value < sweep.levels[0]) == rising else 'no'} level of the sweep"
+        rows.append(row)
+    return rows
+
+
+def not_measured(model: str, edit: str, measure: str, limit: float, why: str) -> dict[str, Any]:
+    """Return the row of a check that was not measured."""
+    row = {"model": model, "edit": edit, "measure": measure, "n": 0, "threshold": limit}
+    return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
+
+
+def withheld(row: dict[str, Any], why: str | None) -> dict[str, Any]:
+    """Return the row of a check that is not measured for a reason, although it has a value; a failure stays one.
+
+    The last reason counts.
+    """
+    if why is None or row["verdict"] == FAIL or "value" not in row:
+        return row
+    return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
+
+
+def out_of_reach(accuracy: float, chance: float, limit: float) -> str | None:
+    """Return why no edit could cost more than `limit` points; None if one could.
+
+    accuracy: on the originals, chance: of guessing, both in [0, 1]. A model that guesses on the edited pictures has
+    lost all it can lose, so a limit above that passes every edit.
+
+    >>> out_of_reach(0.15, 0.1, 20)
+    'the accuracy on the originals is 15.0 %, 5.0 points above chance, so a drop of more than 20 points cannot be seen'
+    >>> out_of_reach(0.9, 0.1, 20)
+    """
+    most = 100 * (accuracy - chance)
+    if most > limit:
+        return None
+    above = f", {most:.1f} points above chance" if most > 0 else f", no more than chance ({100 * chance:.1f} %)"
+    height = f"{100 * accuracy:.1f} %{above if chance else ''}"
+    return f"the accuracy on the originals is {height}, so a drop of more than {limit:g} points cannot be seen"
+
+
+def check_row(
+    source: Mapping[str, Any],
+    measure: str,
+    value: float,
+    low: float,
+    high: float,
+    limit: float,
+    verdict: Verdict,
+    must: str,
+) -> dict[str, Any]:
+    """Return the row of a check with its reason; source: the model, the edit and n."""
+    unit = "%" if measure == "accuracy" else "" if measure.startswith("level") else "points"
+    where = {PASS: "is within the limit,", FAIL: "is beyond the limit,", CANNOT_TELL: "contains the limit,"}[verdict]
+    digits = 4 if measure.startswith("level") else 2
+    shown = f"{value:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})".replace("  ", " ")
+    reason = f"{shown} of n = {source['n']:,} {where} {must} {limit:g} {unit}".rstrip()
+    return {
+        "model": source["model"],
+        "edit": source["edit"],
+        "measure": measure,
+        "n": source["n"],
+        "value": value,
+        "low": low,
+        "high": high,
+        "threshold": limit,
+        "verdict": verdict,
+        "reason": reason,
+    }
+
+
+def with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
+    """Return the row with the number of further photographs that would decide, if it is undecided."""
+    if row["verdict"] != CANNOT_TELL:
+        return row
+    if row["measure"].startswith("level"):  # the number is known for means, not for thresholds
+        return row | {"reason": f"{row['reason']}; more photographs are needed"}
+    needed = photographs_to_tell(row["value"], row["low"], row["high"], row["n"], row["threshold"], level)
+    if needed is None:
+        advice = "the value is so close to the limit that no feasible number of photographs would decide"
+        return row | {"reason": f"{row['reason']}; {advice}"}
+    more = max(needed - row["n"], 1)
+    advice = f"about {more:,} more photographs would decide with a power of 80 %, if the value stays the same"
+    return row | {"more": more, "reason": f"{row['reason']}; {advice}"}
+
+
+def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]) -> list[tuple[str, float]]:
+    """Return (edit, limit) with patterns expanded; an edit's own limit overrides a pattern's.
+
+    edits: the measured ones; known: edits of the benchmark that a limit may name although they were not measured.
+    """
+    found: dict[str, float] = {}
+    for pattern, limit in limits.items():
+        everything = [*edits, *sorted(known - set(edits))]
+        matching = fnmatch.filter(everything, pattern) if any(one in pattern for one in "*?[") else []
+        for edit in matching:
+            if edit not in limits:
+                found[edit] = limit
+        if not matching:
+            if pattern not in edits and pattern not in known:
+                raise unknown("edit", pattern, edits)
+            found[pattern] = limit
+    return list(found.items())
+
+
+SCHEMA = schema("model edit measure n value low high threshold verdict more reason")

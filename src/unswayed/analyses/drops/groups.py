@@ -1,0 +1,265 @@
+"""Dropped accuracy by class, by superclass, or by any column of the predictions or the manifest."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unswayed.analyses.statistics.intervals import Settings, Sums, intervals
+from unswayed.analyses.statistics.paired import bootstrap_means, mcnemar, shrink, sign_flip
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, WHITE_BOX, Facts, averaged_edits, chosen_edits
+from unswayed.evaluation.frames import COLUMNS, Predictions, columns_of, each_model
+from unswayed.labels import imagenet
+
+from .drop_rows import POINTS, finish, lattice_of, need_original
+from .outcomes import Outcomes, outcomes
+
+_VALUE = "_value"
+_PIECES, _FEW = 4, 12
+
+
+def dropped_accuracy_by(
+    predictions: Predictions,
+    by: str,
+    *,
+    models: Sequence[str] | None = None,
+    edits: Sequence[str] | None = None,
+    facts: Facts,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Return the drop table split by `by`, with a column of that name and `shrunk_drop`; worst values first.
+
+    `class` and `superclass` follow from the label. Any other column belongs to the edited picture: the drop is over
+    the pictures that have the value. Columns of many numbers are cut into quarters. shrunk_drop shrinks each value's
+    drop toward the edit's own (empirical Bayes), so that a class of three pictures does not come first by chance. The
+    rows `average` are over the edits that a photograph has.
+    """
+    rows = []
+    for name, frame in _valued(predictions, by, models, facts):
+        found = outcomes(name, frame)
+        entries = _entries(found, frame, facts, average=by in ("class", "superclass"))
+        if edits is not None:
+            chosen = chosen_edits(edits, entries["edit"].unique().to_list())
+            entries = entries.filter(pl.col("edit").is_in(chosen))
+        rows += _rows(found, entries, by, facts, settings)
+    table = finish(rows, {by: pl.String, "shrunk_drop": pl.Float64})
+    place = {edit: index for index, edit in enumerate([*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE])}
+    return (
+        table.with_columns(_place=pl.col("edit").replace_strict(place, return_dtype=pl.Int64))
+        .sort("model", "_place", "shrunk_drop", by, descending=[False, False, True, False], nulls_last=True)
+        .drop("_place")
+    )
+
+
+@functools.cache
+def imagenet_superclasses() -> tuple[str, ...]:
+    """Return the superclass of each of the 1,000 ImageNet classes; animals in detail, things more coarsely."""
+    with resources.files("unswayed.data").joinpath("imagenet_superclasses.csv").open(encoding="utf-8") as file:
+        ranges = list(csv.DictReader(file))
+    return tuple(one["superclass"] for one in ranges for _ in range(int(one["first"]), int(one["last"]) + 1))
+
+
+def superclass_of(facts: Facts) -> tuple[str, ...] | None:
+    """Return the superclass of each label; None if the classes are not ImageNet's."""
+    ours = not facts.classes or facts.classes == imagenet().classes
+    return imagenet_superclasses() if ours else None
+
+
+def _valued(
+    predictions: Predictions, by: str, models: Sequence[str] | None, facts: Facts
+) -> list[tuple[str, pl.DataFrame]]:
+    """Yield each model's rows with the value that they are split by, as text."""
+    if by in ("class", "superclass"):
+        names = _class_names(by, facts)
+        return [
+            (name, rows.with_columns(pl.col("label").map_elements(names, return_dtype=pl.String).alias(_VALUE)))
+            for name, rows in each_model(predictions, (*COLUMNS, "label"), models)
+        ]
+    own = [name for name in columns_of(predictions) if name != WHITE_BOX]
+    if by in own and by not in COLUMNS:
+        found = list(each_model(predictions, (*COLUMNS, by), models))
+        text = _as_text(pl.concat([rows[by] for _, rows in found]))
+        return [(name, rows.with_columns(text(rows[by]).alias(_VALUE))) for name, rows in found]
+    manifest = facts.manifest
+    if manifest is None or by not in manifest.columns or by in (*COLUMNS, "sample_id"):
+        hidden = (*COLUMNS, "sample_id")
+        there = [name for name in [*own, *(manifest.columns if manifest is not None else [])] if name not in hidden]
+        moved = "the same command with --benchmark BENCH, where the benchmark is now" if manifest is None else None
+        raise unknown("column to split by", by, ["class", "superclass", *dict.fromkeys(there)], run=moved)
+    values = manifest.select("source_id", "edit", "run", _as_text(manifest[by])(manifest[by]).alias(_VALUE))
+    keys = ["source_id", "edit", "run"]
+    return [
+        (name, rows.with_columns(pl.col("run").cast(values.schema["run"])).join(values, on=keys, how="left"))
+        for name, rows in each_model(predictions, COLUMNS, models)
+    ]
+
+
+def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -> pl.DataFrame:
+    """Return one row per photograph, edit and value: accuracy on the picture, its original and control; differences.
+
+    average: also one row per photograph and value for the mean over its edits.
+    """
+    cells = pl.DataFrame(
+        {
+            "source_id": pl.Series(found.images).gather(np.repeat(np.arange(len(found.images)), len(found.edits))),
+            "_edit": list(found.edits) * len(found.images),
+            "share": found.share.ravel(),
+            "runs": found.runs.ravel(),
+        }
+    ).filter(pl.col("runs") > 0)
+    need_original(found)
+    base = cells.filter(_edit=ORIGINAL).select("source_id", base="share", base_runs="runs")
+    before = cells.select("source_id", control="_edit", before="share", before_runs="runs")
+    controls = {edit: facts.control(edit) for edit in found.edits}
+    entries = (
+        rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col(_VALUE).is_not_null())
+        .group_by("source_id", "edit", _VALUE)
+        .agg(share=pl.col("correct").mean(), runs=pl.len())
+        .join(base, on="source_id")
+        .with_columns(control=pl.col("edit").replace_strict(controls, return_dtype=pl.String))
+        .join(before, on=["source_id", "control"], how="left")
+        .with_columns(
+            drop=pl.col("base") - pl.col("share"),
+            net=pl.col("before") - pl.col("share"),
+            drop_answers=pl.max_horizontal("runs", "base_runs"),
+            net_answers=pl.max_horizontal("runs", "before_runs"),
+        )
+        .sort("source_id", "edit", _VALUE)
+    )
+    averaged = averaged_edits(found.edits, facts)
+    if not average or not averaged:
+        return entries
+    means = (
+        entries.filter(pl.col("edit").is_in(averaged))
+        .group_by("source_id", _VALUE, maintain_order=True)
+        .agg(
+            pl.col("share", "drop").mean(),
+            pl.when(pl.col("net").null_count() == 0).then(pl.col("net").mean()).alias("net"),
+            pl.col("base").first(),
+            pl.col("^.*(_answers|runs)$").sum(),
+        )
+        .with_columns(edit=pl.lit(AVERAGE), control=pl.lit("each edit's own"))
+    )
+    return pl.concat([entries, means], how="diagonal_relaxed")
+
+
+def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+    drops = _estimates(found, entries, "drop", settings)
+    nets = _estimates(found, entries.drop_nulls("net"), "net", settings)
+    nets = nets.select("edit", _VALUE, net_n="n", net_drop="mean", net_low="low", net_high="high")
+    drops = drops.with_columns(
+        pl.struct("mean", "n", "squares")
+        .map_batches(lambda one: _shrunk(one.struct.unnest()), return_dtype=pl.Float64)
+        .over("edit")
+        .alias("shrunk_drop")
+    ).join(nets, on=["edit", _VALUE], how="left")
+    pieces = entries.partition_by("edit", _VALUE, as_dict=True)
+    rows = []
+    for row in drops.iter_rows(named=True):
+        edit, value = row["edit"], row[_VALUE]
+        piece = pieces[edit, value]
+        average = edit == AVERAGE
+        rows.append(
+            {
+                **{name: row[name] for name in ("edit", "n", "low", "high", "shrunk_drop", "interval")},
+                **{name: row[name] for name in ("net_n", "net_drop", "net_low", "net_high")},
+                "model": found.model,
+                by: value,
+                "kind": AVERAGE if average else "control" if facts.is_control(edit) else "edit",
+                "runs": None if average else int(piece["runs"].to_numpy().max()),
+                "accuracy": piece["share"].mean(),
+                "original_accuracy": piece["base"].mean(),
+                "drop": row["mean"],
+                "p_value": None if average else _p_value(row, piece),
+                "control": piece["control"][0] if row["net_n"] else None,
+                "white_box": facts.is_white_box(found.model, edit),
+            }
+        )
+    return rows
+
+
+def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
+    """Return one row per edit and value: the sums, mean and interval of that column of the entries, in points."""
+    value = pl.col(column)
+    table = entries.group_by("edit", _VALUE, maintain_order=True).agg(
+        n=pl.len().cast(pl.Int64),
+        losses=value.clip(lower_bound=0).sum(),
+        gains=-value.clip(upper_bound=0).sum(),
+        squares=(value * value).sum(),
+        flips=(value.abs() > 1e-9).sum().cast(pl.Int64),
+        answers=pl.col(f"{column}_answers").max().cast(pl.Int64),
+    )
+    sums = Sums(*(table[name].to_numpy() for name in ("n", "losses", "gains", "squares", "flips", "answers")))
+
+    def resampled(at: np.ndarray) -> np.ndarray:
+        weights = settings.weights(found.images)
+        draws = []
+        for index in at:
+            edit, name = table.row(int(index))[:2]
+            chosen = entries.filter((pl.col("edit") == edit) & (pl.col(_VALUE) == name))
+            places = np.searchsorted(found.images, chosen["source_id"].to_list())
+            draws.append(bootstrap_means(weights[:, places], chosen[column].to_numpy()[:, None])[:, 0])
+        return np.stack(draws, axis=1)
+
+    low, high, method = intervals(sums, settings, resampled)
+    return table.with_columns(
+        pl.Series("mean", sums.mean * POINTS),
+        pl.Series("low", low * POINTS),
+        pl.Series("high", high * POINTS),
+        pl.Series("interval", method, dtype=pl.String),
+    )
+
+
+def _shrunk(group: pl.DataFrame) -> pl.Series:
+    means = group["mean"].to_numpy() / POINTS
+    return pl.Series(shrink(means, group["n"].to_numpy(), group["squares"].to_numpy()) * POINTS)
+
+
+def _p_value(sums: dict[str, Any], piece: pl.DataFrame) -> float:
+    if piece["runs"].max() == 1 and piece["base_runs"].max() == 1:
+        return float(mcnemar(round(sums["losses"]), round(sums["gains"])))
+    lattice = lattice_of(piece["runs"].to_numpy(), piece["base_runs"].to_numpy())
+    return sign_flip(piece["drop"].to_numpy(), lattice)
+
+
+def _class_names(by: str, facts: Facts) -> Callable[[int], str]:
+    """Return label -> the name of its class or superclass."""
+    if by == "class":
+        names = facts.classes
+        return lambda label: names[label] if 0 <= label < len(names) else str(label)
+    superclasses = superclass_of(facts)
+    if superclasses is None:
+        raise UserError(
+            "superclasses are known only for ImageNet's classes, but these predictions have other classes",
+            allowed="--by class, or a column of your own in the predictions",
+        )
+    return lambda label: superclasses[label] if 0 <= label < len(superclasses) else str(label)
+
+
+def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
+    """Return a function from the column's values to text: many numbers become quarters, other values stay."""
+    if values.dtype.is_nested():
+        raise UserError(f"the column '{values.name}' contains lists", allowed="a column of numbers or text")
+    if not values.dtype.is_numeric() or values.n_unique() <= _FEW:
+        return lambda column: column.cast(pl.String)
+    known = values.drop_nulls().drop_nans() if values.dtype.is_float() else values.drop_nulls()
+    cuts = np.unique(np.quantile(known.to_numpy(), np.linspace(0, 1, _PIECES + 1), method="nearest")).tolist()
+    labels = [f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(cuts)]
+    inner = np.array(cuts[1:-1], dtype=float)
+
+    def text(column: pl.Series) -> pl.Series:
+        numbers = column.cast(pl.Float64).fill_nan(None)
+        places = np.searchsorted(inner, numbers.fill_null(0).to_numpy(), side="left")
+        return pl.Series(
+            [labels[place] if there else None for place, there in zip(places, numbers.is_not_null(), strict=True)]
+        )
+
+    return text

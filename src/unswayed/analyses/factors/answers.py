@@ -1,0 +1,209 @@
+"""Models' predictions joined to the annotations by file name, one model at a time.
+
+A folder may contain CSV files of the published toolkit (file_name, predicted_class, predicted_probability; the file's
+stem is the model) and this package's own Parquet files (model, file_name, edit, predicted, probability). Of files that
+contain edited pictures too, only the `original` rows are used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from unswayed.errors import UserError
+from unswayed.evaluation.frames import polars_table
+from unswayed.files.tables import Column, column_names, read_checked
+from unswayed.files.text_tables import csv_names, read_csv
+from unswayed.sources.imagenet_x.annotations import Annotations, image_keys
+
+_PREDICTED = ("predicted_class", "predicted")
+_PROBABILITY = ("predicted_probability", "probability")
+_UNEDITED = ("original", "")
+_ENOUGH = 20  # images from which a shift of the classes can be told
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One model's predictions for N annotated images.
+
+    `predicted` is (N,) int16, -1 if there is no prediction; `probability` (N,) float64, NaN if unknown;
+    `given` is the number of rows in the model's file, whether annotated or not.
+    """
+
+    model: str
+    predicted: np.ndarray
+    probability: np.ndarray
+    given: int
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Return (N,) bool: the images that the model classified."""
+        return self.predicted >= 0
+
+    @property
+    def coverage(self) -> float:
+        """Return the share of the annotated images that the model classified, in (0, 1]."""
+        return float(self.seen.mean())
+
+
+def read_answers(path: str | Path, annotations: Annotations) -> Iterator[Answers]:
+    """Yield the predictions of every model in `path` (a folder or one file), in the order of the file names."""
+    seen: dict[str, Path] = {}
+    join = _Join(annotations)
+    for file in prediction_files(path):
+        for model, table in _models_of(file):
+            if model in seen:
+                raise UserError(f"the model '{model}' is in two files: {seen[model]} and {file}")
+            seen[model] = file
+            yield join(model, table, file)
+    if not seen:
+        raise UserError(f"no file of {path} contains a prediction for an unedited picture")
+
+
+def human_answers(annotations: Annotations) -> Answers:
+    """Return the original labels as predictions, to compare ImageNet's annotators with the ReaL labels."""
+    return Answers("human", annotations.labels, np.ones(len(annotations)), len(annotations))
+
+
+def coverage(annotations: Annotations, answers: Answers) -> pl.DataFrame:
+    """Return one row: the number of predictions, how many are for annotated images, and the share of those covered."""
+    matched = int(answers.seen.sum())
+    return pl.DataFrame(
+        {
+            "model": [answers.model],
+            "given": [answers.given],
+            "matched": [matched],
+            "annotated": [len(annotations)],
+            "coverage": [answers.coverage],
+        }
+    )
+
+
+def prediction_files(path: str | Path) -> list[Path]:
+    """Return the CSV and Parquet files of a folder, sorted by name, or the one file given."""
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UserError(
+            f"there is no file or folder {path}", allowed="a folder of CSV or Parquet files, or one such file"
+        )
+    files = [f for f in path.iterdir() if f.suffix.lower() in (".csv", ".parquet") and not f.name.startswith(".")]
+    if not files:
+        raise UserError(f"{path} contains no predictions", allowed="*.csv (file_name, predicted_class, …) or *.parquet")
+    return sorted(files)
+
+
+def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield (model, table of file_name, predicted, probability) for each model of one file."""
+    is_csv = file.suffix.lower() == ".csv"
+    names = csv_names(file) if is_csv else column_names(file)
+    predicted = next((name for name in _PREDICTED if name in names), None)
+    probability = next((name for name in _PROBABILITY if name in names), None)
+    if "file_name" not in names or predicted is None:
+        raise UserError(
+            f"{file} has no {'file_name' if 'file_name' not in names else 'predicted_class'} column",
+            allowed="file_name, predicted_class and, if there is one, predicted_probability",
+        )
+    declared = {"file_name": Column("text", nulls=False), predicted: Column("number"), "edit": Column("text")}
+    declared |= {"model": Column("text", nulls=False), **({probability: Column("number")} if probability else {})}
+    if is_csv:
+        table = read_csv(file, declared, select=list(declared), categories=("file_name", "edit", "model"))
+    else:
+        table = read_checked(file, declared, select=list(declared))
+    frame = polars_table(table)
+    if "edit" in names:
+        frame = frame.filter(pl.col("edit").is_null() | pl.col("edit").cast(pl.String).is_in(_UNEDITED))
+    wanted = frame.select(
+        "file_name",
+        pl.col(predicted).alias("predicted"),
+        (pl.col(probability) if probability else pl.lit(None, pl.Float64)).alias("probability"),
+        *(["model"] if "model" in names else []),
+    )
+    if "model" not in names:
+        yield file.stem, wanted
+        return
+    for (model,), part in wanted.partition_by("model", as_dict=True, maintain_order=True).items():
+        yield str(model), part.drop("model")
+
+
+class _Join:
+    """Assigns predictions to the rows of their images; caches the last file's names, which many models share."""
+
+    def __init__(self, annotations: Annotations) -> None:
+        self.annotations = annotations
+        self.rows = pl.DataFrame({"key": annotations.keys, "row": np.arange(len(annotations), dtype=np.int32)})
+        self.names: pl.Series | None = None
+        self.found: tuple[np.ndarray, np.ndarray] = (np.empty(0, int), np.empty(0, int))
+
+    def __call__(self, model: str, table: pl.DataFrame, file: Path) -> Answers:
+        names = table["file_name"].cast(pl.String)
+        if self.names is None or not names.equals(self.names):
+            self.found = self._places(names, model, file)
+            self.names = names
+        rows, lines = self.found
+        predicted = np.full(len(self.annotations), -1, dtype=np.int16)
+        predicted[rows] = _classes(table["predicted"], file)[lines]
+        _refuse_shifted(model, predicted[rows], self.annotations.labels[rows], file)
+        probability = np.full(len(self.annotations), np.nan)
+        probability[rows] = _probabilities(table["probability"], file)[lines]
+        return Answers(model, predicted, probability, table.height)
+
+    def _places(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
+        """Return (rows of the annotations, lines of the file) of the images that are in both."""
+        keys = pl.DataFrame({"key": image_keys(names), "line": np.arange(len(names), dtype=np.int32)})
+        joined = keys.join(self.rows, on="key", how="inner")
+        if joined.is_empty():
+            example = f", such as '{names[0]}'" if len(names) else ""
+            raise UserError(
+                f"{file}: none of the {len(names)} file names of '{model}'{example} is in the ImageNet-X annotations "
+                f"({self.annotations.partition})",
+                allowed=f"file names like {self.annotations.keys[0]}.JPEG" if len(self.annotations) else None,
+                run=f"unswayed factors … --partition {'train' if self.annotations.partition == 'val' else 'val'}",
+            )
+        twice = joined.filter(joined["row"].is_duplicated())
+        if not twice.is_empty():
+            raise UserError(
+                f"{file}: '{model}' has {twice['key'].n_unique()} images more than once, such as {twice['key'][0]}",
+                allowed="one row per image",
+            )
+        return joined["row"].to_numpy(), joined["line"].to_numpy()
+
+
+def _refuse_shifted(model: str, predicted: np.ndarray, labels: np.ndarray, file: Path) -> None:
+    """Refuse answers that are wrong as they are and right when every class is counted from another number."""
+    if len(labels) < _ENOUGH or (predicted == labels).mean() > 0.05:
+        return
+    for shift in (1, -1):
+        right = float((predicted + shift == labels).mean())
+        if right > 0.3:
+            raise UserError(
+                f"{file}: the classes of '{model}' are shifted by one: {right:.0%} of its answers are right if class j "
+                f"means class j {'+' if shift > 0 else '-'} 1, and {(predicted == labels).mean():.0%} as they are",
+                allowed="classes 0 to 999 in the order of ImageNet-1k",
+            )
+
+
+def _classes(column: pl.Series, file: Path) -> np.ndarray:
+    """Return (rows,) int16 in 0…999."""
+    array = column.cast(pl.Float64).to_numpy()
+    if column.null_count() or not np.all((array >= 0) & (array <= 999) & (array == np.floor(array))):
+        raise UserError(
+            f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
+        )
+    return array.astype(np.int16)
+
+
+def _probabilities(column: pl.Series, file: Path) -> np.ndarray:
+    """Return (rows,) float64 in [0, 1], NaN if unknown."""
+    array = column.cast(pl.Float64).to_numpy()
+    known = array[~np.isnan(array)]
+    if known.size and not (known.min() >= 0 and known.max() <= 1 + 1e-6):
+        raise UserError(
+            f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the predicted class"
+        )
+    return array

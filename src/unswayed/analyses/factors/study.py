@@ -1,0 +1,296 @@
+"""The factor tables of a folder of predictions, for the command line and the report."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+
+from unswayed.choices import Option
+from unswayed.errors import UserError, unknown
+from unswayed.sources.imagenet_x.annotations import FACTORS, WHICH, Annotations, load_annotations
+from unswayed.sources.imagenet_x.model_types import published_types
+
+from .adjusted import adjusted_error_ratios
+from .answers import Answers, coverage, human_answers, read_answers
+from .calibration import factor_calibration
+from .comparison import compare_models
+from .correlation import factor_correlation
+from .editing import agreement, drop_and_error_ratio, read_edited
+from .error_ratios import factor_errors
+from .model_types import compare_model_types, published_groups, read_groups, shared_keys
+from .prevalence import (
+    active_factor_counts,
+    factor_distribution,
+    metaclass_shift,
+    misclassification_shift,
+    prevalence,
+)
+from .results import Wanted, choose_sets, read_results, result_files
+from .spill_over import LEAST_MODELS, augmentation_groups, by_strength, read_strengths, spill_over, strengths_by_name
+
+TableKey = tuple[str, str, str | None]  # which, right, by
+
+# decimals in displayed tables
+DIGITS = {
+    "accuracy": 4, "accuracy_a": 4, "accuracy_b": 4, "difference": 4, "calibration_error": 4, "prevalence": 4,
+    "correlation": 3, "average": 4, "coverage": 3, "p_value": 4, "p_holm": 4, "ratio_p_holm": 4,
+}  # fmt: skip
+# shorter column names in displayed tables
+HEADINGS = {
+    "error_ratio": "ratio", "adjusted_error_ratio": "adjusted", "calibration_error": "ece", "p_value": "p",
+    "p_holm": "p Holm", "error_ratio_a": "ratio a", "error_ratio_b": "ratio b", "ratio_difference": "ratio a-b",
+    "ratio_p_holm": "ratio p Holm", "accuracy_a": "acc. a", "accuracy_b": "acc. b", "difference": "a-b",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """The input and settings of a factor study; those after `seed` are for some tables only.
+
+    predictions: files of predictions or published result tables; None for tables of the annotations alone.
+    """
+
+    predictions: Path | None = None
+    which: Annotated[str, Option("`top`: the image's main factor; `multi`: all its factors.")] = "top"
+    partition: Annotated[str, Option("The ImageNet partition: `val` or `train`.")] = "val"
+    right: Annotated[str, Option("What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")] = "class"
+    by: Annotated[str | None, Option("`metaclass`: one table for each of the 17 metaclasses.")] = None
+    folder: Annotated[
+        Path | None, Option("A folder of annotation files instead of the installed imagenet-x.", name="annotations")
+    ] = None
+    keep_prototypes: Annotated[bool, Option("Keep the images that annotators compared against.")] = False
+    resamples: Annotated[int, Option("Number of bootstrap resamples; 0 for no intervals.", least=0)] = 1000
+    level: float = 0.95
+    seed: Annotated[int, Option("Random seed of the resamples.")] = 0
+    groups: Annotated[
+        Path | str | None,
+        Option(
+            "For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
+            "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
+            metavar="CSV",
+        ),
+    ] = None
+    strengths: Annotated[
+        Path | None,
+        Option(
+            "For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
+            "[default: from the names of the published models]."
+        ),
+    ] = None
+    pair: tuple[str, str] | None = None
+    edited: Annotated[
+        Path | None, Option("For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
+    ] = None
+    sets: Annotated[str | None, Option("Only these sets of published result tables, such as `base,modelvshuman`.")] = (
+        None
+    )
+    models_per_strength: Annotated[
+        int | None,
+        Option("Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].", least=1),
+    ] = None
+
+    @cached_property
+    def annotations(self) -> Annotations:
+        return load_annotations(self.which, self.partition, self.folder, keep_prototypes=self.keep_prototypes)
+
+    @cached_property
+    def results(self) -> dict[str, Path]:
+        """The published result tables by set; {} if there are predictions instead."""
+        wanted = Wanted(self.which, self.partition, self.right, self.by)
+        files = result_files(self.given, wanted)
+        if self.sets is not None and not files:
+            raise UserError("--sets chooses among published result tables", allowed=f"{self.given} has predictions")
+        return choose_sets(files, self.sets)
+
+    @property
+    def given(self) -> Path:
+        """The predictions or result tables, which most tables need."""
+        if self.predictions is None:
+            raise UserError("this table needs predictions or result tables", run="unswayed factors PREDICTIONS …")
+        return self.predictions
+
+    def answers(self) -> Iterator[Answers]:
+        """Yield every model's predictions, one model in memory at a time."""
+        if self.results:
+            raise UserError(
+                f"{self.given} contains result tables, and this table needs the prediction for each image",
+                allowed=f"the tables {', '.join(OF_RESULTS)}",
+            )
+        return read_answers(self.given, self.annotations)
+
+    def errors(self, by: str | None = None, **options: object) -> pl.DataFrame:
+        """Return `factor_errors` of every model, or the same columns from result tables."""
+        if self.results:
+            return read_results(self.results, by)
+        return self.over_models(factor_errors, self.right, by, **options)
+
+    def over_models(self, measure: Callable[..., pl.DataFrame], *arguments: object, **options: object) -> pl.DataFrame:
+        return pl.concat([measure(self.annotations, one, *arguments, **options) for one in self.answers()])
+
+
+def errors(study: Study) -> pl.DataFrame:
+    """Return `factor_errors` of every model; with ReaL also of the original labels, under the name `human`."""
+    options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
+    table = study.errors(study.by, **options)
+    if study.right.startswith("real") and not study.results and "human" not in table["model"]:
+        human = human_answers(study.annotations)
+        table.extend(factor_errors(study.annotations, human, study.right, study.by, **options))  # type: ignore[arg-type]
+    return table
+
+
+def prevalences(study: Study) -> pl.DataFrame:
+    return metaclass_shift(study.annotations) if study.by == "metaclass" else prevalence(study.annotations)
+
+
+def _all_annotations(study: Study, selections: Sequence[str] = WHICH) -> list[Annotations]:
+    pairs = itertools.product(selections, ("train", "val"))
+    load = partial(load_annotations, folder=study.folder, keep_prototypes=study.keep_prototypes)
+    return [load(which, partition) for which, partition in pairs]
+
+
+def accuracies(study: Study) -> pl.DataFrame:
+    """Return the accuracy of every model on every factor beside its accuracy on all images."""
+    table = study.errors(resamples=0)
+    keys = [name for name in ("set", "model") if name in table.columns]
+    average = table.filter(pl.col("factor") == "average").select(*keys, pl.col("accuracy").alias("average"))
+    table = table.filter(pl.col("factor").is_in(FACTORS)).join(average, on=keys, maintain_order="left")
+    if study.groups is None:
+        return table.select(*keys, "average", "factor", "accuracy", "error_ratio")
+    groups = _groups(study, table)
+    grouping = groups["grouping"][0] if len(groups) else ""
+    groups = groups.filter(pl.col("grouping") == grouping)
+    grouped = table.join(groups, on=shared_keys(table, groups), maintain_order="left")
+    if grouped.is_empty():
+        raise UserError("the groups name none of the models")
+    return grouped.select(*keys, "group", "average", "factor", "accuracy", "error_ratio")
+
+
+def model_types(study: Study) -> pl.DataFrame:
+    table = study.errors(resamples=0)
+    return compare_model_types(table, _groups(study, table))
+
+
+def _groups(study: Study, table: pl.DataFrame) -> pl.DataFrame:
+    if study.groups is None:
+        raise UserError(
+            "the table model-types needs groups of models",
+            run="unswayed factors … --groups FILE.csv, or --groups published for the paper's types",
+        )
+    if str(study.groups) == "published":
+        return published_groups(table, published_types(study.folder))
+    if str(study.groups) == "augmentations":
+        if not study.results:
+            raise UserError("--groups augmentations is for the published result tables", allowed="--groups FILE.csv")
+        return augmentation_groups(table, study.models_per_strength or LEAST_MODELS)
+    return read_groups(study.groups)
+
+
+def _swept(study: Study) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """Return the error ratios, the models' strengths and the least number of models of a strength."""
+    if study.strengths is not None:
+        return study.errors(resamples=0), read_strengths(study.strengths), study.models_per_strength or 1
+    if not study.results:
+        raise UserError(
+            "the table spill-over needs the models' augmentations", run="unswayed factors … --strengths FILE.csv"
+        )
+    table = study.errors(resamples=0)
+    return table, strengths_by_name(table), study.models_per_strength or LEAST_MODELS
+
+
+def compared(study: Study) -> pl.DataFrame:
+    if study.pair is None:
+        raise UserError("the table compare needs two models", run="unswayed factors … --models A,B")
+    found = {one.model: one for one in study.answers() if one.model in study.pair}
+    for name in study.pair:
+        if name not in found:
+            raise unknown("model", name, [one.model for one in study.answers()])
+    a, b = (found[name] for name in study.pair)
+    options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
+    return compare_models(study.annotations, a, b, study.right, **options)  # type: ignore[arg-type]
+
+
+def editing(study: Study) -> pl.DataFrame:
+    """Return one row per model and attribute, with the correlation over all models."""
+    pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.given))
+    return pairs.join(agreement(pairs), on=["attribute", "factor"], how="left")
+
+
+TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
+    "errors": errors,
+    "accuracy": accuracies,
+    "calibration": lambda study: study.over_models(factor_calibration, study.right, study.by),
+    "mistakes": lambda study: study.over_models(misclassification_shift, study.right, study.by),
+    "adjusted": lambda study: study.over_models(adjusted_error_ratios, study.right, level=study.level),
+    "compare": compared,
+    "coverage": lambda study: study.over_models(coverage),
+    "prevalence": prevalences,
+    "distribution": lambda study: factor_distribution(_all_annotations(study)),
+    "active-factors": lambda study: active_factor_counts(_all_annotations(study, ("multi",))),
+    "correlation": lambda study: factor_correlation(study.annotations),
+    "model-types": model_types,
+    "spill-over": lambda study: spill_over(*_swept(study)),
+    "strengths": lambda study: by_strength(*_swept(study)),
+    "editing": editing,
+}
+# the tables that published result tables are enough for
+OF_RESULTS = ("errors", "accuracy", "model-types", "spill-over", "strengths")
+
+
+def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
+    """Return the named table of the study as a polars data frame."""
+    if table not in TABLES:
+        raise unknown("factor table", table, TABLES)
+    return TABLES[table](study)
+
+
+def published_tables(
+    predictions: str | Path, folder: Path | None = None
+) -> dict[tuple[str, str, str | None], pl.DataFrame]:
+    """Return the twelve tables of the published toolkit by (which, right, by), reading the predictions once."""
+    chosen = [load_annotations(which, folder=folder) for which in WHICH]
+    tables: dict[TableKey, list[pl.DataFrame]] = {}
+    # Both selections annotate the same images in the same order, so predictions are joined only once.
+    assert chosen[0].keys.equals(chosen[1].keys)
+    for answers in itertools.chain(read_answers(predictions, chosen[0]), [human_answers(chosen[0])]):
+        for selection, right, by in itertools.product(chosen, ("class", "metaclass", "real"), (None, "metaclass")):
+            if answers.model != "human" or right == "real":
+                table = factor_errors(selection, answers, right, by, resamples=0)
+                tables.setdefault((selection.which, right, by), []).append(table)
+    return {key: pl.concat(parts) for key, parts in tables.items()}
+
+
+def two_models(text: str | None) -> tuple[str, str] | None:
+    """Return the two models of `A,B`.
+
+    >>> two_models("ResNet50,DINO")
+    ('ResNet50', 'DINO')
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names):
+        raise UserError(f"'{text}' is not two models", allowed="A,B")
+    return names[0], names[1]
+
+
+def remarks(study: Study, table: pl.DataFrame) -> list[str]:
+    """Return remarks for the reader of the table: partial coverage, and how ReaL was counted."""
+    said = []
+    if "coverage" in table.columns:
+        partial = table.filter(pl.col("coverage") < 1).unique("model", maintain_order=True)
+        said += [
+            f"{model}: {share:.1%} of the {len(study.annotations):,} annotated images"
+            for model, share in partial.select("model", "coverage").iter_rows()
+        ]
+    if study.right == "real":
+        said.append(
+            "real: images without any ReaL label count as wrong, as in the published tables; "
+            "--right real-standard leaves them out"
+        )
+    return said

@@ -1,0 +1,126 @@
+"""Alignment of saliency with the object: how it differs by correctness and by edit."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from unswayed.analyses.columns import schema
+from unswayed.analyses.statistics.balanced import interval
+from unswayed.analyses.statistics.paired import bootstrap_means, resample_weights
+from unswayed.choices import ClassColumn, check_choice
+from unswayed.evaluation.alignment_measures import MEASURES
+
+from .foreground import members_of_groups
+
+
+def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """Compare the alignment of correct and wrong predictions: one row per model, method, edit and measure.
+
+    rows: model, method, edit, source_id, correct and the measures. Columns out: n_right, n_wrong, right, wrong,
+    difference (right minus wrong) with its 95 % interval low, high; null if a side has no picture.
+    """
+    records = []
+    for key, group in rows.group_by("model", "method", "edit", maintain_order=True):
+        group = group.sort("source_id")
+        weights = resample_weights(group["source_id"].to_list(), draws, seed)
+        is_right = group["correct"].to_numpy()
+        values = _measures(group)
+        right, wrong = values[is_right], values[~is_right]
+        # Right and wrong are different pictures, but may be edits of one photograph, which is resampled as a whole.
+        resampled = [bootstrap_means(weights[:, side], values[side]) for side in (is_right, ~is_right)]
+        bounds = interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
+        means = _column_means(right), _column_means(wrong)
+        for index, measure in enumerate(MEASURES):
+            pair = (means[0][index], means[1][index])
+            numbers = (*pair, pair[0] - pair[1], bounds[0][index], bounds[1][index])
+            records.append((*key, measure, len(right), len(wrong), *map(_null, numbers)))
+    names = schema("model method edit measure n_right n_wrong right wrong difference low high")
+    return pl.DataFrame(records, schema=names, orient="row")
+
+
+def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
+    """Compare the alignment on an edit and on the same photographs unedited: one row per model, method, edit, measure.
+
+    Columns out: n pairs, original, edited, change (edited minus original, paired) with its 95 % interval low, high.
+    """
+    per_source = rows.group_by("model", "method", "edit", "source_id", maintain_order=True).agg(
+        pl.col(name).mean() for name in MEASURES
+    )
+    before = per_source.filter(pl.col("edit") == "original").drop("edit")
+    after = per_source.filter(pl.col("edit") != "original").sort("source_id")
+    paired = after.join(before, on=["model", "method", "source_id"], suffix="_original", maintain_order="left")
+    records = []
+    for key, group in paired.group_by("model", "method", "edit", maintain_order=True):
+        edited = _measures(group)
+        original = group.select(f"{name}_original" for name in MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy()
+        missing = np.isnan(edited) | np.isnan(original)
+        change = np.where(missing, np.nan, edited - original)
+        weights = resample_weights(group["source_id"].to_list(), draws, seed)
+        low, high = interval(bootstrap_means(weights, change), len(group))
+        sides = [_column_means(np.where(missing, np.nan, side)) for side in (original, edited, change)]
+        for index, measure in enumerate(MEASURES):
+            numbers = (*(side[index] for side in sides), low[index], high[index])
+            records.append((*key, measure, int((~missing[:, index]).sum()), *map(_null, numbers)))
+    names = schema("model method edit measure n original edited change low high")
+    return pl.DataFrame(records, schema=names, orient="row")
+
+
+def summary(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean of every measure: one row per model, method and edit, with n and accuracy on these pictures."""
+    return _means(rows, ["model", "method", "edit"])
+
+
+def by_class(rows: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
+    """Return the mean of every measure on unedited pictures by class: model, method, `column`, n, accuracy, measures.
+
+    column: `label`, the true class, or `predicted`, the class that the heat map explains, as in the released code.
+    """
+    check_choice("class column", column, ClassColumn)
+    table = _means(rows.filter(pl.col("edit") == "original"), ["model", "method", column])
+    order = {model: index for index, model in enumerate(table["model"].unique(maintain_order=True))}
+    place = pl.col("model").replace_strict(order, return_dtype=pl.Int64)
+    return table.sort(place, "method", column)
+
+
+def by_group(rows: pl.DataFrame, groups: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
+    """Return the alignment of groups of models: grouping, group, method, models, and the mean of every measure.
+
+    A model's value is the mean over its classes (of `by_class`), a group's value the mean over its models.
+    """
+    classes = (
+        by_class(rows, column)
+        .group_by("model", "method", maintain_order=True)
+        .agg(pl.col(name).mean() for name in MEASURES)
+    )
+    found = members_of_groups(groups, classes["model"].unique(maintain_order=True).to_list())
+    tables = [
+        classes.filter(pl.col("model").is_in(members))
+        .group_by("method", maintain_order=True)
+        .agg(pl.len().alias("models"), *(pl.col(name).mean() for name in MEASURES))
+        .select(pl.lit(grouping).alias("grouping"), pl.lit(group).alias("group"), pl.all())
+        for grouping, group, members in found
+    ]
+    return pl.concat(tables)
+
+
+def _means(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    return rows.group_by(keys, maintain_order=True).agg(
+        pl.len().alias("n"),
+        pl.col("correct").cast(float).mean().alias("accuracy"),
+        *(pl.col(m).mean() for m in MEASURES),
+    )
+
+
+def _measures(table: pl.DataFrame) -> np.ndarray:
+    return table.select(MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(-1, len(MEASURES))
+
+
+def _column_means(values: np.ndarray) -> np.ndarray:
+    defined = np.isfinite(values).sum(0)
+    total = np.nansum(values, axis=0)
+    return np.divide(total, defined, out=np.full(values.shape[1], np.nan), where=defined > 0)
+
+
+def _null(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,345 @@
+"""Building a benchmark from a source and a recipe: pictures, masks, rows and a manifest; a stopped build resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from unswayed.edits.items import Recipe
+from unswayed.edits.recipes import open_recipe
+from unswayed.errors import UserError
+from unswayed.files.locks import alone
+from unswayed.files.storage import place_of, refresh
+from unswayed.files.whole import explained
+from unswayed.jobs import Watch, cores, places_of, run_tasks
+from unswayed.jobs.monitor import Monitor, View
+from unswayed.jobs.waiting import Here
+from unswayed.masks.mask_checks import exchanged_masks, warning_summary
+from unswayed.rendering.backgrounds import Removal
+from unswayed.rendering.layers import Renderer
+from unswayed.rendering.settings import RENDERER_OPTIONS
+from unswayed.sources import Source, open_source
+from unswayed.sources.repeated import repeated_photographs
+
+from .card import settle_card
+from .commit_files import sweep
+from .layout import CACHE, CARD, CARD_LOCK, ORIGINAL_EDIT, SOURCE_EDIT
+from .mask_facts import record_masks
+from .plan import Plan
+from .prepare import Prepared
+from .quality import count_doubtful
+from .render import SourceBuilder, Summary, give_up
+from .rows import FAILED, OK, Row, counts, finished_sources, read_rows, write_manifest
+from .settings import BuildSettings
+from .shards import only_run
+from .through_network import Counting, NetworkBuilder, NetworkDescriber, passes_of, prepared_passes, through_network
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a build: sources done and in total, rows by status; passes: passes of the network done and in
+    total, None without a network; `summary` is of the source just finished."""
+
+    done: int
+    total: int
+    counts: dict[str, int]
+    passes: tuple[int, int] | None = None
+    summary: Summary | None = None
+
+    @property
+    def share(self) -> float:
+        """Return how much of the build is done, in [0, 1]."""
+        done, total = self.passes or (self.done, self.total)
+        return done / total if total else 1.0
+
+
+@dataclass(frozen=True)
+class Built:
+    """The result of a build: rows by status over the whole benchmark, or over the shard, and for this run alone the
+    sources that were made, the seconds it took and the seconds of each stage, summed over workers; classes: how many
+    scenes each has; warnings: what looks wrong about masks and labels, one line each; invalid: pictures that are there
+    although their validity is below one half; left_out: those that `quality="strict"` left out because of it;
+    unfinished: sources that other shards have still to build, so that there is no manifest yet."""
+
+    root: Path
+    counts: dict[str, int]
+    sources: int
+    made: int
+    seconds: float
+    stages: dict[str, float]
+    failures: dict[str, str]
+    classes: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    invalid: int = 0
+    left_out: int = 0
+    unfinished: int = 0
+
+
+def build(
+    source: str | Source,
+    output: str | Path,
+    settings: BuildSettings | None = None,
+    *,
+    renderer: Renderer | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    show: Callable[[View], None] | None = None,
+) -> Built:
+    """Build a benchmark of `source` in the folder `output`.
+
+    The same call again resumes the build: finished sources are kept, failed ones are tried again. A call with more
+    edits, runs or scenes adds them to the existing benchmark. If nothing is added, the bytes of the result depend on
+    neither the interruption nor `batch_size`, `workers` and the engine. A folder that holds another benchmark is
+    refused. Without a network (`renderer="paste"`) `workers` processes build whole sources. With one, `workers`
+    processes prepare pictures for each device; several devices have a process each, a single one is used here. Shards
+    of one build may run at the same time, and the one that finishes last writes the manifest.
+
+    renderer: an open renderer (`unswayed.rendering.open_renderer`) that has a network, so that several builds share
+    one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
+    after every pass of a network; show: with the state of the whole run, workers included.
+    """
+    settings = BuildSettings() if settings is None else settings
+    if renderer is not None:
+        settings = replace(settings, guide=_settled(renderer, settings))
+    scenes = source if isinstance(source, Source) else open_source(source)
+    plan = Plan(
+        root=place_of(output).expanduser(),
+        source=scenes.select(
+            settings.limit,
+            settings.classes,
+            sample=settings.sample,
+            per_class=settings.per_class,
+            seed=settings.seed,
+        ),
+        recipe=settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe),
+        settings=settings,
+    )
+    with explained(plan.root):
+        plan.root.mkdir(parents=True, exist_ok=True)
+    unit = "passes" if plan.has_network else "scenes"
+    with only_run(plan.root, settings.shard), Monitor(plan.root, "build", unit, show) as monitor:
+
+        def report(now: Progress) -> None:
+            failed = now.counts.get(FAILED, 0)
+            pictures = ", ".join(
+                f"{number} {status}" for status, number in now.counts.items() if number and status != FAILED
+            )
+            note = f"{now.done} of {now.total} scenes; {pictures}" if now.passes else pictures
+            monitor.count(*(now.passes or (now.done, now.total)), failed=failed, note=note)
+            if progress is not None:
+                progress(now)
+
+        return _build(plan, renderer, report, monitor)
+
+
+def _settled(renderer: Renderer, settings: BuildSettings) -> str:
+    """Return the guide of an open renderer; refuse settings that were fixed when it was opened."""
+    described = renderer.describe()
+    if described["renderer"] == "paste":
+        raise UserError("the open renderer has no network", allowed='BuildSettings(renderer="paste") instead')
+    given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
+    if settings.engine != "local":
+        given = ["engine", *given]
+    if given:
+        raise UserError(
+            f"{', '.join(given)} cannot be set for a renderer that is already open",
+            allowed="these settings in the call of open_renderer",
+        )
+    guide = described.get("guide")
+    return "none" if guide is None else str(guide["name"])
+
+
+def _build(
+    plan: Plan,
+    opened: Renderer | None,
+    report: Callable[[Progress], None],
+    monitor: Monitor,
+) -> Built:
+    started, settings, watch = time.monotonic(), plan.settings, monitor.watch
+    devices = places_of(settings) if plan.has_network and opened is None else []
+    make: Make
+    of: Callable[[float], int]
+    if len(devices) > 1 or (devices and settings.engine != "local"):
+        card, starts = _described(plan, devices)
+        make, of = functools.partial(_on_devices, plan, devices, watch), starts.__getitem__
+    else:
+        plan = plan.on(devices[0]) if devices else plan
+        renderer, removal = opened or plan.open_renderer(), plan.open_removal()
+        card, of = plan.card(renderer, removal), functools.partial(passes_of, renderer)
+        if plan.has_network:
+            make = functools.partial(_here, plan, renderer, removal, watch)
+        else:
+            make = functools.partial(_by_source, plan, removal, watch)
+    with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
+        refresh(plan.root)
+        settle_card(plan.root, card, plan.source.ids)
+    part = settings.part(plan.source.ids)
+    ours = None if settings.shard is None else set(part)
+    sweep(plan.root, ours)
+    rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root).intersection(part)}
+    missing = {one: plan.missing(one, its) for one, its in rows.items()}
+    # Those of which nothing is there come first: they take the longest.
+    waiting = sorted((one for one in part if missing.get(one, 1)), key=lambda one: -missing.get(one, math.inf))
+    totals = Counter(counts(row for one in rows.keys() - set(waiting) for row in rows[one]))
+    passes = _Passes(plan, of, len(waiting))
+    now = Progress(len(part) - len(waiting), len(part), dict(totals), passes.counted)
+    report(now)
+    stages: Counter[str] = Counter()
+    with contextlib.closing(make(waiting, passes, lambda: report(replace(now, passes=passes.counted)))) as summaries:
+        for number, summary in enumerate(summaries, start=now.done + 1):
+            totals.update(summary.counts)
+            stages.update(summary.seconds)  # type: ignore[arg-type]
+            now = Progress(number, len(part), dict(totals), passes.counted)
+            report(replace(now, summary=summary))
+            monitor.check_folder(CARD)
+    monitor.check_folder(CARD)
+    sweep(plan.root, ours)  # what workers left that died in this run
+    refresh(plan.root)  # for rows that other machines have added
+    unfinished = len(set(plan.source.ids) - finished_sources(plan.root))
+    everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(plan.root, one)]
+    notes = _notes(everything)
+    if not unfinished:
+        write_manifest(plan.root, everything)
+        record_masks(plan.root, everything, notes)
+        shutil.rmtree(plan.root / CACHE, ignore_errors=True)
+    doubtful = count_doubtful(everything)
+    return Built(
+        root=plan.root,
+        counts=counts(everything),
+        sources=len(part if unfinished else plan.source),
+        made=len(waiting),
+        seconds=time.monotonic() - started,
+        stages={name: float(value) for name, value in stages.items()},
+        failures=_failures(everything),
+        classes=plan.source.class_counts,
+        warnings=(
+            *plan.source.remarks,
+            *warning_summary(notes),
+            *exchanged_masks(plan.source, notes),
+            *repeated_photographs(_originals(everything)),
+        ),
+        invalid=doubtful["invalid"],
+        left_out=doubtful["left out"],
+        unfinished=unfinished,
+    )
+
+
+def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[float, int]]:
+    """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
+    [outcome] = run_tasks(NetworkDescriber(plan), [None], settings=plan.settings, devices=devices[:1], apart=True)
+    if outcome.result is None:
+        raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
+    found: tuple[dict[str, Any], dict[float, int]] = outcome.result
+    return found
+
+
+class _Passes:
+    """The passes of the network that a build has made and will make, as far as that is known.
+
+    of: the number of passes of a picture by its start.
+    """
+
+    def __init__(self, plan: Plan, of: Callable[[float], int], waiting: int) -> None:
+        self.done = 0
+        runs = [plan.settings.runs if plan.has_draws(item) else 1 for item in plan.recipe.items]
+        self.planned = sum(count * of(start) for count, start in zip(runs, plan.starts, strict=True))
+        self.total = waiting * self.planned
+
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        return (min(self.done, self.total), self.total) if self.total else None
+
+    def known(self, real: int) -> None:
+        """Replace the planned passes of a source by those of the pictures that are possible for it."""
+        self.total += real - self.planned
+
+
+Make = Callable[[list[str], _Passes, Callable[[], None]], Generator[Summary, None, None]]
+
+
+def _by_source(
+    plan: Plan, removal: Removal, watch: Watch, waiting: list[str], passes: _Passes, report: Callable[[], None]
+) -> Generator[Summary, None, None]:
+    """Build the sources without a network, each in one worker process, which opens its own renderer."""
+    settings = plan.settings
+    # A process takes a second to start, so few photographs do not get one for each core.
+    workers = settings.workers or max(1, min(cores(settings), len(waiting) // 16))
+    for outcome in run_tasks(SourceBuilder(plan, removal), waiting, workers, settings, apart=True, watch=watch):
+        yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
+
+
+def _here(
+    plan: Plan,
+    renderer: Renderer,
+    removal: Removal,
+    watch: Watch,
+    waiting: list[str],
+    passes: _Passes,
+    report: Callable[[], None],
+) -> Generator[Summary, None, None]:
+    """Build the sources with the network in this process; `report` is called after every pass."""
+    device = str(renderer.describe().get("device"))
+    here = Here(device, device, watch)
+
+    def count(pictures: int) -> None:
+        passes.done += pictures
+        here.tell()
+        report()
+
+    def known(prepared: Prepared | None) -> None:
+        passes.known(0 if prepared is None else prepared_passes(renderer, prepared))
+
+    counting = renderer if isinstance(renderer, Counting) else None
+    before = None if counting is None else counting.on_passes
+    try:
+        if counting is not None:
+            counting.on_passes = count
+        for summary in through_network(plan, renderer, removal, waiting, known):
+            here.tell(finished=1)
+            yield summary
+    finally:
+        if counting is not None:
+            counting.on_passes = before
+
+
+def _on_devices(
+    plan: Plan, devices: list[str], watch: Watch, waiting: list[str], passes: _Passes, report: Callable[[], None]
+) -> Generator[Summary, None, None]:
+    """Build the sources with one process for each device, those with the most pictures first."""
+    for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
+        summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
+        passes.known(summary.passes)
+        passes.done += summary.passes
+        yield summary
+
+
+def _failures(rows: list[Row]) -> dict[str, str]:
+    """Return the sources with failed rows, each with its first reason."""
+    found: dict[str, str] = {}
+    for row in rows:
+        if row.status == FAILED:
+            found.setdefault(row.source_id, str(row.reason))
+    return found
+
+
+def _originals(rows: list[Row]) -> Iterator[tuple[str, tuple[str | None, ...], int | None]]:
+    """The scene of each framed original, the hashes of its picture and mask, and its class."""
+    for row in rows:
+        if row.edit == ORIGINAL_EDIT and row.status == OK:
+            yield row.source_id, (row.sha256, row.mask_sha256), row.label
+
+
+def _notes(rows: list[Row]) -> dict[str, list[str]]:
+    """Return the notes about each photograph that was used, by source."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.edit == SOURCE_EDIT and row.status == OK:
+            found[row.source_id] = row.notes
+    return found

@@ -1,0 +1,193 @@
+"""`benchmark.json`, the card: what a benchmark was made from and how. A build resumes only if its card is the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unswayed.choices import stored_frame
+from unswayed.edits.items import Item
+from unswayed.errors import UserError
+from unswayed.files.records import read_object, require_fields
+from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, write_json
+from unswayed.rendering.removal.methods import current_removal
+
+from .layout import CARD, MANIFEST, ROWS
+from .rows import OK, Row, finished_sources, read_manifest
+
+# The fields that determine the pictures' bytes; they must be the same when a build is resumed.
+DECISIVE = (
+    "kind",
+    "source",
+    "recipe",
+    "frame",
+    "size",
+    "seed",
+    "runs",
+    "whole_objects",
+    "strict",
+    "removal",
+    "renderer",
+    "labels",
+)
+
+
+_KINDS = {
+    "labels": dict[str, Any],
+    "source": dict[str, Any] | None,
+    "recipe": dict[str, Any] | str | None,
+    "runs": int | None,
+    "grown": list[dict[str, Any]] | None,
+}
+
+
+def read_card(root: Path) -> dict[str, Any]:
+    """Return the card of the benchmark in `root`; raises UserError if there is none."""
+    if not (root / CARD).is_file():
+        found = "does not exist" if not root.exists() else f"contains no {CARD}"
+        raise UserError(f"{root} is not a benchmark: it {found}", run="unswayed build SOURCE -o BENCH")
+    card = read_object(root / CARD, _KINDS, run="unswayed build SOURCE -o BENCH")
+    if isinstance(card.get("recipe"), dict):
+        require_fields(card["recipe"], {"edits": list[Any] | None}, f"{root / CARD}, recipe")
+        for number, item in enumerate(card["recipe"].get("edits") or (), 1):
+            require_fields(
+                item, {"name": str, "parameters": dict[str, Any] | None}, f"{root / CARD}, edit {number} of the recipe"
+            )
+    return with_current_names(card)
+
+
+def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
+    """Return the card with current names, if it was written with older ones.
+
+    >>> with_current_names({"removal": {"spec": "opencv", "name": "opencv-patches-1"}})
+    {'removal': {'spec': 'patches', 'name': 'patches-1'}}
+    """
+    current = dict(card)
+    if "frame" in card:
+        current["frame"] = stored_frame(card["frame"])
+    removal = card.get("removal")
+    if isinstance(removal, dict):
+        name = str(removal.get("name", "")).removeprefix("opencv-")
+        current["removal"] = {**removal, "spec": current_removal(str(removal.get("spec", ""))), "name": name}
+    renderer = card.get("renderer")
+    if isinstance(renderer, dict) and "through_network" in renderer:
+        through = renderer["through_network"]
+        rest = {key: value for key, value in renderer.items() if key != "through_network"}
+        current["renderer"] = {**rest, "guidance": "released" if through else "calibrated"}
+    return current
+
+
+def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None = None) -> None:
+    """Write the card into an empty folder, or compare it with the card of the benchmark that is already there.
+
+    ids: the scenes, if the benchmark may grow by edits, runs and scenes in addition to all existing ones.
+    """
+    if (root / CARD).is_file():
+        before = read_card(root)
+        old, new = decisive(before), decisive(card)
+        there = differences(old, new)
+        if there and ids is not None and _has_grown(root, old, new, ids):
+            grown = [*before.get("grown", []), {name: before.get(name) for name in ("source", "runs", "versions")}]
+            grown[-1]["edits"] = len(old["recipe"]["edits"])
+            write_json(root / CARD, {**card, "grown": grown})
+            return
+        if there and _is_bare(root):
+            remove_folder(root / ROWS)
+            write_json(root / CARD, card)
+            remove_file(root / MANIFEST)
+            return
+        if there:
+            raise UserError(
+                f"{root} contains another benchmark; these settings differ:\n  " + "\n  ".join(there),
+                allowed="the same settings, or more edits, runs or scenes than now, or another folder",
+                run="unswayed build … -o ANOTHER",
+            )
+        return
+    if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
+        raise UserError(
+            f"{root} contains files but no benchmark",
+            allowed="a new or empty folder, or one that contains this benchmark",
+        )
+    write_json(root / CARD, card)
+
+
+def record_facts(root: Path, **facts: Any) -> None:
+    """Add facts that are known only when the build has finished, such as `masks`; they do not decide about resuming."""
+    before = read_json(root / CARD)
+    if canonical({**before, **facts}) != canonical(before):
+        write_json(root / CARD, {**before, **facts})
+
+
+def _is_bare(root: Path) -> bool:
+    """Whether a build has ended without a single picture, so that nothing is lost with its settings."""
+    return (root / MANIFEST).is_file() and OK not in read_manifest(root)["status"].to_pylist()
+
+
+def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequence[str]) -> bool:
+    """Whether nothing differs but that there are more edits, runs and scenes; every picture's seed is its own."""
+    fixed = [name for name in DECISIVE if name not in ("source", "recipe", "runs")]
+    if canonical([old[name] for name in fixed]) != canonical([new[name] for name in fixed]):
+        return False
+    if old["source"].get("spec") != new["source"].get("spec"):
+        return False
+    if old["runs"] > new["runs"] or old["source"]["scenes"] > new["source"]["scenes"]:
+        return False
+    edits = {item["name"]: item for item in new["recipe"]["edits"]}
+    if any(canonical(edits.get(item["name"])) != canonical(item) for item in old["recipe"]["edits"]):
+        return False
+    return finished_sources(root) <= set(ids)
+
+
+def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: card.get(name) for name in DECISIVE}
+
+
+def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
+    """Return a line for each leaf in which two JSON values differ. words: the names of the two.
+
+    >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
+    ['seed: 1 there, 2 now']
+    """
+    if isinstance(there, dict) and isinstance(now, dict):
+        names = [*there, *(name for name in now if name not in there)]
+        return [
+            line
+            for name in names
+            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name, words)
+        ]
+    if canonical(there) == canonical(now):
+        return []
+    if isinstance(there, list) and isinstance(now, list) and all(map(_is_named, [*there, *now])):
+        old, new = ({item["name"]: item for item in items} for items in (there, now))
+        both = {name: old[name] for name in old if name in new}
+        alone = [(words[0], [name for name in old if name not in new]), (words[1], [n for n in new if n not in old])]
+        lines = [f"{where}: only {word}: {', '.join(names)}" for word, names in alone if names]
+        return lines + differences(both, {name: new[name] for name in both}, where, words)
+    if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
+        return [
+            line
+            for index, (one, other) in enumerate(zip(there, now, strict=True))
+            for line in differences(one, other, f"{where}[{index}]", words)
+        ]
+    return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("name"), str)
+
+
+def ids_hash(ids: tuple[str, ...]) -> str:
+    """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()
+
+
+def edit_entry(name: str, one: Item | Row) -> dict[str, Any]:
+    """Return an edit as the card's recipe names it."""
+    return {"name": name, **{key: getattr(one, key) for key in ("parameters", "attribute", "level", "control")}}
+
+
+def _short(value: Any) -> str:
+    text = canonical(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,105 @@
+"""A benchmark as a FiftyOne dataset: one group per photograph, one slice per edit, masks, predictions and flips."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from unswayed.benchmark.folder import Benchmark
+from unswayed.benchmark.layout import ORIGINAL_EDIT
+from unswayed.benchmark.rows import OK
+from unswayed.errors import UserError, missing_extra
+from unswayed.evaluation.facts import ORIGINAL, SOURCE
+from unswayed.evaluation.frames import each_model
+from unswayed.evaluation.identity import KEYS
+
+from .exported import Exported, Show
+
+FLIPS = "flips"
+
+
+def write_fiftyone(
+    benchmark: Benchmark, name: str, predictions: str | Path | None, overwrite: bool, show: Show
+) -> Exported:
+    """Create the persistent dataset `name` in FiftyOne's database; its samples refer to the benchmark's files.
+
+    predictions: the folder of `unswayed evaluate`; each model becomes a field, and pictures that a model classifies
+    rightly before the edit and wrongly after it form the saved view `flips`.
+    """
+    try:
+        import fiftyone
+    except ImportError:
+        raise missing_extra("fiftyone", "fiftyone") from None
+    rows = [row for row in benchmark.manifest.to_pylist() if row["status"] == OK]
+    # Read before the database starts, so that a wrong folder is refused at once.
+    answers = {} if predictions is None else _answers(Path(predictions), benchmark)
+    if fiftyone.dataset_exists(name) and not overwrite:
+        raise UserError(f"FiftyOne already has a dataset '{name}'", run="the same command with --overwrite")
+    dataset = fiftyone.Dataset(name, overwrite=overwrite, persistent=True)
+    dataset.add_group_field("group", default=ORIGINAL_EDIT)
+    dataset.default_mask_targets = {255: "object"}
+    # As text, since the database takes no dots in the names of fields.
+    dataset.info = {"benchmark": str(benchmark.root.resolve()), "card": json.dumps(benchmark.card)}
+    groups: dict[str, Any] = {}
+    samples = []
+    for row in rows:
+        group = groups.setdefault(row["source_id"], fiftyone.Group())
+        sample = fiftyone.Sample(
+            filepath=str((benchmark.root / row["path"]).resolve()),
+            group=group.element(_slice(row)),
+            **{field: row[field] for field in ("sample_id", "source_id", "edit", "run", "sha256", "validity")},
+        )
+        if row["label"] is not None:
+            sample["ground_truth"] = fiftyone.Classification(label=benchmark.labels.classes[row["label"]])
+        if row["mask_path"]:
+            mask = str((benchmark.root / row["mask_path"]).resolve())
+            sample["object"] = fiftyone.Segmentation(mask_path=mask)
+        if answers:
+            sample[FLIPS] = []
+        for field, (label, confidence, flipped, model) in answers.get(row["sample_id"], {}).items():
+            sample[field] = fiftyone.Classification(label=label, confidence=confidence)
+            if flipped:
+                sample[FLIPS] = [*sample[FLIPS], model]
+        samples.append(sample)
+        show(len(samples), len(rows))
+    dataset.add_samples(samples, progress=False)
+    if answers:
+        flipped = fiftyone.ViewField(FLIPS).length() > 0
+        dataset.save_view(FLIPS, dataset.select_group_slices().match(flipped))
+    return Exported(name, len(rows), sum(row["label"] is None for row in rows))
+
+
+def _slice(row: dict[str, Any]) -> str:
+    """The name of a picture's slice, without dots: the database takes none (`size-0_05`, `position-run1`)."""
+    name = row["edit"] if row["run"] == 0 else f"{row['edit']}-run{row['run']}"
+    return name.replace(".", "_")
+
+
+def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, tuple[str, float, bool, str]]]:
+    """By sample id and field: the predicted class, its probability, whether the picture is a flip, and the model."""
+    classes = benchmark.labels.classes
+    found: dict[str, dict[str, tuple[str, float, bool, str]]] = {}
+    for field, model, row in _predicted(folder):
+        index = row["predicted"]
+        label = classes[index] if 0 <= index < len(classes) else str(index)
+        found.setdefault(row["sample_id"], {})[field] = label, row["probability"], row["flipped"], model
+    known = set(benchmark.manifest.column("sample_id").to_pylist())
+    if not known & set(found):
+        raise UserError(f"the predictions in {folder} are not about the pictures of {benchmark.root}")
+    return found
+
+
+def _predicted(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    import polars as pl
+
+    columns = ("model", *KEYS, "sample_id", "predicted", "probability", "correct")
+    for model, rows in each_model(folder, columns):
+        before = rows.filter(pl.col("edit") == ORIGINAL, pl.col("run") == 0)
+        right = set(before.filter("correct")["source_id"])
+        photograph = pl.col("edit").is_in([ORIGINAL, SOURCE])
+        flipped = ~photograph & pl.col("source_id").is_in(list(right)) & ~pl.col("correct")
+        field = "".join(one if one.isalnum() else "_" for one in model)
+        for row in rows.with_columns(flipped=flipped.fill_null(False)).iter_rows(named=True):
+            yield f"predicted_{field}", model, row

@@ -1,0 +1,158 @@
+"""A plan: everything that determines the content of a benchmark; small, picklable, passed to every worker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from unswayed.edits.items import Item, Recipe
+from unswayed.errors import UserError
+from unswayed.files.versions import versions
+from unswayed.labels import imagenet
+from unswayed.rendering.backgrounds import Removal
+from unswayed.rendering.layers import Renderer
+from unswayed.rendering.removal.methods import current_removal, open_removal
+from unswayed.sources import Source
+
+from .card import edit_entry, ids_hash
+from .layout import ORIGINAL_EDIT, SOURCE_EDIT
+from .rows import FAILED, Row
+from .seeds import picture_seed
+from .settings import BuildSettings
+
+DEFAULT_GUIDE = "lite:2"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One picture of one source: an item of the recipe, a run, and its seed."""
+
+    item: Item
+    run: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a build makes.
+
+    root: the benchmark's folder; source: the selected scenes; recipe: the opened `settings.recipe`.
+    """
+
+    root: Path
+    source: Source
+    recipe: Recipe
+    settings: BuildSettings = BuildSettings()
+
+    def __post_init__(self) -> None:
+        if not self.source.has_masks:
+            raise UserError(
+                f"'{self.source.spec}' has no masks, so its objects cannot be edited",
+                run=f"unswayed masks {self.source.spec.partition(':')[2]} -o MASKS",
+            )
+        if any(item.name == SOURCE_EDIT for item in self.recipe.items):
+            raise UserError(f"an edit of the recipe is named '{SOURCE_EDIT}', which is reserved for the source files")
+        if not any(item.name == ORIGINAL_EDIT for item in self.recipe.items):
+            raise UserError(f"the recipe has no edit '{ORIGINAL_EDIT}', which every drop is compared with")
+
+    @property
+    def has_network(self) -> bool:
+        return self.settings.renderer != "paste"
+
+    def has_draws(self, item: Item) -> bool:
+        """Return whether an edit has a random part: the network's noise, a position, an angle, another scene."""
+        return any(edit.random or (self.has_network and edit.blends_from > 0) for edit in item.chain)
+
+    @property
+    def borrows(self) -> bool:
+        """Return whether an edit uses other scenes' backgrounds, so that one removal serves several scenes."""
+        return any(edit.borrows for item in self.recipe.items for edit in item.chain)
+
+    def pictures(self, source_id: str) -> Iterator[Planned]:
+        """Yield every planned picture of one source, with several runs only if they would differ."""
+        for item in self.recipe.items:
+            for run in range(self.settings.runs if self.has_draws(item) else 1):
+                yield Planned(item, run, picture_seed(self.settings.seed, source_id, *item.seeded_by, run))
+
+    def missing(self, source_id: str, rows: Sequence[Row]) -> int:
+        """How many pictures of a source are still to be made: they failed, or were not planned when it was finished."""
+        there = {(row.edit, row.run, row.seed) for row in rows if row.status != FAILED}
+        planned = {(one.item.name, one.run, one.seed) for one in self.pictures(source_id)}
+        return len(planned - there) or sum(row.status == FAILED for row in rows)
+
+    @property
+    def starts(self) -> list[float]:
+        """The share of the noise schedule at which each item of the recipe starts."""
+        return [max((edit.blends_from for edit in item.chain), default=0.0) for item in self.recipe.items]
+
+    def on(self, device: str) -> Plan:
+        """The same plan for one device."""
+        return replace(self, settings=replace(self.settings, device=device))
+
+    def open_renderer(self) -> Renderer:
+        """Load the renderer."""
+        from unswayed.rendering import open_renderer
+
+        return open_renderer(replace(self.settings, guide=self.guide), batch_size=self.settings.batch_size)
+
+    @property
+    def guide(self) -> str | None:
+        """Return the classifier that adversarial backgrounds attack; ImageNet's classes have a default."""
+        given = self.settings.guide
+        if not self.has_network or given == "none":
+            return None
+        wanted = any("guide" in item.needs for item in self.recipe.items)
+        if given is None and wanted and self.source.labels == imagenet():
+            return DEFAULT_GUIDE
+        return given
+
+    def open_removal(self) -> Removal:
+        """Load the removal method, with the renderer's network if it uses one and names no other."""
+        settings = self.settings
+        network: Any = settings.network if settings.shares_network else None
+        if settings.shares_network and settings.network_facts:
+            from unswayed.rendering import load_network
+
+            network = load_network(settings.network or "compact", size=settings.size, **settings.network_facts)
+        return open_removal(settings.removal, settings.device, network)
+
+    def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
+        """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
+        described = renderer.describe()
+        # The renderer's description contains the network's facts; a removal's does not.
+        facts, removal_spec = self.settings.network_facts, current_removal(self.settings.removal)
+        told = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
+        return {
+            "format": 1,
+            "kind": "build",
+            "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
+            "recipe": {"name": self.recipe.name, "edits": [edit_entry(one.name, one) for one in self.recipe.items]},
+            **self.settings.on_card(),
+            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **told},
+            "renderer": {name: value for name, value in described.items() if name != "batch_size"},
+            "device": described.get("device"),
+            "guide": self.guide,
+            "labels": self.source.labels.to_json(),
+            "versions": versions(),
+        }
+
+
+def parse_facts(given: Sequence[str]) -> dict[str, Any] | None:
+    """Return the settings of a network from texts NAME=VALUE, numbers as numbers; None for an empty list.
+
+    >>> parse_facts(["num_head_channels=32", "beta_schedule=cosine"])
+    {'num_head_channels': 32, 'beta_schedule': 'cosine'}
+    """
+    facts: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value) or name in facts:
+            raise UserError(f"--network-fact is '{text}'", allowed="NAME=VALUE, each name once")
+        facts[name] = value
+        for number in (float, int):
+            with contextlib.suppress(ValueError):
+                facts[name] = number(value)
+    return facts or None

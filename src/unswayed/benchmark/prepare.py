@@ -1,0 +1,261 @@
+"""Preparing one source for the renderer: decoding, framing, composing; what cannot be made gets a reason."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unswayed.edits.composition import Impossible, Pool
+from unswayed.edits.geometry import border_contact
+from unswayed.errors import UserError, reason_of
+from unswayed.files.known_weights import place_of
+from unswayed.labels import imagenet
+from unswayed.masks.mask_checks import mask_warnings
+from unswayed.masks.sam2 import has_runtime
+from unswayed.masks.segment import open_segmenter
+from unswayed.rendering.backgrounds import Backgrounds, Removal
+from unswayed.rendering.layers import Layers
+from unswayed.rendering.realize import realize
+from unswayed.rendering.removal.hole import lendable
+from unswayed.scene import Scene, frame
+from unswayed.sources import Spec
+
+from .encoding import png
+from .layout import CACHE, SOURCE_EDIT, picture_path, row_path
+from .plan import Plan, Planned
+from .quality import FINDER, WITNESS, Evidence, Witness
+from .rows import FAILED, SKIPPED, Row, read_rows
+from .seeds import picture_seed
+
+if TYPE_CHECKING:
+    from unswayed.models import Classifier
+
+# Sources whose scenes are combined from several files, so that no single file shows the scene.
+PUT_TOGETHER = {"cutouts"}
+# An object counts as cut off if more than this share of its outline lies on the border.
+WHOLE = 0.01
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A source's rows, and for each one still to be made either layers to render or the bytes of a file to copy.
+
+    evidence: what the validity of the pictures is measured with, empty if it is not measured.
+    """
+
+    source_id: str
+    rows: list[Row]
+    layers: dict[int, Layers] = field(default_factory=dict)
+    files: dict[int, bytes] = field(default_factory=dict)
+    evidence: dict[int, Evidence] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Preparation:
+    """The function that workers call with a source's id; it returns `Prepared` and never raises for a bad source."""
+
+    def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
+        """removal: the plan's removal method, if it is already loaded."""
+        self.plan, self._removal = plan, removal
+        self.seconds = {"decode": 0.0, "compose": 0.0}
+        self._framed: OrderedDict[str, Scene] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_removal": None}  # another process loads its own
+
+    def __call__(self, source_id: str) -> Prepared:
+        self.seconds = {"decode": 0.0, "compose": 0.0}
+        try:
+            with self._timed("decode"):
+                scene = self.plan.source[source_id]
+                scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
+                framed = self._keep(frame(scene, self.plan.settings.frame))
+        except Exception as error:
+            return self._all(source_id, FAILED, row_reason(error))
+        # Framing by the object cuts nothing off, so only the photograph's own border matters there.
+        contact = border_contact(framed.mask if self.plan.settings.frame == "center" else scene.mask)
+        if self.plan.settings.whole_objects and contact > WHOLE:
+            return self._all(
+                source_id, SKIPPED, f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
+            )
+        rows: list[Row] = []
+        layers: dict[int, Layers] = {}
+        files: dict[int, bytes] = {}
+        kept = self._kept(source_id)
+        evidence: dict[int, Evidence] = {}
+        shared = self._shared(scene, framed)
+        try:
+            row, files[0] = self._as_found(scene)
+            rows.append(replace(row, border_contact=contact))
+        except Exception as error:
+            files.clear()
+            rows.append(replace(self._row(source_id, None), status=FAILED, reason=row_reason(error)))
+        for planned in self.plan.pictures(source_id):
+            there = kept.get((planned.item.name, planned.run, planned.seed))
+            if there is not None:
+                rows.append(there)
+                continue
+            row, made, known = self._compose(framed, planned, shared)
+            if made is not None:
+                layers[len(rows)] = made
+            if known is not None:
+                evidence[len(rows)] = known
+            rows.append(replace(row, border_contact=contact, notes=list(scene.notes)))
+        self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
+        return Prepared(source_id, rows, layers, files, evidence, dict(self.seconds))
+
+    def _kept(self, source_id: str) -> dict[tuple[str, int, int], Row]:
+        """The rows of an earlier run whose pictures are there, by edit, run and seed: they stay as they are."""
+        if not (self.plan.root / row_path(source_id)).is_file():
+            return {}
+        rows = read_rows(self.plan.root, source_id)
+        return {(row.edit, row.run, row.seed): row for row in rows if row.status != FAILED}
+
+    def again(self, source_id: str, number: int, attempt: int) -> tuple[Row, Layers, Evidence] | None:
+        """The row, layers and evidence of row `number` of a source with the seed of another attempt.
+
+        None where nothing in the picture is drawn, so that it would be the same, or where it cannot be made.
+        """
+        planned = list(self.plan.pictures(source_id))[number - 1]
+        if not self.plan.has_draws(planned.item):
+            return None
+        seed = picture_seed(self.plan.settings.seed, source_id, *planned.item.seeded_by, planned.run, attempt)
+        scene = self.plan.source[source_id]
+        framed = self._keep(frame(scene, self.plan.settings.frame))
+        row, made, known = self._compose(framed, replace(planned, seed=seed), self._shared(scene, framed))
+        return None if made is None or known is None else (row, made, known)
+
+    def _shared(self, scene: Scene, framed: Scene) -> Evidence | None:
+        """What the validity of all pictures of a source is measured with; None where it is not measured."""
+        if self.plan.settings.quality == "off":
+            return None
+        with self._timed("judge"):
+            return self.witness.of_source(scene, framed)
+
+    def _compose(
+        self, framed: Scene, planned: Planned, shared: Evidence | None
+    ) -> tuple[Row, Layers | None, Evidence | None]:
+        row = self._row(framed.id, planned)
+        try:
+            with self._timed("compose"):
+                composition = planned.item.compose(framed, np.random.default_rng(planned.seed), self.pool)
+                made = realize(composition, self.backgrounds, planned.seed)
+        except Impossible as impossible:
+            return replace(row, status=SKIPPED, reason=str(impossible)), None, None
+        except Exception as error:
+            return replace(row, status=FAILED, reason=row_reason(error)), None, None
+        with self._timed("judge"):
+            known = None if shared is None else self.witness.of_picture(shared, composition)
+        rate = composition.requested.get("pixel_rate")
+        return (
+            replace(
+                row,
+                requested=None if rate is None else float(rate),
+                values=dict(composition.requested),
+                guide=self.plan.guide if "guide" in planned.item.needs else None,
+            ),
+            made,
+            known,
+        )
+
+    def _as_found(self, scene: Scene) -> tuple[Row, bytes]:
+        """Return the row and the bytes of the source file, or of a PNG if no single file shows the scene."""
+        row = self._row(scene.id, None)
+        path = Path(self.plan.source.entry(scene.id).image)
+        if Spec.parse(self.plan.source.spec).kind in PUT_TOGETHER or not path.is_file():
+            data, suffix = png(scene.image), ".png"
+        else:
+            data, suffix = path.read_bytes(), path.suffix.lower()
+        where = picture_path(SOURCE_EDIT, scene.id, suffix=suffix)
+        return replace(row, path=where, pixel_rate=scene.pixel_rate, notes=list(scene.notes)), data
+
+    def _row(self, source_id: str, planned: Planned | None) -> Row:
+        label = self.plan.source.label_of(source_id)
+        if planned is None:
+            seed = picture_seed(self.plan.settings.seed, source_id, SOURCE_EDIT, {}, 0)
+            return Row(source_id, SOURCE_EDIT, label=label, seed=seed)
+        item = planned.item
+        level = item.level
+        return Row(
+            source_id,
+            item.name,
+            run=planned.run,
+            parameters=item.parameters,
+            seed=planned.seed,
+            label=label,
+            attribute=item.attribute,
+            level=f"{level:g}" if isinstance(level, float) else level,
+            control=item.control,
+        )
+
+    def all_rows(self, source_id: str, status: str, reason: str) -> list[Row]:
+        """Return every row of a source with the same status and reason, except those whose pictures exist already."""
+        kept = self._kept(source_id)
+        rows = [self._row(source_id, planned) for planned in (None, *self.plan.pictures(source_id))]
+        return [kept.get((row.edit, row.run, row.seed), replace(row, status=status, reason=reason)) for row in rows]
+
+    def _all(self, source_id: str, status: str, reason: str) -> Prepared:
+        return Prepared(source_id, self.all_rows(source_id, status, reason), seconds=dict(self.seconds))
+
+    @functools.cached_property
+    def pool(self) -> Pool:
+        return Pool(self.plan.source.ids, self._load, self.plan.settings.size)
+
+    @functools.cached_property
+    def backgrounds(self) -> Backgrounds:
+        removal = self._removal or self.plan.open_removal()
+        cache = self.plan.root / CACHE / "removed" if self.plan.borrows else None
+        return Backgrounds(self.pool, removal, size=self.plan.settings.size, cache=cache)
+
+    @functools.cached_property
+    def witness(self) -> Witness:
+        if self.plan.settings.quality != "strict":
+            return Witness(self.backgrounds)
+        knows = self.plan.source.labels == imagenet()
+        sees = has_runtime() and place_of(FINDER).is_file()
+        return Witness(
+            self.backgrounds,
+            self._classifier if knows else None,
+            functools.partial(open_segmenter, FINDER) if sees else None,
+        )
+
+    def _classifier(self) -> Classifier:
+        from unswayed.models import open_model
+
+        return open_model(WITNESS, device=self.plan.settings.device)
+
+    def _load(self, scene_id: str) -> Scene:
+        """Return a framed scene whose background can be used; a few are cached because they are soon needed again."""
+        if scene_id not in self._framed:
+            with self._timed("decode"), self._timed("pool"):
+                self._keep(frame(self.plan.source[scene_id], self.plan.settings.frame))
+        return lendable(self._framed[scene_id], self.plan.settings.size)
+
+    def _keep(self, framed: Scene) -> Scene:
+        self._framed[framed.id] = framed
+        while len(self._framed) > 4:
+            self._framed.popitem(last=False)
+        return framed
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+def row_reason(error: Exception) -> str:
+    """Return an error as the reason in a row of the manifest, in one line."""
+    if isinstance(error, UserError):
+        return f"{error.given} (allowed: {error.allowed})" if error.allowed else error.given
+    return reason_of(error)

@@ -1,0 +1,191 @@
+"""The validity of each picture as it is built: what is known before rendering, the faults found after, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+
+from unswayed.edits.composition import Composition, Removed
+from unswayed.edits.geometry import box, outline, resized
+from unswayed.masks.sam2 import overlap
+from unswayed.masks.segment import Segmenter
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.scene import Scene
+
+from .rows import SKIPPED, Row
+from .validity import (
+    VALID,
+    changed_share,
+    crop_loss,
+    gained_noise,
+    judge,
+    position_error,
+    residue,
+    seam,
+    sharpness_change,
+    straight_edge,
+    unsupported_outline,
+)
+
+if TYPE_CHECKING:
+    from unswayed.models import Classifier
+
+# What `strict` asks about object-free backgrounds: the bundled classifier, which knows ImageNet's classes alone, and a
+# salient-object network where the weights of `[masks]` are there.
+WITNESS, FINDER = "lite:0", "silueta"
+OUTLINE_SIDE = 480  # pixels of the short side of the photograph in which a mask's outline is looked at
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known about a picture before it is rendered.
+
+    original: (S, S, 3) uint8, the framed photograph; mask: (S, S) float32, its object; box: the object's upper left and
+    lower right corner in the unit square; seam, outline: the functions of `measures.validity` of the photograph and its
+    mask; left: the most that is left of a removed object, by the names `residue` (its details), `recognized` (a
+    classifier) and `salient` (a salient-object network), empty where nothing was removed.
+    """
+
+    original: np.ndarray
+    mask: np.ndarray
+    box: tuple[np.ndarray, np.ndarray]
+    seam: float
+    outline: float
+    left: Mapping[str, float] = field(default_factory=dict)
+
+
+class Witness:
+    """Gathers `Evidence`; the removal of one scene's object is looked at once.
+
+    classifier, segmenter: open the networks that are asked about object-free backgrounds, where they are given.
+    """
+
+    def __init__(
+        self,
+        backgrounds: Backgrounds,
+        classifier: Callable[[], Classifier] | None = None,
+        segmenter: Callable[[], Segmenter] | None = None,
+    ) -> None:
+        self.backgrounds = backgrounds
+        self._open = {"classifier": classifier, "segmenter": segmenter}
+        self._opened: dict[str, Any] = {}
+        self._removals: dict[str, dict[str, float]] = {}
+
+    def of_source(self, scene: Scene, framed: Scene) -> Evidence:
+        """What all pictures of one source share."""
+        size = self.backgrounds.size
+        scale = min(1.0, OUTLINE_SIDE / min(scene.mask.shape))
+        shape = tuple(max(1, round(side * scale)) for side in scene.mask.shape[::-1])
+        image, mask = (cv2.resize(one, shape, interpolation=cv2.INTER_AREA) for one in (scene.image, scene.mask))
+        original, own = resized(framed.image, size), resized(framed.mask, size)
+        return Evidence(
+            original, own, box(outline(framed.mask)), seam(original, own) or 0.0, unsupported_outline(image, mask)
+        )
+
+    def of_picture(self, shared: Evidence, composition: Composition) -> Evidence:
+        """The same with what the removals left that this composition uses."""
+        used = [composition.background, *(cover.fill for cover in composition.covers)]
+        found = [self._removal(one, composition) for one in dict.fromkeys(used) if isinstance(one, Removed)]
+        names = dict.fromkeys(name for one in found for name in one)
+        return replace(shared, left={name: max(one.get(name, 0.0) for one in found) for name in names})
+
+    def _removal(self, removed: Removed, composition: Composition) -> dict[str, float]:
+        if removed.scene_id not in self._removals:
+            own = removed.scene_id == composition.scene_id
+            scene: Any = composition if own else self.backgrounds.pool.load(removed.scene_id)
+            size = self.backgrounds.size
+            background, mask = self.backgrounds.resolve(removed, composition), resized(scene.mask, size)
+            left = {
+                "residue": residue(background, resized(scene.image, size), mask),
+                "recognized": self._probability(background, scene.label),
+                "salient": self._overlap(background, mask),
+            }
+            self._removals[removed.scene_id] = {name: value for name, value in left.items() if value is not None}
+        return self._removals[removed.scene_id]
+
+    def _network(self, kind: str) -> Any:
+        """The network of a kind, opened when it is first needed; None where there is none."""
+        opener = self._open[kind]
+        if kind not in self._opened and opener is not None:
+            self._opened[kind] = opener()
+        return self._opened.get(kind)
+
+    def _probability(self, background: np.ndarray, label: int | None) -> float | None:
+        classifier = None if label is None else self._network("classifier")
+        if classifier is None:
+            return None
+        return float(classifier.logits(classifier.prepare(background)[None]).softmax(1)[0, label])
+
+    def _overlap(self, background: np.ndarray, mask: np.ndarray) -> float | None:
+        segmenter = self._network("segmenter")
+        return None if segmenter is None else overlap(segmenter(background, None), mask)
+
+
+def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
+    """The row with the picture's faults, its score and its reasons."""
+    faults = find_faults(row, layers, answer, evidence)
+    known = {name: round(float(value), 5) for name, value in faults.items() if value is not None}
+    verdict = judge(known)
+    return replace(row, validity=verdict.score, validity_reasons=list(verdict.reasons), validity_measures=known)
+
+
+def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> dict[str, float | None]:
+    """The picture's faults by the names of `Limits`; None where one cannot occur."""
+    picture, mask = answer.image, layers.mask
+    alpha = layers.alpha if answer.alpha is None else answer.alpha
+    behind = alpha <= 0
+    faults: dict[str, float | None] = {
+        "rate": None if row.requested is None else abs(float((mask > 0.5).mean()) - row.requested),
+        "position": _position(row, mask, evidence),
+        "object": changed_share(picture, layers.object, alpha >= 1),
+        "outside": None if answer.generated else changed_share(picture, layers.background, behind),
+        "seam": _seam(picture, mask, evidence),
+        "crop": crop_loss(mask),
+        "outline": evidence.outline,
+        **evidence.left,
+    }
+    if faults["outside"] == 0:
+        return {**faults, "noise": 0.0, "sharpness": 0.0, "edges": 0.0}
+    clear = cv2.erode(behind.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0
+    return {
+        **faults,
+        "noise": gained_noise(picture, layers.background, clear),
+        "sharpness": sharpness_change(picture, layers.background, clear),
+        "edges": straight_edge(picture, layers.background, clear),
+    }
+
+
+def left_out(row: Row, tries: int) -> Refused:
+    """The answer for a picture that stays invalid."""
+    after = f"after {tries} more {'try' if tries == 1 else 'tries'}" if tries else "and nothing in it is drawn again"
+    return Refused(f"left out as invalid, {after}: {'; '.join(row.validity_reasons)}", status=SKIPPED)
+
+
+def is_invalid(row: Row) -> bool:
+    return row.validity is not None and row.validity < VALID
+
+
+def count_doubtful(rows: Sequence[Row]) -> dict[str, int]:
+    """How many pictures are there although they are invalid, and how many were left out because of it."""
+    bad = [row for row in rows if is_invalid(row)]
+    return {"invalid": sum(row.path is not None for row in bad), "left out": sum(row.path is None for row in bad)}
+
+
+def _position(row: Row, mask: np.ndarray, evidence: Evidence) -> float | None:
+    """Only where moving was the one edit: others may hide a part of the object or change its size."""
+    chain, share = row.parameters.get("chain") or [], row.values.get("position")
+    if [step.get("edit") for step in chain] != ["position"] or share is None:
+        return None
+    low, high = evidence.box
+    right, down = (np.asarray(share) * (1 - (high - low)) - low) * mask.shape[0]
+    return position_error(mask, evidence.mask, (float(right), float(down)))
+
+
+def _seam(picture: np.ndarray, mask: np.ndarray, evidence: Evidence) -> float | None:
+    here = seam(picture, mask)
+    return None if here is None else max(0.0, here - evidence.seam)

@@ -1,0 +1,212 @@
+"""Rendering prepared sources into finished rows: one source at a time, or in a network's batches that mix sources."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from unswayed.errors import UserError
+from unswayed.rendering.backgrounds import Removal
+from unswayed.rendering.layers import Layers, Refused, Rendered, Renderer
+
+from .encoding import Written, finish, write_file, write_picture
+from .plan import Plan
+from .prepare import Preparation, Prepared, row_reason
+from .quality import is_invalid, judged, left_out
+from .rows import FAILED, counts, write_rows
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of one source: the number of rows of each status, the seconds of each stage, and the passes of a
+    network where another process made them."""
+
+    source_id: str
+    counts: dict[str, int]
+    seconds: dict[str, float]
+    passes: int = 0
+
+
+class SourceBuilder:
+    """The function that workers call with a source's id: it makes and writes all its pictures and returns a summary."""
+
+    def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
+        self.plan, self.batch_size = plan, plan.settings.batch_size or 16
+        self.preparation = Preparation(plan, removal)
+
+    def __call__(self, source_id: str) -> Summary:
+        again = self.preparation if self.plan.settings.quality == "strict" else None
+        prepared = [self.preparation(source_id)]
+        [summary] = render_stream(self.plan.root, self.renderer, self.batch_size, prepared, writers=1, again=again)
+        return summary
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return self.plan.open_renderer()
+
+
+@dataclass
+class _Open:
+    """A source whose pictures are being rendered."""
+
+    prepared: Prepared
+    written: dict[int, Future[Written]] = field(default_factory=dict)
+    rendered: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return len(self.written) == len(self.prepared.layers) + len(self.prepared.files)
+
+
+def render_stream(
+    root: Path,
+    renderer: Renderer,
+    group: int,
+    sources: Iterable[Prepared],
+    writers: int = 2,
+    again: Preparation | None = None,
+) -> Iterator[Summary]:
+    """Yield summaries as sources are finished; the renderer gets `group` pictures, of any sources, at a time.
+
+    It runs in this thread and waits only for `sources`; PNGs are encoded and written by `writers` threads.
+    again: makes invalid pictures again; None leaves them unchanged.
+    """
+    queue: deque[tuple[_Open, int, Layers]] = deque()
+    finishing: deque[Future[Summary]] = deque()
+    with ThreadPoolExecutor(writers, thread_name_prefix="write") as pool:
+
+        def advance(source: _Open) -> None:
+            """If all pictures of a source are rendered, let a writer wait for their files and finish the source."""
+            if source.complete:
+                # Its pictures were submitted before this and a pool starts tasks in order, so there is no deadlock.
+                finishing.append(pool.submit(_seal, root, source))
+
+        def render(count: int) -> None:
+            batch = [queue.popleft() for _ in range(min(count, len(queue)))]
+            started = time.perf_counter()
+            answers = render_safely(renderer, [layers for _, _, layers in batch])
+            if again is not None:
+                places = [(source.prepared, number) for source, number, _ in batch]
+                answers = rerolled(again, renderer, places, answers)
+            share = (time.perf_counter() - started) / len(batch)
+            for (source, number, _), answer in zip(batch, answers, strict=True):
+                source.written[number] = pool.submit(write_answer, root, source.prepared, number, answer)
+                source.rendered += share
+            for source in {id(source): source for source, _, _ in batch}.values():
+                advance(source)
+
+        try:
+            for prepared in sources:
+                source = _Open(prepared)
+                for number, data in prepared.files.items():
+                    source.written[number] = pool.submit(write_file, root, prepared.rows[number], data)
+                queue.extend((source, number, layers) for number, layers in prepared.layers.items())
+                advance(source)
+                while len(queue) >= group:
+                    render(group)
+                while finishing and (finishing[0].done() or len(finishing) > 4 * group):
+                    yield finishing.popleft().result()
+            while queue:
+                render(group)
+            while finishing:
+                yield finishing.popleft().result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    """Return the renderer's results; if a batch fails, its pictures are tried one by one and bad ones marked failed.
+
+    A user's mistake (no memory for a single picture, a broken network) ends the run instead.
+    """
+    try:
+        return renderer.render(batch)
+    except UserError:
+        raise
+    except Exception as error:
+        if len(batch) > 1:
+            return [answer for layers in batch for answer in render_safely(renderer, [layers])]
+        return [Refused(row_reason(error), status=FAILED)]
+
+
+def rerolled(
+    preparation: Preparation,
+    renderer: Renderer,
+    places: Sequence[tuple[Prepared, int]],
+    answers: Sequence[Rendered | Refused],
+) -> list[Rendered | Refused]:
+    """The answers, each invalid picture made again with its next seeds; what stays invalid is refused with its reasons.
+
+    places: the source and row number of each answer; rows, layers and evidence there become those of the last try.
+    """
+    answers, tries = list(answers), preparation.plan.settings.tries
+    waiting, attempt = list(range(len(answers))), 0
+    while True:
+        bad = []
+        for at in waiting:
+            (prepared, number), answer = places[at], answers[at]
+            if isinstance(answer, Rendered) and number in prepared.evidence:
+                row = judged(prepared.rows[number], prepared.layers[number], answer, prepared.evidence[number])
+                prepared.rows[number] = row
+                if is_invalid(row):
+                    answers[at] = left_out(row, attempt)
+                    bad.append(at)
+        if attempt == tries:
+            return answers
+        attempt += 1
+        waiting = []
+        for at in bad:
+            prepared, number = places[at]
+            made = preparation.again(prepared.source_id, number, attempt)
+            if made is not None:
+                row = prepared.rows[number]
+                # What no draw changes about the row stays: the photograph's border and its notes.
+                prepared.rows[number] = replace(made[0], border_contact=row.border_contact, notes=row.notes)
+                prepared.layers[number], prepared.evidence[number] = made[1:]
+                waiting.append(at)
+        if not waiting:
+            return answers
+        for at, answer in zip(waiting, _render_at(renderer, [places[at] for at in waiting]), strict=True):
+            answers[at] = answer
+
+
+def _render_at(renderer: Renderer, places: Sequence[tuple[Prepared, int]]) -> list[Rendered | Refused]:
+    return render_safely(renderer, [prepared.layers[number] for prepared, number in places])
+
+
+def write_answer(root: Path, prepared: Prepared, number: int, answer: Rendered | Refused) -> Written:
+    """One picture of a source written beside its place, its validity measured where that is asked for."""
+    evidence = prepared.evidence.get(number)
+    return write_picture(root, prepared.rows[number], prepared.layers[number], answer, evidence)
+
+
+def finished(root: Path, prepared: Prepared, written: dict[int, Written], rendered: float) -> Summary:
+    """Rename the source's files, write its row file and return its summary."""
+    rows = [written[number].row if number in written else row for number, row in enumerate(prepared.rows)]
+    settled = finish(root, prepared.source_id, rows, [file for one in written.values() for file in one.files])
+    seconds = {
+        **prepared.seconds,
+        "render": rendered,
+        "encode": sum(one.encode for one in written.values()),
+        "judge": prepared.seconds.get("judge", 0.0) + sum(one.judge for one in written.values()),
+        "write": settled + sum(one.write for one in written.values()),
+    }
+    return Summary(prepared.source_id, counts(rows), seconds)
+
+
+def _seal(root: Path, source: _Open) -> Summary:
+    written = {number: future.result() for number, future in source.written.items()}
+    return finished(root, source.prepared, written, source.rendered)
+
+
+def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
+    """Write the rows of a source whose worker died or failed, all failed with that reason."""
+    rows = Preparation(plan).all_rows(source_id, FAILED, reason)
+    write_rows(plan.root, source_id, rows)
+    return Summary(source_id, counts(rows), {})

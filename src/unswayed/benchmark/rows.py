@@ -1,0 +1,176 @@
+"""One row per picture, one row file per source, and `manifest.parquet`, which combines the row files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError
+from unswayed.files.records import checked, read_object
+from unswayed.files.tables import Column, Kind, read_checked
+from unswayed.files.whole import canonical, parquet_columns, parse_json, write_json, write_parquet
+
+from .layout import MANIFEST, ROWS, row_path, sample_id
+
+if TYPE_CHECKING:
+    import pyarrow
+
+OK, SKIPPED, FAILED = "ok", "skipped", "failed"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the manifest, about one picture.
+
+    parameters: the edit's, by name; requested: the requested pixel rate, or None; pixel_rate: the achieved one,
+    measured on the written mask; values: requested and random values (position, degrees, the scene that a background
+    came from); measures: the renderer's measurements of the picture; level, attribute, control: the edit's level in a
+    sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that an
+    adversarial background attacks; notes: how the scene was made (a mask made by GrabCut, padding); validity: the
+    score in [0, 1] of `measures.validity.judge`, None if it was not measured, with its reasons and faults.
+    """
+
+    source_id: str
+    edit: str
+    run: int = 0
+    status: str = OK
+    reason: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    label: int | None = None
+    path: str | None = None
+    sha256: str | None = None
+    mask_path: str | None = None
+    mask_sha256: str | None = None
+    pixel_rate: float | None = None
+    requested: float | None = None
+    border_contact: float | None = None
+    attribute: str | None = None
+    level: str | None = None
+    control: str | None = None
+    guide: str | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    validity: float | None = None
+    validity_reasons: list[str] = field(default_factory=list)
+    validity_measures: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def sample_id(self) -> str:
+        return sample_id(self.source_id, self.edit, self.run)
+
+
+def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
+    """Write the source's row file, whose existence means that every picture named in it exists."""
+    write_json(root / row_path(source_id), {"source_id": source_id, "rows": [asdict(row) for row in rows]})
+
+
+def read_rows(root: Path, source_id: str) -> list[Row]:
+    path, run = root / row_path(source_id), "delete it and build again"
+    record = read_object(path, {"rows": list[Any]}, run)
+    return [checked(Row, row, f"{path}, row {number}", run) for number, row in enumerate(record["rows"], 1)]
+
+
+def finished_sources(root: Path) -> set[str]:
+    """Return the ids of the sources that have a row file."""
+    folder = root / ROWS
+    return {path.stem for path in folder.glob("*.json")} if folder.is_dir() else set()
+
+
+def counts(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the number of rows of each status: {"ok": …, "skipped": …, "failed": …}."""
+    found = Counter(row.status for row in rows)
+    return {status: found.get(status, 0) for status in (OK, SKIPPED, FAILED)}
+
+
+def write_manifest(root: Path, rows: Iterable[Row]) -> None:
+    """Write `manifest.parquet` in the order of `rows`; equal rows give equal bytes."""
+    import pyarrow
+
+    write_parquet(root / MANIFEST, pyarrow.Table.from_pylist([record(row) for row in rows], schema=schema()))
+
+
+def schema() -> pyarrow.Schema:
+    """Return the manifest's columns; mappings and lists are JSON text, so that every Parquet reader can read them."""
+    return parquet_columns(
+        "sample_id source_id edit run:int64 parameters seed:uint64 label:int64 path sha256 mask_path mask_sha256 "
+        "pixel_rate:float64 requested:float64 border_contact:float64 status reason attribute level control guide "
+        "values measures notes validity:float64 validity_reasons validity_measures"
+    )
+
+
+def read_manifest(
+    root: Path, needed: Sequence[str] = ("sample_id", "status", "path"), outside: bool = False
+) -> pyarrow.Table:
+    """The manifest of the benchmark in `root`, checked.
+
+    needed: columns that it must have besides `_NEEDED`; outside: also one with paths that lead out of the folder.
+    """
+    import pyarrow.types as types
+
+    def kind(declared: pyarrow.DataType) -> Kind:
+        return "text" if types.is_string(declared) else "integer" if types.is_integer(declared) else "number"
+
+    if not (root / MANIFEST).is_file():
+        raise UserError(
+            f"{root} has no {MANIFEST}: its build did not finish", run="the same `unswayed build` command again"
+        )
+    run = "the same `unswayed build` command again, which rewrites it"
+    columns = {one.name: Column(kind(one.type), nulls=one.name not in (*_NEEDED, "status")) for one in schema()}
+    columns["run"] = Column("integer", nulls=False, lowest=0, highest=2**31)
+    table = read_checked(root / MANIFEST, columns, required=[*_NEEDED, *needed], run=run)
+    for edit in table["edit"].unique().to_pylist():
+        if not is_folder_name(edit):
+            raise UserError(
+                f"{root / MANIFEST}, column 'edit' has {edit[:200]!r}, which is no name of a folder", run=run
+            )
+    for name in () if outside else ("path", "mask_path"):
+        for number, path in enumerate(table[name].to_pylist() if name in table.column_names else (), 1):
+            if path and leads_out(path):
+                raise UserError(
+                    f"{root / MANIFEST}, column '{name}', row {number} is {path[:200]!r}, outside the benchmark",
+                    run=f"unswayed verify {root}",
+                )
+    return table
+
+
+def leads_out(path: str) -> bool:
+    """Whether a path of the manifest is absolute or leads out of the benchmark's folder."""
+    parts = PurePosixPath(path)
+    return parts.is_absolute() or ".." in parts.parts or "\0" in path
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a name stands for one folder, wherever it is put."""
+    return name not in ("", ".") and not leads_out(name) and not {"/", "\\"} & set(name)
+
+
+# Every manifest has these.
+_NEEDED = ("source_id", "edit", "run")
+# Manifests of earlier versions lack these.
+LATER_COLUMNS = frozenset(("validity", "validity_reasons", "validity_measures"))
+
+
+def record(row: Row) -> dict[str, Any]:
+    """Return a row as a record of the manifest, in the order of its columns."""
+    everything = {**asdict(row), "sample_id": row.sample_id}
+    return {
+        name: canonical(everything[name]) if isinstance(everything[name], dict | list) else everything[name]
+        for name in schema().names
+    }
+
+
+def row_of(record: Mapping[str, Any]) -> Row:
+    """Return the row of a record of the manifest; the inverse of `record`."""
+    where = f"the manifest's row {record.get('sample_id')}"
+    given = {one.name: record[one.name] for one in fields(Row) if record.get(one.name) is not None}
+    for name in _JSON & given.keys():
+        given[name] = parse_json(given[name], f"{where}, column '{name}'")
+    return checked(Row, given, where)
+
+
+_JSON = frozenset(("parameters", "values", "measures", "notes", "validity_reasons", "validity_measures"))

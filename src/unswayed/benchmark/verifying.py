@@ -1,0 +1,217 @@
+"""Checking a benchmark against its manifest: every file exists, every hash matches, every request is met."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unswayed.errors import BadPicture, UserError
+from unswayed.files.storage import address, fetch_pictures
+from unswayed.files.whole import MOST_PICTURE, read_file
+from unswayed.sources.pictures import pixels_of
+
+from .encoding import written_rate
+from .folder import Benchmark
+from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
+from .rows import (
+    FAILED,
+    LATER_COLUMNS,
+    OK,
+    SKIPPED,
+    finished_sources,
+    read_manifest,
+    read_rows,
+    record,
+    row_of,
+    schema,
+)
+from .validity import judge
+
+RATE_TOLERANCE = 0.002
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem: the file or sample it concerns, and what is wrong."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of `verify`: rows and files checked, rows by status, and the problems, if any."""
+
+    root: Path
+    rows: int
+    files: int
+    counts: dict[str, int]
+    problems: tuple[Problem, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "benchmark": address(self.root),
+            "passed": self.passed,
+            "rows": self.rows,
+            "files": self.files,
+            **self.counts,
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+
+def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None] | None = None) -> Verdict:
+    """Check the benchmark in `path` and return the verdict; `report(done, rows)` is called for progress.
+
+    A skipped row is expected and needs a reason and no file; a failed row is a problem. The pixel rate is measured on
+    the written mask and must be within 0.002 of the requested one.
+    """
+    benchmark = Benchmark(path)
+    table = read_manifest(benchmark.root, outside=True)
+    missing = [name for name in schema().names if name not in {*table.column_names, *LATER_COLUMNS}]
+    if missing:
+        raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")
+    rows = table.to_pylist()
+    fetch_pictures(benchmark.root)
+    problems = _whole_plan(benchmark, rows)
+    files = 0
+    with ThreadPoolExecutor(workers) as pool:
+        for number, (looked_at, found) in enumerate(pool.map(lambda row: _row(benchmark.root, row), rows), start=1):
+            files += looked_at
+            problems += found
+            if report is not None:
+                report(number, len(rows))
+    statuses = [row["status"] for row in rows]
+    by_status = {status: statuses.count(status) for status in (OK, SKIPPED, FAILED)}
+    return Verdict(benchmark.root, len(rows), files, by_status, tuple(problems))
+
+
+def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 2) -> list[Problem]:
+    """Return the files that are missing or do not match the manifest's hashes; a file without a hash is not read."""
+    files = [
+        (row[path], row[digest])
+        for row in rows
+        for path, digest in (("path", "sha256"), ("mask_path", "mask_sha256"))
+        if row.get(path) and row.get(digest)
+    ]
+    with ThreadPoolExecutor(workers) as pool:
+        return [problem for problem in pool.map(lambda file: _read(root, *file)[1], files) if problem is not None]
+
+
+def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:
+    """Return what is missing or duplicated in the manifest, compared with the card and the row files."""
+    seen = Counter(row["sample_id"] for row in rows)
+    problems = [Problem(one, f"appears {count} times in the manifest") for one, count in seen.items() if count > 1]
+    by_source: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_source.setdefault(row["source_id"], []).append(row)
+    if benchmark.card.get("kind") != "build":
+        return problems
+    wanted = {SOURCE_EDIT, *(edit["name"] for edit in benchmark.card["recipe"]["edits"])}
+    for source_id, its in by_source.items():
+        for edit in sorted(wanted - {row["edit"] for row in its}):
+            problems.append(Problem(f"{source_id}/{edit}", "is in the recipe but not in the manifest"))
+    scenes = benchmark.card["source"]["scenes"]
+    if len(by_source) != scenes:
+        problems.append(Problem(MANIFEST, f"has {len(by_source)} sources, but the benchmark was made from {scenes}"))
+    for source_id in sorted(finished_sources(benchmark.root) & set(by_source)):
+        columns = by_source[source_id][0]
+        there = [record(row) for row in read_rows(benchmark.root, source_id)]
+        if [{name: row[name] for name in columns} for row in there] != by_source[source_id]:
+            problems.append(Problem(f"rows/{source_id}.json", "does not match the manifest"))
+    return problems
+
+
+def _row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
+    """Return how many files of a row were checked, and what is wrong with it."""
+    name = row["sample_id"]
+    problem = _validity(row)
+    if problem is not None:
+        return 0, [problem]
+    if row["status"] == SKIPPED:
+        return 0, [] if row["reason"] else [Problem(name, "skipped without a reason")]
+    if row["status"] == FAILED:
+        return 0, [Problem(name, f"failed: {row['reason']}")]
+    if row["status"] != OK:
+        return 0, [Problem(name, f"has the status '{row['status']}'")]
+    if not row["path"]:
+        return 0, [Problem(name, "has no file")]
+    problems = []
+    _, problem = _read(root, row["path"], row["sha256"])
+    if problem is not None:
+        problems.append(problem)
+    if row["mask_path"] is None:
+        return 1, problems
+    mask, problem = _read(root, row["mask_path"], row["mask_sha256"])
+    if problem is not None:
+        problems.append(problem)
+    elif mask is not None:
+        problems += _rate(row, mask)
+    return 2, problems
+
+
+def _validity(row: dict[str, Any]) -> Problem | None:
+    """What is wrong with the validity in a row: it must be the verdict on the measures beside it."""
+    if row.get("validity") is None:
+        return None
+    try:
+        given = row_of(row)
+    except UserError as error:
+        return Problem(row["sample_id"], error.given)
+    verdict = judge(given.validity_measures)
+    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != given.validity_reasons:
+        return Problem(row["sample_id"], f"has the validity {row['validity']:g}, its measures give {verdict.score:g}")
+    return None
+
+
+def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
+    """Return a file's bytes, or what is wrong with it."""
+    if not is_inside(path):
+        return None, Problem(path, "is outside the benchmark")
+    try:
+        data = read_file(root / path, MOST_PICTURE)
+    except UserError as error:
+        there = os.path.exists(root / path)
+        return None, Problem(path, f"cannot be read ({error.given})" if there else "is missing")
+    if hashlib.sha256(data).hexdigest() != expected:
+        return data, Problem(path, "is not the file that was written (its SHA-256 differs)")
+    return data, None
+
+
+def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
+    import cv2
+    import numpy as np
+
+    try:
+        pixels_of(mask)  # OpenCV itself would decode a picture of a gigabyte
+    except BadPicture as error:
+        return [Problem(row["mask_path"], f"is not a readable picture ({error.given})")]
+    levels = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
+    if levels is None:
+        return [Problem(row["mask_path"], "is not a picture")]
+    achieved = written_rate(levels)
+    problems = []
+    if row["pixel_rate"] is None or abs(achieved - row["pixel_rate"]) > 1e-9:
+        problems.append(Problem(row["mask_path"], f"covers {achieved:.4f}, the manifest says {row['pixel_rate']}"))
+    if row["requested"] is not None and abs(achieved - row["requested"]) > RATE_TOLERANCE:
+        problems.append(Problem(row["mask_path"], f"covers {achieved:.4f}, {row['requested']:g} was requested"))
+    if achieved == 0 and row["edit"] == ORIGINAL_EDIT:
+        problems.append(Problem(row["mask_path"], "is empty"))
+    return problems
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path of the manifest is inside the benchmark's folder (a link there may point outside)."""
+    return not Path(path).is_absolute() and ".." not in Path(path).parts

@@ -1,0 +1,79 @@
+"""All edits and recipes as one record, which `unswayed edits` prints, and the tables of docs/edits.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import all_edits
+from .edit import Edit
+from .parameters import Choice, Range, file_parameters, parameters
+from .recipes import RECIPES
+
+
+def catalog() -> dict[str, Any]:
+    """Return {"edits": {name: declarations and parameters}, "recipes": {name: {explains, edits}}}, ready for JSON.
+
+    >>> catalog()["edits"]["size"]["parameters"]["rate"]["high"]
+    1.0
+    """
+    return {
+        "edits": {name: _edit(edit) for name, edit in all_edits().items()},
+        "recipes": {
+            name: {"explains": recipe.explains, "edits": [item.name for item in recipe.items]}
+            for name, recipe in RECIPES.items()
+        },
+    }
+
+
+def edits_table() -> str:
+    """Return the Markdown tables of the edits and of the meanings of their choices, for docs/edits.md."""
+    rows = ["| edit | what changes | parameters | control | needs |", "| --- | --- | --- | --- | --- |"]
+    meanings = []
+    for name, edit in catalog()["edits"].items():
+        declared = ", ".join(f"`{parameter}`" for parameter in edit["parameters"])
+        control = f"`{edit['control']}`" if edit["control"] and edit["control"] != name else "–"
+        rows.append(f"| `{name}` | {edit['explains']} | {declared} | {control} | {_listed(edit['needs'])} |")
+        for parameter, record in edit["parameters"].items():
+            if record.get("meanings"):
+                meanings += ["", f"| {name}: {parameter} | meaning | needs |", "| --- | --- | --- |"]
+                meanings += [
+                    f"| `{choice}` | {meaning} | {_listed(_needs_of(name, parameter, choice))} |"
+                    for choice, meaning in record["meanings"].items()
+                ]
+    return "\n".join([*rows, *meanings]) + "\n"
+
+
+def _listed(needs: list[str]) -> str:
+    return ", ".join(needs) or "–"
+
+
+def _needs_of(name: str, parameter: str, choice: str) -> list[str]:
+    """Return what an edit needs with that choice, if every picture file is given."""
+    edit = all_edits()[name]
+    files = dict.fromkeys(file_parameters(edit), "FILE")
+    return list(edit.from_controls({**files, parameter: choice}).needs)
+
+
+def _edit(edit: type[Edit]) -> dict[str, Any]:
+    usual = edit()
+    return {
+        "explains": edit.description,
+        "axis": edit.axis,
+        "axis_label": edit.axis_label,
+        "control": edit.control,
+        "random": usual.random,
+        "borrows": usual.borrows,
+        "needs": list(usual.needs),
+        "order": edit.order,
+        "parameters": {name: _parameter(field) for name, field in parameters(edit).items()},
+    }
+
+
+def _parameter(field: Any) -> dict[str, Any]:
+    declared = field.metadata["allowed"]
+    record = {"default": field.default, "explains": field.metadata["explains"], "allowed": declared.describe()}
+    if isinstance(declared, Range):
+        record |= {"low": declared.low, "high": declared.high, "spacing": declared.spacing, "words": declared.words}
+    if isinstance(declared, Choice):
+        record |= {"choices": declared.names, "meanings": dict(declared.meanings)}
+    return record

@@ -1,0 +1,153 @@
+"""A composition: an object, its placement, a reference to its background, and how it is blended.
+
+Edits turn one composition into another and never run a network. The object keeps the photograph's own resolution and
+a placement (an affine map of the unit square), so a chain of edits resamples it only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from unswayed.scene import Scene
+
+IDENTITY = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
+
+@dataclass(frozen=True)
+class Original:
+    """The photograph itself, with its object."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The picture of scene `scene_id` with its object removed."""
+
+    scene_id: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture file, cropped to a square."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture drawn by code: draw(size, rng) -> (size, size, 3) uint8, with a generator of this seed."""
+
+    draw: Callable[[int, np.random.Generator], np.ndarray]
+    seed: int
+
+
+# The types that a renderer turns into a picture of the output size.
+PictureReference = Original | Removed | Picture | Drawn
+
+# (pixels (S, S, 3) uint8, weight (S, S) float32: 1 where a pixel belongs to the layer) -> both after a change
+Layer = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """A change of a layer's pixels at the output size: operation(pixels, weight, **parameters) -> Layer."""
+
+    operation: Callable[..., Layer]
+    parameters: tuple[tuple[str, float], ...]
+
+
+def adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:
+    """Return a layer after all its changes, in order."""
+    for change in changes:
+        pixels, weight = change.operation(pixels, weight, **dict(change.parameters))
+    return pixels, weight
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """The guidance of the denoised background: kind `complexity` or `adversarial`, and its strength."""
+
+    kind: str
+    strength: float
+    band: str = "all"
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """What hides a part of the object: `alpha` (S, S) float32 over the canvas, filled from the picture `fill`."""
+
+    alpha: np.ndarray
+    fill: PictureReference
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """The input of a renderer.
+
+    image: (H, H, 3) uint8, the framed photograph; mask: (H, H) float32 in [0, 1], its object;
+    placement: (2, 3) affine map, unit square of the photograph -> unit square of the canvas; background: what is
+    behind it; adjustments: changes of that background, object_adjustments: of the object; covers: what is in front;
+    start: share of the noise schedule at which blending starts (0 = pasted, no diffusion needed);
+    guidance: or None; cropped: whether image and mask are only a part of the photograph; requested: requested and
+    random values by name (`pixel_rate` is the share of the picture that the visible object must cover, compared with
+    the achieved one; the other names are the edits');
+    needs_network: the reason why this is not possible without a diffusion network, or None.
+    """
+
+    scene_id: str
+    image: np.ndarray
+    mask: np.ndarray
+    label: int | None = None
+    placement: np.ndarray = field(default_factory=IDENTITY.copy)
+    background: PictureReference = field(default_factory=Original)
+    adjustments: tuple[Adjustment, ...] = ()
+    object_adjustments: tuple[Adjustment, ...] = ()
+    covers: tuple[Cover, ...] = ()
+    start: float = 0.0
+    guidance: Guidance | None = None
+    cropped: bool = False
+    requested: Mapping[str, Any] = field(default_factory=dict)
+    needs_network: str | None = None
+
+    def adjust(self, change: Adjustment, where: str) -> Composition:
+        """Return the composition with a change of the pixels of `object`, `background` or `both`."""
+        changed = self
+        if where != "background":
+            changed = replace(changed, object_adjustments=(*self.object_adjustments, change))
+        if where != "object":
+            changed = replace(changed, adjustments=(*self.adjustments, change))
+        return changed
+
+    @staticmethod
+    def of(framed: Scene) -> Composition:
+        """Return the composition that changes nothing: the edit `original`."""
+        return Composition(framed.id, framed.image, framed.mask, framed.label)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The other scenes of the source, for edits that use them: ids in source order, framed scenes on demand."""
+
+    ids: tuple[str, ...]
+    load: Callable[[str], Scene]
+    size: int = 256
+
+    def other(self, scene_id: str, rng: np.random.Generator) -> str | None:
+        """Return the id of a random usable scene other than `scene_id`; None if there is none."""
+        from unswayed.errors import BadPicture
+
+        candidates = [one for one in self.ids if one != scene_id]
+        for position in rng.permutation(len(candidates)):
+            try:
+                self.load(candidates[position])
+            except BadPicture:
+                continue
+            return candidates[position]
+        return None
+
+
+class Impossible(Exception):
+    """The reason why an edit is not possible for a scene; the picture is recorded as `skipped`."""

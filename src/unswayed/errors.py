@@ -1,0 +1,84 @@
+"""The exception that a user's mistake raises: it says what was given, what is allowed and what to run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake that the user can correct; the command line prints it and exits with 2.
+
+    >>> print(UserError("size is 7", allowed="0.001 to 1, or full", run="unswayed edits"))
+    size is 7
+    allowed: 0.001 to 1, or full
+    run: unswayed edits
+    """
+
+    def __init__(self, given: str, *, allowed: str | None = None, run: str | None = None) -> None:
+        self.given, self.allowed, self.run = given, allowed, run
+        lines = [given]
+        if allowed is not None:
+            lines.append(f"allowed: {allowed}")
+        if run is not None:
+            lines.append(f"run: {run}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.given, self.allowed, self.run)
+
+
+class BadPicture(UserError):
+    """One picture or mask that cannot be used; a run records it and continues."""
+
+
+class CannotWrite(UserError):
+    """A file that cannot be written, or an output folder that is gone: the whole run ends, and resumes later."""
+
+
+class UnswayedWarning(UserWarning):
+    """The category of warnings about input that can be used but is probably not what was meant."""
+
+
+def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None) -> UserError:
+    """Return the error for a name that does not exist, with the most similar name and all allowed names.
+
+    >>> print(unknown("edit", "sise", ["size", "position"]))
+    there is no edit 'sise'; did you mean 'size'?
+    allowed: size, position
+    """
+    names = list(allowed)
+    by_lower = {one.lower(): one for one in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    hint = f"; did you mean '{by_lower[near[0]]}'?" if near else ""
+    shown = names if len(names) <= 40 else [*names[:40], f"… ({len(names)} in all)"]
+    return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text that is not blank, or the error's type if there is none.
+
+    >>> first_line(ValueError("\\nno label\\nat all")), first_line(ValueError())
+    ('no label', 'ValueError')
+    """
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error as the reason of a failure: the text of a UserError, the type and the text of any other.
+
+    >>> reason_of(ValueError("no label")), reason_of(UserError("no label"))
+    ('ValueError: no label', 'no label')
+    """
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+
+
+def missing_extra(package: str, extra: str) -> UserError:
+    """Return the error for an optional package that is not installed, with the command that installs it."""
+    return UserError(
+        f"this needs the package '{package}', which is not installed", run=f"pip install 'unswayed[{extra}]'"
+    )
+
+
+def _rebuild(kind: type[UserError], given: str, allowed: str | None, run: str | None) -> UserError:
+    return kind(given, allowed=allowed, run=run)

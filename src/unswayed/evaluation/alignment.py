@@ -1,0 +1,175 @@
+"""Alignment of a classifier's heat maps with the object, over a source or a benchmark: one row per picture.
+
+outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "results", "layercam")
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from unswayed.choices import Frame
+from unswayed.errors import BadPicture, UserError
+from unswayed.files.whole import parse_json
+from unswayed.masks.mask_checks import mask_warnings
+from unswayed.models.label_mapping import map_labels
+
+from .alignment_measures import MEASURES, alignment
+from .mapped_answers import answers, source_mapping, strongest_output
+from .noise import at_input
+from .noise_response import labeled, noted
+from .run import Outcome, Probe, run_probe
+from .saliency import explainer, on_picture
+
+if TYPE_CHECKING:
+    from unswayed.benchmark import Benchmark
+    from unswayed.models import Classifier
+    from unswayed.models.label_mapping import LabelMapping
+    from unswayed.sources import Source
+
+KIND = "saliency"
+SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("model", "method", "sample_id", "source_id", "edit")]
+    + [("label", pa.int64()), ("predicted", pa.int64()), ("correct", pa.bool_())]
+    + [(name, pa.float64()) for name in ("probability", "true_probability", *MEASURES)]
+    + [("notes", pa.string())]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """One picture, its object and its label, at the size of the comparison of heat map and mask.
+
+    image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped;
+    notes: what was done to the photograph or its mask, None if nothing; about_mask: who made its mask, and warnings
+    about it as it was given.
+    """
+
+    source_id: str
+    edit: str
+    label: int
+    image: np.ndarray
+    mask: np.ndarray
+    whole: bool
+    notes: str | None = None
+    about_mask: tuple[str, ...] = ()
+
+
+def measure_alignment(
+    model: Classifier,
+    pictures: Source | Benchmark,
+    folder: str | Path,
+    method: str = "layercam",
+    progress: Callable[[int], None] | None = None,
+    frame: Frame = "object",
+) -> Outcome:
+    """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object; resumes.
+
+    A source's pictures go into the model whole in the given framing, as for noise; a benchmark's pictures, edits
+    included, by the model's own transform, as they were evaluated.
+    """
+    with alignment_probe(model, pictures, folder, method, frame) as probe:
+        return run_probe(probe, progress)
+
+
+@contextlib.contextmanager
+def alignment_probe(
+    model: Classifier,
+    pictures: Source | Benchmark,
+    folder: str | Path,
+    method: str = "layercam",
+    frame: Frame = "object",
+) -> Iterator[Probe]:
+    """What `measure_alignment` measures."""
+    load, ids, mapping, described = opened_pictures(pictures, model, frame)
+    with explainer(model, method) as explain:
+
+        def measure(sample_id: str, picture: Looked) -> list[dict[str, Any]]:
+            answer, heat = look(model, picture, mapping, explain)
+            try:
+                measures = alignment(heat, picture.mask)
+            except BadPicture as problem:
+                raise BadPicture(f"{sample_id}: {problem}") from None
+            named: dict[str, Any] = {"sample_id": sample_id, "source_id": picture.source_id, "edit": picture.edit}
+            named |= {"label": picture.label, "notes": picture.notes}
+            return [{"model": model.name, "method": method, **named, **answer, **measures}]
+
+        settings = {"probe": KIND, **described, "method": method, **model.card()}
+        settings["heat_layer"] = model.heat_layer.to_json()
+        path = Path(folder) / KIND / f"{model.slug}.parquet"
+        yield Probe(path, settings, list(ids), load, measure, SCHEMA, "sample_id")
+
+
+def look(
+    model: Classifier, picture: Looked, mapping: LabelMapping, explain: Callable[..., np.ndarray]
+) -> tuple[dict[str, Any], np.ndarray]:
+    """The model's prediction for the picture, and the predicted class's heat map, (H, W) in [0, 1]."""
+    import torch
+
+    if picture.whole:
+        inputs = model.from_pixels(torch.from_numpy(picture.image)[None])
+    else:
+        inputs = model.prepare(picture.image)[None]
+    logits = model.logits(inputs)
+    answer = answers(logits, mapping, picture.label)[0]
+    heat = explain(inputs, [strongest_output(logits, mapping, answer["predicted"])])[0]
+    if not picture.whole:
+        heat = on_picture(heat, model.transform.geometry, *picture.mask.shape)
+    return answer, heat
+
+
+def scene_pictures(
+    source: Source, model: Classifier, frame: Frame = "object"
+) -> tuple[Callable[[str], Looked], LabelMapping]:
+    """A loader by scene id, with whole pictures at the model's input size, and the mapping to their classes."""
+    if not source.has_masks:
+        raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unswayed masks FOLDER")
+
+    def load(scene_id: str) -> Looked:
+        scene = source[scene_id]
+        image, masks = at_input(scene, model.transform.crop, frame)
+        about = (*scene.notes, *mask_warnings(scene.mask, scene.image))
+        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene), about)
+
+    return load, source_mapping(model, source)
+
+
+def opened_pictures(
+    pictures: Source | Benchmark, model: Classifier, frame: Frame = "object"
+) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, dict[str, str]]:
+    """A loader by sample id, the sample ids in order, the label mapping, and the settings that name the pictures."""
+    from unswayed.sources import Source
+
+    if isinstance(pictures, Source):
+        load_scene, mapping = scene_pictures(pictures, model, frame)
+        ids = {f"{one}/original/0": None for one in pictures.ids}
+        named = {"source": pictures.spec, "frame": frame}
+        return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, named
+
+    from unswayed.sources.pictures import read_mask, read_picture
+
+    benchmark: Benchmark = pictures
+    columns = ("sample_id", "source_id", "edit", "label", "path", "mask_path", "status", "notes")
+    manifest = benchmark.manifest
+    rows = {
+        row["sample_id"]: row
+        for row in manifest.select([name for name in columns if name in manifest.column_names]).to_pylist()
+        if row["status"] == "ok" and row["mask_path"] and row["label"] is not None
+    }
+
+    def load_row(sample_id: str) -> Looked:
+        row = rows[sample_id]
+        image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
+        # Edits may move the object away from the edges of the photograph, so only the original shows a wrong mask.
+        found = mask_warnings(mask, image if row["edit"] == "original" else None)
+        about = (*parse_json(row.get("notes") or "[]", f"the notes of {sample_id}"), *found)
+        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, about_mask=about)
+
+    mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
+    return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

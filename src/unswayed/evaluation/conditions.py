@@ -1,0 +1,80 @@
+"""Predictions on pictures that hold up: those of a sufficient validity, or those that people called valid."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Literal
+
+import polars as pl
+
+from unswayed.benchmark.reviews import REVIEWS, read_reviews
+from unswayed.benchmark.validity import VALID
+from unswayed.errors import UserError
+
+from .facts import Facts
+from .frames import Predictions, in_memory
+
+Condition = Literal["measured", "human"]
+PICTURE = ("source_id", "edit", "run")
+
+
+def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, columns: list[str]) -> pl.DataFrame:
+    """The predictions on valid pictures alone, with these further columns where they are there.
+
+    by: `measured` keeps pictures whose validity is one half or more, or was never measured (the photographs
+    themselves); `human` keeps those that more than half of their raters called valid, and all photographs.
+    """
+    measured = by == "measured"
+    pictures = _invalid(facts) if measured else _ratings(facts).filter(pl.col("valid_share") > 0.5)
+    photographs = pl.col("edit").is_in(["original", "source"])
+
+    def keep(rows: pl.DataFrame) -> pl.DataFrame:
+        rows = rows.with_columns(pl.col("run").fill_null(0).cast(pl.Int64))
+        if measured:
+            return rows.join(pictures, on=PICTURE, how="anti")
+        kept = rows.filter(~photographs).join(pictures, on=PICTURE, how="semi")
+        return pl.concat([rows.filter(photographs), kept])
+
+    return in_memory(predictions, columns, keep)
+
+
+def has_invalid(facts: Facts) -> bool:
+    """Return whether the benchmark is available and contains invalid pictures."""
+    return facts.manifest is not None and _measured(facts.manifest) and not _invalid(facts).is_empty()
+
+
+def _measured(manifest: pl.DataFrame) -> bool:
+    """Whether validity was measured for any picture; it is not for an imported dataset."""
+    return "validity" in manifest.columns and not manifest["validity"].is_null().all()
+
+
+def human_accuracy(facts: Facts) -> pl.DataFrame | None:
+    """One row per edit that people rated: `human_accuracy`, the mean share of raters who could tell the object, and
+    `human_n`, the pictures; None where there are no reviews."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        return None
+    ratings = _ratings(facts)
+    return ratings.group_by("edit").agg(human_accuracy=pl.col("told_share").mean(), human_n=pl.len().cast(pl.Int64))
+
+
+def _invalid(facts: Facts) -> pl.DataFrame:
+    if facts.manifest is None:
+        raise UserError(
+            "the benchmark of these predictions is not available", run="unswayed analyze … --benchmark BENCH"
+        )
+    if not _measured(facts.manifest):
+        raise UserError(
+            "the manifest of this benchmark has no validity", run="unswayed build … --quality report, into a new folder"
+        )
+    made = facts.manifest.filter((pl.col("validity") < VALID) & (pl.col("status") == "ok"))
+    return made.select(*PICTURE).with_columns(pl.col("run").cast(pl.Int64))
+
+
+def _ratings(facts: Facts) -> pl.DataFrame:
+    """One row per rated picture: the shares of its raters who called it valid and who could tell the object."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        raise UserError("nobody has reviewed the pictures of this benchmark", run="unswayed review BENCH --rater NAME")
+    reviews = pl.DataFrame([asdict(one) for one in read_reviews(facts.root)])
+    return reviews.group_by(PICTURE).agg(
+        valid_share=(pl.col("answer") == "valid").mean(), told_share=(pl.col("answer") != "unrecognizable").mean()
+    )

@@ -1,0 +1,243 @@
+"""The check of a model before its evaluation: finite logits, reproducible predictions, plausible accuracy.
+
+A model with other logits is refused. A model whose accuracy on originals is no better than chance, or clearly better
+with other labels or another transform, is evaluated with a suspicion about the likely cause. Outputs that look like
+probabilities get a remark. Both are kept in the model's card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from unswayed.errors import UserError
+from unswayed.models.classifier import Classifier
+from unswayed.models.label_mapping import LabelMapping
+from unswayed.models.registry import brings_transform
+from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Geometry, paper
+
+from .label_orders import DOUBT, SURE, Cause, at_least, clearly_better, suspect_order
+
+REPEATED = 2  # pictures that are classified again, to see whether the predictions stay the same
+TRIED = 64  # pictures that other transforms are tried on
+TOGETHER = 32  # of them in one batch
+NEAR_ONE = 0.01  # how far the sum of rounded probabilities may be from 1
+Original = TypeVar("Original")
+# (geometry, places) -> (n, crop, crop, 3) uint8: the originals at these places, cropped for that geometry.
+Crops = Callable[[Geometry, np.ndarray], torch.Tensor]
+
+
+def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, batch: int) -> None:
+    """Refuse a model whose logits are not finite, or change from pass to pass or with the batch size.
+
+    crops: (n, crop, crop, 3) uint8; scored: (n, classes), their logits in a batch of size `batch`.
+    """
+    # A small batch is repeated in a larger one, together with the negatives of its pictures.
+    company = crops if batch > len(crops) else torch.cat([crops, 255 - crops])
+    few = model.from_pixels(company)
+    again = model.logits(few)[: len(crops)]
+    if not torch.isfinite(scored).all() or not torch.isfinite(again).all():
+        raise UserError(
+            f"{model.name} returns NaN or infinite logits",
+            allowed="finite logits; check its weights, or avoid fp16 overflow with --precision fp32",
+        )
+    # If the logits are the same in another batch and another pass, both checks are passed.
+    if _same(model, scored, again):
+        return
+    if not _same(model, again, model.logits(few)[: len(crops)]):
+        raise UserError(
+            f"{model.name} returns different logits for the same pictures in two passes",
+            allowed="a deterministic model: dropout or other noise seems to be active in eval() mode",
+        )
+    raise UserError(
+        f"the logits of {model.name} depend on the batch size",
+        allowed="a model that treats each picture alone: a batch norm seems to use the statistics of the batch, or a "
+        "dynamic quantization its ranges, which `batch=1` (an option of onnx:, tflite: …) avoids",
+    )
+
+
+def check_originals(
+    model: Classifier,
+    mapping: LabelMapping,
+    crops: Crops,
+    labels: np.ndarray,
+    answers: np.ndarray,
+    predicted: np.ndarray,
+    outputs: torch.Tensor,
+    of_probabilities: bool = False,
+) -> tuple[list[str], list[str]]:
+    """Return what is suspicious about a model, and remarks for a reader of its numbers, from its answers on originals.
+
+    outputs: (m, classes), its logits for some of them; of_probabilities: whether the results are computed from its
+    probabilities; the others: see `check_accuracy`.
+    """
+    scores = suspect_scores(model.name, outputs)
+    outside, most = classes_left_out(model.name, mapping, answers)
+    # A group's probability is the sum of its members', so that a softmax makes its predicted classes wrong too.
+    wrong = scores if of_probabilities or mapping.kind == "groups" else None
+    accuracy = check_accuracy(model, mapping, crops, labels, answers, predicted)
+    grave = [one for one in (wrong, accuracy, outside if most else None) if one]
+    return grave, [one for one in (scores, outside) if one and one not in grave]
+
+
+def check_accuracy(
+    model: Classifier,
+    mapping: LabelMapping,
+    crops: Crops,
+    labels: np.ndarray,
+    answers: np.ndarray,
+    predicted: np.ndarray,
+) -> str | None:
+    """Return what is suspicious about the accuracy on originals, with the likely cause; None if nothing is.
+
+    crops: the n originals in any geometry; labels: (n,) in the benchmark's space, -1 unknown; answers: (n,) the arg max
+    of the model's own logits; predicted: (n,) the answers in the benchmark's space, as they are scored.
+    """
+    known = np.flatnonzero(labels >= 0)
+    if not len(known):
+        return None
+    labels, answers, predicted = labels[known], answers[known], predicted[known]
+    right = float((predicted == labels).mean())
+    order = suspect_order(model.labels, mapping, answers, labels, predicted == labels)
+    chance = chance_of(mapping)
+    # A few pictures cannot show that a good model is better than chance; no warning if it is nearer to perfect.
+    at_chance = not _beats(round(right * len(labels)), len(labels), chance) and right < (1 + chance) / 2
+    told = f"{model.name}: accuracy on {len(labels)} originals is {right:.1%} (chance is {chance:.1%})"
+    if order is not None:
+        return f"{told}; suspected: the label order. {order.explanation}"
+    # Models that come with their transform are prepared as their authors say; others only as well as their users know.
+    doubted = at_chance or (model.adapt is None and not brings_transform(model.spec))
+    if doubted and not model.transform.checked:
+        # Half of the pictures is enough to show the cause of an accuracy at chance.
+        few = np.array(sanity_sample(range(len(known)), TRIED // 2 if at_chance else TRIED))
+        stated = (predicted == labels)[few]
+        transform = suspect_transform(model, mapping, crops, known[few], labels[few], stated, at_chance)
+        if transform is not None:
+            return f"{told}; suspected: the transform. {transform.explanation}"
+    if not at_chance:
+        return None
+    return (
+        f"{told}; no other label order and no other common transform explains it clearly: "
+        "the weights may be untrained, or the labels may be swapped or those of another dataset"
+    )
+
+
+def suspect_scores(name: str, outputs: torch.Tensor) -> str | None:
+    """Return a remark if the outputs, (n, classes), look like probabilities where logits are expected, or None."""
+    if not outputs.numel() or outputs.min() < 0 or outputs.max() > 1 + NEAR_ONE or bool((outputs == outputs[:1]).all()):
+        return None
+    if bool(((outputs.sum(1) - 1).abs() < NEAR_ONE).all()):
+        return (
+            f"{name}: its outputs are between 0 and 1 and sum to 1 for each picture, so the model seems to end in a "
+            "softmax. Its probabilities, confidences and iRFS are wrong, because they are computed by another softmax. "
+            'Remove the softmax, or state it: "scores": "probabilities" in the JSON file of a deployed model, '
+            "Classifier(LogProbabilities(network), …) in Python"
+        )
+    if outputs.numel() < 16:  # so few logits may lie between 0 and 1 by chance
+        return None
+    return (
+        f"{name}: its outputs are all between 0 and 1 but do not sum to 1, as those of sigmoids, so its probabilities "
+        "and confidences cannot be compared with those of other models. Return the logits before the sigmoid"
+    )
+
+
+def classes_left_out(name: str, mapping: LabelMapping, answers: np.ndarray) -> tuple[str | None, bool]:
+    """Return a remark about a model that is scored over some of its classes only, or None, and whether it prefers one
+    of the other classes for most originals; answers: (n,) the arg max of its own logits."""
+    used = sorted(index for members in mapping.members for index in members)
+    if len(used) == mapping.classes or not len(answers):
+        return None, False
+    outside = int((~np.isin(answers, used)).sum())
+    return (
+        f"{name} is scored over {len(used)} of its {mapping.classes} classes, those of the pictures; for {outside} of "
+        f"{len(answers)} originals it prefers one of the others, which does not count here"
+    ), 2 * outside > len(answers)
+
+
+def chance_of(mapping: LabelMapping) -> float:
+    """Return the accuracy of guessing: one over the number of classes that the model can answer."""
+    return 1 / max(1, sum(bool(group) for group in mapping.members))
+
+
+def suspect_transform(
+    model: Classifier,
+    mapping: LabelMapping,
+    crops: Crops,
+    places: np.ndarray,
+    labels: np.ndarray,
+    right: np.ndarray,
+    at_chance: bool,
+) -> Cause | None:
+    """Return the common transform with which the model is clearly better than with its own, or None.
+
+    places: (n,) which of the originals are tried; labels, right: (n,) their labels, and whether the model classifies
+    them correctly with its own transform. Unless the accuracy is at chance, the difference must be beyond doubt.
+    """
+
+    def correct(variant: Classifier, some: np.ndarray) -> np.ndarray:
+        parts = crops(variant.transform.geometry, places[some]).split(TOGETHER)
+        predicted = [mapping.apply(variant.logits(variant.from_pixels(part))).argmax(1).cpu() for part in parts]
+        return torch.cat(predicted).numpy() == labels[some]
+
+    variants = list(_usual(model))
+    level = None if at_chance else SURE / len(variants)
+    wrong, fine = np.flatnonzero(~right), np.flatnonzero(right)
+    if not clearly_better(np.ones_like(right), right, level):
+        return None
+    best: Cause | None = None
+    for name, variant in variants:
+        guessed = right.copy()
+        try:
+            guessed[wrong] = correct(variant, wrong)
+            # The others are tried only if enough mistakes are corrected.
+            if len(fine) and clearly_better(guessed, right, level):
+                guessed[fine] = correct(variant, fine)
+        except Exception:  # a network may take only pictures of its own size
+            continue
+        share = float(guessed.mean())
+        if clearly_better(guessed, right, level) and (best is None or share > best.accuracy):
+            text = f"With {name} accuracy on {len(right)} of them would be {share:.1%} instead of {right.mean():.1%}"
+            advice = "" if at_chance else "; if your transform is right, state `checked` in it"
+            best = Cause("transform", text + advice, share)
+    return best
+
+
+def _usual(model: Classifier) -> Iterator[tuple[str, Classifier]]:
+    """Yield names and variants of the model under the common transforms that differ from its own."""
+    own = model.transform
+    half, zero, one = (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
+    swapped = "BGR" if own.channels == "RGB" else "RGB"
+    common = {
+        "ImageNet's mean and std": replace(own, mean=IMAGENET_MEAN, std=IMAGENET_STD, scale=1.0),
+        "mean 0.5 and std 0.5": replace(own, mean=half, std=half, scale=1.0),
+        "pixels in [0, 1] without mean and std": replace(own, mean=zero, std=one, scale=1.0),
+        "pixels in [0, 255] without mean and std": replace(own, mean=zero, std=one, scale=255.0),
+        f"channels as {swapped}": replace(own, channels=swapped),
+    }
+    for name, transform in common.items():
+        if transform != own:
+            yield name, replace(model, transform=transform)
+    if paper(own) != own:
+        yield "resize 256 and crop 224", model.with_transform("paper")
+
+
+def _beats(right: int, count: int, chance: float) -> bool:
+    return at_least(right, count, chance) < DOUBT
+
+
+def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two sets of logits are equal up to numerical precision."""
+    tolerance = 1e-3 if model.precision == "fp32" else 0.1
+    spread = float(one.std()) if one.numel() > 1 else 1.0
+    return bool(((one - other).abs() <= tolerance * max(spread, 1e-3)).all())
+
+
+def sanity_sample(originals: Sequence[Original], count: int) -> list[Original]:
+    """Return up to `count` originals, evenly spaced."""
+    if len(originals) <= count:
+        return list(originals)
+    return [originals[int(place)] for place in np.linspace(0, len(originals) - 1, count).round()]

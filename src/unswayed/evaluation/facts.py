@@ -1,0 +1,253 @@
+"""Facts about the edits from the cards and the benchmark: their order, controls, guides, levels and classes."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from unswayed.edits import all_edits, edit_from, edit_named_in
+from unswayed.edits.edit import Edit
+from unswayed.edits.items import CONTROLS
+from unswayed.edits.recipes import named_items
+from unswayed.errors import UserError, unknown
+from unswayed.files.whole import parse_json
+
+from .found_benchmark import find_benchmark
+from .frames import Predictions, is_frame, polars_frame, read_cards
+from .identity import require_one_benchmark
+
+ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
+WHITE_BOX = "white_box"
+_PHOTOGRAPHS = {
+    ORIGINAL: "the photograph, framed as a square; every drop is measured against it",
+    SOURCE: "the unchanged source file, before framing",
+}
+
+# The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
+_PAPER = (
+    "background-simple",
+    "background-complex",
+    "background-adversarial",
+    "background-random",
+    "size-full",
+    "size-0.1",
+    "size-0.08",
+    "size-0.05",
+    "position",
+)
+_OFFICIAL_FOLDERS = ("20_smooth", "20_hard", "random_bg", "full", "01", "008", "005", "rp", "rd")
+_ADVERSARIAL = "adversarial"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about the edits besides the predictions.
+
+    order: edits as the benchmark lists them; controls: edit -> the edit that shows what the rendering alone costs;
+    guided: edits made against a classifier; white_box: models that are that classifier or share its weights;
+    official: the benchmark is the published ImageNet-E; classes: class names by label; manifest: one row per picture,
+    or None if the benchmark is not available; cards: by model; root: the benchmark's folder; benchmark: its card;
+    absent: why the benchmark is not where the cards say.
+    """
+
+    order: tuple[str, ...] = ()
+    controls: Mapping[str, str] = field(default_factory=dict)
+    guided: frozenset[str] = frozenset()
+    white_box: frozenset[str] = frozenset()
+    official: bool = False
+    classes: tuple[str, ...] = ()
+    manifest: pl.DataFrame | None = None
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    root: Path | None = None
+    benchmark: Mapping[str, Any] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+    def control(self, edit: str) -> str | None:
+        """Return what the edit's net drop is measured against: its control, from the benchmark or, if that is not
+        available, from the edit of that name; the originals for an edit that renders nothing besides its change and
+        so declares no control; None if it is not known."""
+        if edit in self.controls:
+            return self.controls[edit]
+        declared = None if self.is_control(edit) or edit in _PHOTOGRAPHS else edit_named_in(edit)
+        if declared is None:
+            return None
+        control = named_items()[edit].control if edit in named_items() else declared.control
+        if control is None:
+            return ORIGINAL
+        return None if self.order else control
+
+    def is_control(self, edit: str) -> bool:
+        """Return whether the edit is a control, built in or declared by the benchmark."""
+        return edit in CONTROLS or edit in self.controls.values()
+
+    def describe(self, edit: str) -> str:
+        """Return a short description of an edit; empty if neither the benchmark nor a recipe describes it."""
+        if edit in _PHOTOGRAPHS:
+            return _PHOTOGRAPHS[edit]
+        if edit not in self.descriptions:
+            item = named_items().get(edit)
+            return "" if item is None else item.describe()
+        return self.descriptions[edit]
+
+    @functools.cached_property
+    def descriptions(self) -> dict[str, str]:
+        """Return the descriptions of the edits whose parameters are in the manifest, by name."""
+        return {name: "; ".join(one.describe() for one in chain) for name, chain in self.chains.items()}
+
+    @functools.cached_property
+    def chains(self) -> dict[str, tuple[Edit, ...]]:
+        """Return the edits of each item whose parameters are in the manifest, by the item's name."""
+        if self.manifest is None or "parameters" not in self.manifest.columns:
+            return {}
+        first = self.manifest.unique("edit", keep="first").select("edit", "parameters")
+        found = {name: _chain(parameters) for name, parameters in first.iter_rows()}
+        return {name: chain for name, chain in found.items() if chain}
+
+    def attributes(self, edit: str) -> tuple[str, ...]:
+        """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
+        or else the edit whose name its name begins with."""
+        item = named_items().get(edit)
+        chain = self.chains.get(edit) or (() if item is None else item.chain)
+        declared = edit_named_in(edit)
+        return tuple(one.name for one in chain) or (() if declared is None else (declared.name,))
+
+    def is_white_box(self, model: str, edit: str) -> bool:
+        guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
+        return model in self.white_box and guided
+
+    def white_box_rows(self) -> pl.Expr:
+        """Return `is_white_box` of each row's `model` and `edit`, as the column `white_box`."""
+        edit = pl.col("edit")
+        guided = edit.is_in(list(self.guided)) if self.guided else edit.str.contains(_ADVERSARIAL, literal=True)
+        return (pl.col("model").is_in(list(self.white_box)) & guided).alias(WHITE_BOX)
+
+    def sorted(self, edits: Iterable[str]) -> list[str]:
+        """Return the edits: photographs first, the others in the benchmark's order, unknown ones by name at the end."""
+        place = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
+        return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
+
+
+def _chain(parameters: str | None) -> tuple[Edit, ...]:
+    """Return the chain of an item in the manifest; empty if one of its edits is not installed."""
+    try:
+        return tuple(edit_from(step) for step in parse_json(parameters or "{}", "").get("chain", []))
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):
+        return ()
+
+
+def similar_factors() -> dict[str, str]:
+    """Return the most similar factor of ImageNet-X for each edit that declares one."""
+    return {name: edit.factor for name, edit in all_edits().items() if edit.factor is not None}
+
+
+def chosen_edits(patterns: Iterable[str], edits: Sequence[str]) -> list[str]:
+    """The edits that these names and patterns such as `size-*` choose, in the order of `edits`.
+
+    >>> chosen_edits(["size-*", "average"], ["original", "size-0.05", "size-0.1", "average"])
+    ['size-0.05', 'size-0.1', 'average']
+    """
+    wanted: set[str] = set()
+    for pattern in patterns:
+        found = {pattern} & set(edits) or set(fnmatch.filter(edits, pattern))
+        if not found:
+            raise unknown("edit", pattern, edits)
+        wanted |= found
+    return [edit for edit in edits if edit in wanted]
+
+
+def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
+    """Return the edits of the average: the paper's ten if all are there, otherwise all but originals and controls.
+
+    An edit that was made to attack one of the evaluated models is left out for all of them: averages over different
+    edits could not be compared.
+    """
+    present = set(edits)
+    direction = "direction-small" if "direction-small" in present else "direction"
+    ten = [*_PAPER, direction]
+    others = (one for one in present - {ORIGINAL, SOURCE} if not facts.is_control(one))
+    chosen = ten if present.issuperset(ten) else facts.sorted(others)
+    return [edit for edit in chosen if not any(facts.is_white_box(model, edit) for model in facts.white_box)]
+
+
+def read_facts(
+    predictions: Predictions,
+    benchmark: str | Path | None = None,
+    *,
+    models: Sequence[str] | None = None,
+    common: bool = False,
+) -> Facts:
+    """Return the facts of a predictions folder; its benchmark is given or found through the cards, and never another.
+
+    models: those that will be looked at, all if None; they must come from one benchmark unless `common` says that
+    only their common pictures are used. From a data frame only its white-box rows are known, through the column that
+    `read_predictions` adds.
+    """
+    cards = read_cards(predictions)
+    if not common:
+        require_one_benchmark(cards, models)
+    white_box = frozenset(name for name, card in cards.items() if card.get("white_box"))
+    guided = frozenset[str]()
+    if is_frame(predictions):
+        white_box, guided = _marked(polars_frame(predictions))
+    found = find_benchmark(predictions, cards, benchmark, models)
+    if found.manifest is not None:
+        facts = _with_manifest(found.manifest, found.card, white_box, cards)
+        return replace(facts, root=found.root, benchmark=found.card)
+    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards), absent=found.absent)
+
+
+def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the models and the edits of the rows that a data frame marks as white-box."""
+    if predictions.collect_schema().get(WHITE_BOX) != pl.Boolean:
+        return frozenset(), frozenset()
+    pair = pl.col("model", "edit").cast(pl.String)
+    rows = predictions.lazy().filter(pl.col(WHITE_BOX)).select(pair).unique().collect()
+    return frozenset(rows["model"]), frozenset(rows["edit"])
+
+
+def _with_manifest(
+    manifest: pl.DataFrame, card: Mapping[str, Any], white_box: frozenset[str], cards: Mapping[str, Mapping[str, Any]]
+) -> Facts:
+    edits = manifest.unique("edit", keep="first", maintain_order=True)
+    listed = [item["name"] for item in _listed(card)]
+    order = tuple(dict.fromkeys([*listed, *edits["edit"].to_list()]))
+    controls: dict[str, str] = {}
+    if "control" in edits.columns:
+        controls = dict(edits.drop_nulls("control").select("edit", "control").iter_rows())
+    guided = frozenset[str]()
+    if "guide" in manifest.columns:
+        guided = frozenset(manifest.filter(pl.col("guide").is_not_null())["edit"].unique().to_list())
+    return Facts(
+        order, controls, guided, white_box, _is_official(card), _classes(cards, card), manifest=manifest, cards=cards
+    )
+
+
+def _listed(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the edits of the benchmark's recipe, as its card lists them."""
+    recipe = card.get("recipe")
+    edits = recipe.get("edits") or [] if isinstance(recipe, dict) else []
+    return [item for item in edits if isinstance(item, dict) and "name" in item]
+
+
+def _is_official(card: Mapping[str, Any]) -> bool:
+    """Return whether the benchmark was imported from the published folders."""
+    folders = {str((item.get("parameters") or {}).get("folder")) for item in _listed(card)}
+    return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
+
+
+def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    from unswayed.labels import LabelSpace
+
+    for labels in [(card or {}).get("labels"), *(one.get("labels") for one in cards.values())]:
+        if isinstance(labels, dict):
+            try:
+                return LabelSpace.from_json(labels).classes
+            except UserError:
+                continue
+    return ()

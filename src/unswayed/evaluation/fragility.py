@@ -1,0 +1,68 @@
+"""`unswayed.fragility`: how small a change of each attribute of one photograph already changes a model's prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from unswayed.choices import RendererName
+from unswayed.edits import Edit
+from unswayed.masks.segment import Box
+from unswayed.models.classifier import Classifier
+from unswayed.models.registry import open_model
+from unswayed.rendering.layers import Renderer
+from unswayed.rendering.photograph import Request, compose, exact_mask, read_scene, render_chain, request_plan
+from unswayed.scene import Scene, frame
+from unswayed.sources.pictures import PictureLike
+
+from .changes import directions, find_direction
+from .smallest import Found, Subject, fragility_profile, predictor
+
+
+def fragility(
+    image: PictureLike | Scene,
+    mask: PictureLike | Box | None = None,
+    *,
+    models: Sequence[str | Classifier] = ("lite:0",),
+    changes: Sequence[str] | None = None,
+    renderer: RendererName = "paste",
+    steps: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Found]:
+    """Return the smallest change that changes the prediction, for each change and each model.
+
+    image, mask, seed: as for `unswayed.edit`. models: specs of `unswayed models`, or opened ones. changes: names such
+    as `object smaller`, all of them if None. renderer: `paste` needs no network. steps: of diffusion. progress: called
+    with the number of results that are done and in total.
+
+    >>> from unswayed.sources import open_source
+    >>> [found] = fragility(open_source("sample")["koala"], changes=["object blurred"])
+    >>> found.turn.level, found.turn.name, round(found.share, 2)
+    (5.0, 'langur', 0.16)
+    """
+    scene = read_scene(image, mask)
+    request = Request((), renderer=renderer, steps=steps, seed=seed, label=scene.label, device=device)
+    chosen = list(directions().values()) if changes is None else [find_direction(name) for name in changes]
+    opened = [open_model(one, device=device) if isinstance(one, str) else one for one in models]
+    found = []
+    for one in fragility_profile(subject_of(request, scene), map(predictor, opened), chosen):
+        found.append(one)
+        if progress is not None:
+            progress(len(found), len(chosen) * len(opened))
+    return found
+
+
+def subject_of(request: Request, scene: Scene, renderer: Renderer | None = None) -> Subject:
+    """Return the scene as a subject; request: all settings but the chain; renderer: an open one to use."""
+    exact = replace(scene, mask=exact_mask(scene.mask))
+    used = renderer or request_plan(request).open_renderer()
+
+    def make(chain: tuple[Edit, ...]) -> np.ndarray:
+        asked = replace(request, chain=chain)
+        return render_chain(asked, exact, used)[2].image if chain else compose(asked, exact)[1].background
+
+    return Subject(make, frame(scene, request.frame).pixel_rate)

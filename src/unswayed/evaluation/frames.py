@@ -1,0 +1,227 @@
+"""Predictions as data frames: one model after another from a folder, or from a frame with several models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+import pyarrow as pa
+from typing_extensions import TypeIs
+
+from unswayed.errors import UserError, unknown
+from unswayed.files.records import read_object, require_fields
+from unswayed.files.storage import local_copy
+from unswayed.files.tables import column_names, read_checked
+from unswayed.files.whole import read_json
+from unswayed.jobs.prefetch import prefetch
+
+from .identity import shared_pictures
+from .storage import COLUMNS as DECLARED
+from .storage import FAILED, stored_fingerprint
+
+
+class ForeignFrame(Protocol):
+    """A frame of another library, such as pandas, that follows the data frame interchange protocol."""
+
+    def __dataframe__(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+Predictions = str | Path | pl.DataFrame | pl.LazyFrame | ForeignFrame
+
+COLUMNS = ("model", "source_id", "edit", "run", "correct")
+_MAPPING = dict[str, Any] | None
+_CARD = {
+    "model": str,
+    "spec": str | None,
+    "weights_sha256": str | None,
+    "fingerprint": str | None,
+    "white_box": bool | None,
+    **dict.fromkeys(("labels", "benchmark", "originals", "versions", "transform", "mapping", "origin"), _MAPPING),
+}
+
+
+def is_frame(predictions: Predictions) -> TypeIs[pl.DataFrame | pl.LazyFrame | ForeignFrame]:
+    """Whether predictions are a frame, of polars or of another library, and not a folder or file."""
+    return isinstance(predictions, pl.DataFrame | pl.LazyFrame) or hasattr(predictions, "__dataframe__")
+
+
+def polars_frame(predictions: Any) -> pl.DataFrame | pl.LazyFrame:
+    """A frame of any library as one of polars; polars's own as it is."""
+    if isinstance(predictions, pl.DataFrame | pl.LazyFrame):
+        return predictions
+    if hasattr(predictions, "__arrow_c_stream__"):
+        return pl.DataFrame(predictions)
+    return pl.from_dataframe(predictions)
+
+
+def polars_table(table: pa.Table) -> pl.DataFrame:
+    """A checked table of pyarrow as one of polars."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def prediction_files(folder: str | Path) -> list[Path]:
+    """Return the folder's Parquet files, one per model, in the order of their names."""
+    folder = local_copy(folder)
+    if folder.is_file() and folder.suffix == ".parquet":
+        return [folder]
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}", run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS")
+    files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+    if not files:
+        raise UserError(f"{folder} contains no predictions", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
+    return files
+
+
+def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
+    """Return the cards by model, with the file's name without suffix as `file`; a data frame has none."""
+    if is_frame(predictions):
+        return {}
+    found = {}
+    for path in prediction_files(predictions):
+        card = path.with_suffix(".json")
+        if card.is_file():
+            content = read_json(card)
+            if isinstance(content, dict) and "model" in content:
+                require_fields(content, _CARD, str(card))
+                require_fields(content.get("benchmark") or {}, {"path": str | None}, f"{card}, benchmark")
+                _check_belongs(card, content, path)
+                found[str(content["model"])] = {**content, "file": path.stem}
+    return found
+
+
+def _check_belongs(card: Path, content: dict[str, Any], path: Path) -> None:
+    """Refuse predictions beside the card of other settings, which an evaluation that was killed can leave."""
+    stored = stored_fingerprint(path)
+    if stored is not None and stored != content.get("fingerprint"):
+        raise UserError(
+            f"{card} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
+            run="the same `unswayed evaluate` command again",
+        )
+
+
+def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
+    """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
+    found = []
+    for path in sorted(local_copy(folder).glob(f"*{FAILED}")):
+        record = read_object(path, {"model": str, "error": str})
+        earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
+        found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
+    return found
+
+
+def each_model(
+    predictions: Predictions, columns: Sequence[str] = COLUMNS, models: Sequence[str] | None = None
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield each model's name and its rows with these columns, in the order of names; `models` keeps only those.
+
+    A folder is read one file at a time, so that only one model is in memory.
+    """
+    seen: dict[str, str] = {}
+    for where, frame in _frames(predictions, columns):
+        for name in _names(frame):
+            if name in seen:
+                raise UserError(
+                    f"the model {name} is in {seen[name]} and in {where}", allowed="one file per model; delete one"
+                )
+            seen[name] = where
+            if models is None or name in models:
+                yield name, _text(frame.filter(pl.col("model") == name))
+    for name in models or ():
+        if name not in seen:
+            raise missing_model(name, seen, predictions)
+
+
+def in_memory(
+    predictions: Predictions,
+    columns: Sequence[str] = (),
+    keep: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+) -> pl.DataFrame:
+    """Return all rows with `COLUMNS` and the existing ones of `columns`; each file is read once for several analyses.
+
+    keep: what is kept of each model's rows, all if None. Text is stored as categories: about 40 bytes per row.
+    """
+    there = columns_of(predictions)
+    wanted = dict.fromkeys([*COLUMNS, *(name for name in columns if name in there)])
+    frames = (rows if keep is None else keep(rows) for _, rows in each_model(predictions, list(wanted)))
+    return pl.concat([rows.cast({pl.String: pl.Categorical()}) for rows in frames])
+
+
+def common_predictions(predictions: Predictions, models: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the rows of these models, or of all, whose pictures all of them have classified."""
+    columns = dict.fromkeys((*COLUMNS, *columns_of(predictions)))
+    frames = [rows for _, rows in each_model(predictions, list(columns), models)]
+    return pl.concat(shared_pictures(frames), how="vertical_relaxed")
+
+
+def columns_of(predictions: Predictions) -> list[str]:
+    """Return the names of the predictions' columns; for a folder, those of its first file."""
+    if is_frame(predictions):
+        return list(polars_frame(predictions).collect_schema())
+    return column_names(prediction_files(predictions)[0])
+
+
+def model_names(predictions: Predictions) -> list[str]:
+    """Return the models' names, sorted."""
+    return sorted({name for _, frame in _frames(predictions, ["model"]) for name in _names(frame)})
+
+
+def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    if is_frame(predictions):
+        predictions = polars_frame(predictions)
+    if isinstance(predictions, pl.LazyFrame):
+        _require(predictions.collect_schema().names(), columns, "the frame")
+        predictions = predictions.select(columns).collect()
+    if isinstance(predictions, pl.DataFrame):
+        _require(predictions.columns, columns, "the frame")
+        if predictions.is_empty():
+            raise UserError("the frame of predictions is empty", run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS")
+        yield "the frame", predictions.select(columns)
+        return
+    # The next file is read while this one is processed.
+    yield from prefetch(((path.name, _read(path, columns)) for path in prediction_files(predictions)), 1)
+
+
+def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    run = "unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
+    frame = polars_table(read_checked(path, DECLARED, select=columns, required=columns, run=run)).select(columns)
+    if frame.is_empty():
+        raise UserError(f"{path} contains no rows", run="the same `unswayed evaluate` command again")
+    return frame
+
+
+def _text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with dictionary columns as plain text, so that it can be joined with any other."""
+    return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def _names(frame: pl.DataFrame) -> list[str]:
+    """Return the names of the frame's models, sorted."""
+    names = frame["model"].unique().cast(pl.String).to_list()
+    if None in names:
+        raise UserError(f"{frame['model'].null_count()} rows have no model", allowed="a model in every row")
+    return sorted(names)
+
+
+def _require(there: Any, columns: Sequence[str], where: str) -> None:
+    missing = [name for name in columns if name not in there]
+    if missing:
+        raise UserError(
+            f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; it has {', '.join(there)}",
+            run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS",
+        )
+
+
+def missing_model(name: str, names: Iterable[str], predictions: Predictions) -> UserError:
+    """Return the error for a model that is not among these names, with the name it is stored under if there is one."""
+    from unswayed.models.registry import is_same_model
+
+    for known, card in read_cards(predictions).items():
+        if is_same_model(name, card.get("spec") or known):
+            return UserError(
+                f"the predictions of {name} are stored under the name '{known}'", run=f"the same command with '{known}'"
+            )
+    return unknown("model", name, names, run=None if is_frame(predictions) else f"ls {predictions}")

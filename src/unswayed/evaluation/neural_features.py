@@ -1,0 +1,110 @@
+"""Channels of a layer compared with attributes: activation maps against the attribute masks of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unswayed.choices import Frame
+from unswayed.errors import BadPicture, UserError
+
+from .channels import channel_localization, channel_table
+from .features import activation_maps, open_layer
+from .noise import at_input
+
+if TYPE_CHECKING:
+    import polars as pl
+    import torch
+
+    from unswayed.models import Classifier
+    from unswayed.sources import Source
+
+# Maps and masks are compared on this grid: fine enough for an eye, coarse enough for 2,000 channels at once.
+GRID = 56
+OBJECT = "object"
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelStudy:
+    """table: one row per attribute and channel; ids: pictures read; pooled: (n, C) mean activations; failures."""
+
+    layer: str
+    frame: Frame
+    table: pl.DataFrame
+    ids: list[str]
+    present: dict[str, np.ndarray]
+    pooled: np.ndarray
+    failures: dict[str, str]
+
+    def examples(self, attribute: str, channel: int, limit: int = 4) -> list[str]:
+        """The pictures with the attribute in which the channel is most active."""
+        order = np.argsort(-self.pooled[:, channel], kind="stable")
+        return [self.ids[index] for index in order if self.present[attribute][index]][:limit]
+
+
+def study_channels(
+    model: Classifier,
+    source: Source,
+    layer: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    frame: Frame = "object",
+) -> ChannelStudy:
+    """Every channel of a layer (the heat layer if None) against every attribute of the source and the object itself."""
+    if not source.has_masks:
+        raise UserError(f"'{source.spec}' has no masks to compare channels with", run="unswayed masks FOLDER")
+    chosen = open_layer(model, layer)
+    sums: dict[str, tuple[np.ndarray, np.ndarray, int]] = {}
+    seen: list[set[str]] = []
+    ids, pooled, failures = [], [], {}
+    with activation_maps(model, chosen) as maps_of:
+        for scene_id in source.ids:
+            try:
+                maps, masks = channel_maps(model, source, scene_id, maps_of, frame)
+            except BadPicture as problem:
+                failures[scene_id] = str(problem)
+                continue
+            finally:
+                if progress:
+                    progress(1)
+            for name, mask in masks.items():
+                iou, precision = channel_localization(maps, mask)
+                before = sums.get(name, (0.0, 0.0, 0))
+                sums[name] = (before[0] + iou, before[1] + precision, before[2] + 1)
+            ids.append(scene_id)
+            pooled.append(maps.mean(axis=(1, 2)))
+            seen.append(set(masks))
+    if not ids:
+        raise UserError(f"no picture of '{source.spec}' could be read: {'; '.join(failures.values())[:300]}")
+    present = {name: np.array([name in one for one in seen]) for name in sums}
+    activations = np.stack(pooled)
+    table = channel_table(sums, activations, present)
+    return ChannelStudy(chosen.name, frame, table, ids, present, activations, failures)
+
+
+def channel_maps(
+    model: Classifier,
+    source: Source,
+    scene_id: str,
+    maps_of: Callable[[torch.Tensor], torch.Tensor],
+    frame: Frame = "object",
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """One picture's activation maps (C, GRID, GRID), and the object's and its attributes' masks on the same grid."""
+    import cv2
+    import torch
+    from torch.nn.functional import interpolate
+
+    image, regions = at_input(source[scene_id], model.transform.crop, frame)
+    coarse = maps_of(model.from_pixels(torch.from_numpy(image)[None]))
+    maps = interpolate(coarse, (GRID, GRID), mode="bilinear", align_corners=False)[0].cpu().numpy()
+    masks = {}
+    for name, mask in regions.items():
+        if name in ("background", "everything"):
+            continue
+        share = cv2.resize(mask.astype(np.float32), (GRID, GRID), interpolation=cv2.INTER_AREA)
+        # A small part may fill no cell by half: then the cells that it fills most are used.
+        cells = share >= min(0.5, float(share.max()))
+        masks[OBJECT if name == "foreground" else name] = cells
+    return maps, masks

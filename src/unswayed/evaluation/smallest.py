@@ -1,0 +1,329 @@
+"""The smallest change of one attribute that changes a model's prediction, by a scan and bisection; and sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unswayed.edits import Edit, in_order
+from unswayed.edits.items import CONTROLS
+from unswayed.errors import UserError
+
+from .changes import Direction
+
+if TYPE_CHECKING:
+    from unswayed.models.classifier import Classifier
+
+SCANNED, HALVED = 8, 5
+# The largest number of pictures: the control, the scan with two smaller first steps, the bisection.
+MOST = 1 + SCANNED + 2 + HALVED
+
+Progress = Callable[[int, int], None]
+"""Called with the number of pictures done and in total."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The photograph that is changed.
+
+    make: the picture of a chain of edits, () for the photograph itself: (S, S, 3) uint8; it raises UserError if the
+    chain is not possible; rate: the share of the framed picture that the object covers.
+    """
+
+    make: Callable[[tuple[Edit, ...]], np.ndarray]
+    rate: float
+
+    def remembering(self) -> Subject:
+        """Return the same subject, which makes each picture only once; several models then share the pictures."""
+        made: dict[tuple[Edit, ...], np.ndarray] = {}
+
+        def make(chain: tuple[Edit, ...]) -> np.ndarray:
+            if chain not in made:
+                made[chain] = self.make(chain)
+            return made[chain]
+
+        return Subject(make, self.rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model: predict returns the probabilities, (classes,), of a picture (S, S, 3) uint8; classes: their names."""
+
+    name: str
+    predict: Callable[[np.ndarray], np.ndarray]
+    classes: Sequence[str]
+
+
+def predictor(model: Classifier) -> Predictor:
+    """Return a classifier as a predictor, with its own transform."""
+
+    def predict(image: np.ndarray) -> np.ndarray:
+        found: np.ndarray = model.logits(model.prepare(image)[None]).double().softmax(1)[0].cpu().numpy()
+        return found
+
+    return Predictor(model.name, predict, model.labels.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Still:
+    """One tried level: its picture (S, S, 3) uint8, the predicted class with its probability, and `kept`, the
+    probability of the class that is predicted without the change."""
+
+    level: float
+    image: np.ndarray
+    best: int
+    name: str
+    probability: float
+    kept: float
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Pictures of one change in its order, first the one without it; impossible: why a level is missing."""
+
+    direction: Direction
+    stills: tuple[Still, ...]
+    impossible: str | None = None
+
+    @property
+    def before(self) -> Still:
+        return self.stills[0]
+
+    def describe(self, still: Still) -> str:
+        """Return a level in words."""
+        return "unchanged" if still is self.before else self.direction.describe(still.level)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The result of a search.
+
+    model: its name; strip: the picture without the change and every level that was tried; turn: the smallest tried
+    change that changes the prediction, None if none does; held: the largest smaller level that was tried and did not;
+    control: the prediction after removing the object and putting it back, if that changes it.
+    """
+
+    model: str
+    strip: Strip
+    turn: Still | None
+    held: float
+    control: str | None = None
+
+    @property
+    def direction(self) -> Direction:
+        return self.strip.direction
+
+    @property
+    def tried(self) -> int:
+        return len(self.strip.stills) - 1
+
+    @property
+    def share(self) -> float | None:
+        """Return how far the turn lies between no change (0) and the end of the range (1); None without a turn."""
+        return None if self.turn is None else self.direction.share(self.turn.level, self.strip.before.level)
+
+    @property
+    def short(self) -> str:
+        """Return the result in a few words."""
+        if not self.tried:
+            return f"not possible: {self.strip.impossible}"
+        if self.turn is None:
+            limit = self.direction.describe(self.held)
+            if self.strip.impossible is not None:
+                return f"no change up to {limit} changes it; more is not possible"
+            return f"no change up to the limit ({limit}) changes it"
+        said = f"{self.turn.name} at {self.direction.describe(self.turn.level)}"
+        return said if self.control is None else f"{said}; removing the object and putting it back changes it already"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON, without the pictures."""
+        return {
+            "model": self.model,
+            "change": self.direction.name,
+            "before": self.strip.before.name,
+            "level": None if self.turn is None else self.turn.level,
+            "unit": self.direction.range.unit,
+            "share": self.share,
+            "after": None if self.turn is None else self.turn.name,
+            "held": self.held,
+            "control": self.control,
+            "impossible": self.strip.impossible,
+            "tried": [
+                {"level": one.level, "answer": one.name, "probability": one.probability, "kept": one.kept}
+                for one in self.strip.stills
+            ],
+        }
+
+    @property
+    def sentence(self) -> str:
+        """Return the result as a sentence that claims only what was tried."""
+        before, impossible, tried = self.strip.before.name, self.strip.impossible, f"{self.tried} levels"
+        tried = "1 level" if self.tried == 1 else tried
+        if not self.tried:
+            return f"No level was possible: {impossible}."
+        if self.turn is None:
+            said = (
+                f"The prediction stayed “{before}” at each of {tried} tried, the last one "
+                f"{self.direction.describe(self.held)}. A level in between may still change it."
+            )
+        else:
+            said = (
+                f"At {self.direction.describe(self.turn.level)} the prediction changes from “{before}” to "
+                f"“{self.turn.name}”; at {self.held:.3g} it was unchanged. {tried} tried, from the smallest change "
+                "upward. The prediction may also change at smaller levels that were not tried."
+            )
+        if self.control is not None:
+            said += (
+                f" But removing the object and putting it back where it was already changes it to “{self.control}”, so "
+                "this attribute alone is not the cause."
+            )
+        if impossible is not None:
+            said += f" Some levels were not possible: {impossible}."
+        return said
+
+
+def find_smallest(
+    subject: Subject,
+    model: Predictor,
+    direction: Direction,
+    chain: tuple[Edit, ...] = (),
+    progress: Progress | None = None,
+) -> Found:
+    """Return the smallest change of one attribute, in addition to `chain`, at which the model's prediction changes.
+
+    The prediction without this change is that for the chain; an edit of the chain that has this attribute is left out.
+    """
+    taking = _Taking(subject, model, direction, chain, progress, MOST)
+    search = _Search(taking)
+    name = direction.edit.control
+    control = None if name is None else CONTROLS[name].chain[0]
+    after = None if control is None or "network" in control.needs else taking.picture(control, 0.0)
+    search.run(taking.levels(SCANNED))
+    turn = None if search.level is None else taking.seen[search.level]
+    shown = after.name if after is not None and after.best != taking.before.best else None
+    return Found(model.name, taking.strip(), turn, search.held, shown)
+
+
+def sweep(
+    subject: Subject,
+    model: Predictor,
+    direction: Direction,
+    chain: tuple[Edit, ...] = (),
+    count: int = 12,
+    progress: Progress | None = None,
+) -> Strip:
+    """Return the photograph and `count` levels of one change, in addition to `chain`, up to the end of its range."""
+    taking = _Taking(subject, model, direction, chain, progress, count)
+    for level in taking.levels(count):
+        taking.at(level)
+    return taking.strip()
+
+
+def fragility_profile(
+    subject: Subject,
+    models: Iterable[Predictor],
+    changes: Iterable[Direction],
+    chain: tuple[Edit, ...] = (),
+) -> Iterator[Found]:
+    """Yield the smallest change that changes the prediction, for each change and each model, as soon as it is found."""
+    models = list(models)
+    for direction in changes:
+        shared = subject.remembering()
+        for model in models:
+            yield find_smallest(shared, model, direction, chain)
+
+
+class _Taking:
+    """The pictures of one change, made and predicted. before: the photograph; seen: the possible levels."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        model: Predictor,
+        direction: Direction,
+        chain: tuple[Edit, ...],
+        progress: Progress | None,
+        most: int,
+    ) -> None:
+        self.subject, self.model, self.direction, self.progress, self.most = subject, model, direction, progress, most
+        self.others = tuple(edit for edit in chain if edit.name != direction.edit.name)
+        self.done = 0
+        self.seen: dict[float, Still] = {}
+        self.impossible: str | None = None
+        image = subject.make(in_order(self.others))
+        probabilities = model.predict(image)
+        best = int(probabilities.argmax())
+        kept = float(probabilities[best])
+        self.before = Still(direction.neutral(subject.rate), image, best, model.classes[best], kept, kept)
+
+    def picture(self, edit: Edit, level: float) -> Still:
+        image = self.subject.make(in_order((*self.others, edit)))
+        probabilities = self.model.predict(image)
+        best = int(probabilities.argmax())
+        self.done += 1
+        if self.progress is not None:
+            self.progress(min(self.done, self.most), self.most)
+        kept = float(probabilities[self.before.best])
+        return Still(level, image, best, self.model.classes[best], float(probabilities[best]), kept)
+
+    def levels(self, count: int) -> tuple[float, ...]:
+        """Return the levels to try; none if the photograph is beyond them already."""
+        try:
+            return self.direction.levels(self.before.level, count)
+        except UserError as error:
+            self.impossible = error.given
+            return ()
+
+    def at(self, level: float) -> bool | None:
+        """Return whether the prediction changes there; None if the level is not possible."""
+        try:
+            self.seen[level] = self.picture(self.direction.at(level), level)
+        except UserError as error:
+            self.impossible = error.given
+            return None
+        return self.seen[level].best != self.before.best
+
+    def strip(self) -> Strip:
+        ordered = sorted(self.seen.values(), key=lambda still: abs(still.level - self.before.level))
+        return Strip(self.direction, (self.before, *ordered), self.impossible)
+
+
+class _Search:
+    """level: the smallest level that changes the prediction; held: the largest level below it that does not."""
+
+    def __init__(self, taking: _Taking) -> None:
+        self.taking, self.held = taking, taking.before.level
+        self.level: float | None = None
+
+    def run(self, levels: Sequence[float]) -> None:
+        """Try increasing levels until the prediction changes, then bisect between that level and the one before."""
+        turned = self.taking.at
+        for candidate in levels:
+            answer = turned(candidate)
+            if answer is None and not self.taking.seen:
+                # The first step is already too large: half of it, or a quarter, may be possible.
+                for share in (0.5, 0.25):
+                    nearer = self._between(candidate, share)
+                    if (answer := turned(nearer)) is not None:
+                        candidate = nearer
+                        break
+            if answer:
+                self.level = candidate
+                break
+            if answer is False:
+                self.held = candidate
+        for _ in range(HALVED if self.level is not None else 0):
+            assert self.level is not None
+            middle = self._between(self.level, 0.5)
+            if middle in (self.held, self.level) or (answer := turned(middle)) is None:
+                break
+            if answer:
+                self.level = middle
+            else:
+                self.held = middle
+
+    def _between(self, far: float, share: float) -> float:
+        return float(f"{self.held + share * (far - self.held):.4g}")

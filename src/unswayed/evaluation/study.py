@@ -1,0 +1,317 @@
+"""`unswayed sensitivity` as a function: probe models over one source or benchmark, and write the results to a folder.
+
+study = run_study("sample", ["lite:0", "lite:1"], "results", NoiseSettings(), saliency="layercam")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unswayed.choices import ClassColumn, Frame, stored_frame
+from unswayed.errors import CannotWrite, UserError, reason_of
+from unswayed.files.text_tables import csv_text
+from unswayed.files.whole import read_json, write_bytes
+from unswayed.jobs import EngineSettings
+from unswayed.jobs.devices import device_at
+from unswayed.jobs.lanes import copies
+from unswayed.jobs.monitor import Monitor, View
+from unswayed.jobs.threads import one_thread
+from unswayed.models.heads import check_framing
+
+from .alignment import alignment_probe
+from .channel_examples import ChannelExample, channel_examples
+from .channels import best_channels
+from .neural_features import study_channels
+from .noise_response import NoiseSettings, noise_probe
+from .plausibility import check_plausible, sentences_in
+from .probing import Part, run_probes
+from .run import Careful, Outcome, Probe, counter, read_probe
+from .spurious import Region, shared_regions
+from .suspects import suspects
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from unswayed.benchmark import Benchmark
+    from unswayed.models import Classifier
+    from unswayed.sources import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """The regions beside the object that one model uses, and the class names."""
+
+    model: str
+    classes: Sequence[str]
+    found: list[Region]
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The best channel of each attribute (one row each), and example pictures for each row."""
+
+    best: pl.DataFrame
+    examples: list[list[ChannelExample]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The result of a study: the file names of the models with noise and with saliency results, in order, and failures.
+
+    classes: the names of the pictures' classes; remarks: sentences about the models, as `evaluate` has them;
+    unfinished: probes of which other shards have not measured all pictures yet; regions, channels: what
+    `report.study_pictures` draws, by a model's file name.
+    """
+
+    folder: Path
+    classes: Sequence[str]
+    noise: list[str]
+    saliency: list[str]
+    failures: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    regions: dict[str, Regions] = field(default_factory=dict)
+    channels: dict[str, Channels] = field(default_factory=dict)
+
+
+def run_study(
+    spec: str,
+    models: Sequence[str],
+    folder: str | Path,
+    settings: NoiseSettings,
+    saliency: str | None = None,
+    spurious: bool = False,
+    channels: str | None = None,
+    limit: int | None = None,
+    classes: str | None = None,
+    batch_size: int | None = None,
+    show: Callable[[View], None] | None = None,
+    class_by: ClassColumn = "label",
+    measure: str = "precision",
+    engine: EngineSettings | None = None,
+) -> Study:
+    """Run the probes of every model, each resumed where it stopped.
+
+    spec: a source with masks, or a benchmark's folder, for which only heat maps are measured (noise is for
+    photographs). All probes see the photographs in the framing of `settings`, and a folder with results in another
+    one is refused. saliency: a method of `saliency.METHODS`; spurious: also the galleries, of the
+    suspects by `class_by` and `measure` (see `suspects`); channels: also the layer's
+    channels against the attributes, `heat` for the model's heat layer. show: called with the state of the run.
+    engine: where the probes run; a shard measures its part of the pictures, and the one that completes the last part
+    writes the results. The models run in worker processes, also on one device.
+    """
+    if len(set(models)) != len(models) or not models:
+        raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
+    engine = EngineSettings() if engine is None else engine
+    probes = StudyProbes(
+        spec, Path(folder), settings, saliency or "layercam", limit, classes, batch_size, engine.device
+    )
+    pictures, is_benchmark = probes.pictures
+    if is_benchmark and (spurious or channels):
+        raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
+    study = Study(Path(folder), pictures.labels.classes, [], [])
+    if not is_benchmark:
+        _require_framing(study.folder, settings.frame)
+    kinds = [*(["noise"] if not is_benchmark else []), *(["saliency"] if saliency or is_benchmark or spurious else [])]
+    with Monitor(study.folder, "sensitivity", "pictures", show) as monitor:
+        keys = [(name, kind) for name in models for kind in kinds]
+        measured = dict(run_probes(probes, keys, study.folder, engine, monitor, len(pictures)))
+        for name in models:
+            results = [measured[name, kind] for kind in kinds]
+            failure = next((result for result in results if isinstance(result, str)), None)
+            try:
+                if failure is not None:
+                    raise UserError(failure)
+                for kind, result in zip(kinds, results, strict=True):
+                    if isinstance(result, Outcome):
+                        result.record(name, study.failures, study.notes)
+                        (study.noise if kind == "noise" else study.saliency).append(result.path.stem)
+                    else:
+                        study.unfinished.append(f"{name}: {kind}")
+                if (spurious or channels) and None not in results:
+                    _look_closer(study, probes, name, spurious, channels, class_by, measure, monitor)
+            except CannotWrite:
+                raise
+            except Exception as error:  # whatever one model does, the others are measured
+                if len(models) == 1:
+                    raise
+                study.failures[name] = reason_of(error)
+    if not study.noise and not study.saliency and not study.unfinished:
+        raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
+    for kind, slugs in (("noise", study.noise), ("saliency", study.saliency)):
+        slugs.extend(_earlier(Path(folder), kind, slugs))
+    study.remarks.extend(sentences_in(folder, dict.fromkeys([*study.noise, *study.saliency])))
+    return study
+
+
+@dataclass(frozen=True, eq=False)
+class StudyProbes:
+    """Opens the pictures and the models of a study, in this process or in another one; keeps one model open."""
+
+    spec: str
+    folder: Path
+    settings: NoiseSettings
+    method: str
+    limit: int | None = None
+    classes: str | None = None
+    batch_size: int | None = None
+    device: str | None = None
+    opened: dict[str, Classifier] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
+
+    @functools.cached_property
+    def pictures(self) -> tuple[Source | Benchmark, bool]:
+        """The source or the benchmark, and whether it is a benchmark."""
+        return _opened(self.spec, self.limit, self.classes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**kept, "opened": {}, "checked": set()}
+
+    def model(self, name: str, device: str | None = None) -> Classifier:
+        if name not in self.opened:
+            self.opened.clear()
+            self.opened[name] = _open(name, device_at(device, self.device))
+        return self.opened[name]
+
+    @contextlib.contextmanager
+    def open(self, part: Part, device: str | None, lanes: int, careful: Careful | None) -> Iterator[list[Probe]]:
+        """Probes of one model: for noise, or for heat maps."""
+        model = self.model(part.model, device)
+        pictures, is_benchmark = self.pictures
+        frame = self.settings.frame
+        if part.number == 0 and part.model not in self.checked:
+            self.checked.add(part.model)
+            check_framing(model, _benchmark_frame(pictures) if is_benchmark else frame)  # type: ignore[arg-type]
+            with one_thread():
+                skipped = {one.removesuffix(_ORIGINAL) for one, _ in part.skipped}
+                ending = "" if part.kind == "noise" else _ORIGINAL
+
+                def told(kind: str, name: str) -> None:
+                    if careful is not None:
+                        careful(kind, f"{name}{ending}" if kind == "picture" else name)
+
+                check_plausible(model, pictures, self.folder, frame, skipped, told)
+        on_cpu = str(model.device).startswith("cpu")
+        with contextlib.ExitStack() as stack:
+
+            def opened(one: Classifier) -> Probe:
+                if part.kind == "noise":
+                    made = noise_probe(one, pictures, self.folder, self.settings, self.batch_size)  # type: ignore[arg-type]
+                else:
+                    made = alignment_probe(one, pictures, self.folder, self.method, frame)
+                return stack.enter_context(made)
+
+            models = copies(model, lanes if on_cpu else 1, len(pictures), model.nbytes)
+            yield [opened(one) for one in models]
+
+
+def _look_closer(
+    study: Study,
+    probes: StudyProbes,
+    name: str,
+    spurious: bool,
+    channels: str | None,
+    class_by: ClassColumn,
+    measure: str,
+    monitor: Monitor,
+) -> None:
+    """What needs one model and the results of its probes: regions beside the object, and channels."""
+    model, (source, _), frame = probes.model(name), probes.pictures, probes.settings.frame
+    if spurious:
+        chosen = _suspects(study.folder, model.slug, class_by, measure)
+        study.regions[model.slug] = _regions(model, source, chosen, probes.method, frame)  # type: ignore[arg-type]
+    if channels:
+        layer = None if channels == "heat" else channels
+        show = partial(monitor.count, note=f"{name}: channels")
+        study.channels[model.slug] = _channels(study, model, source, layer, frame, show)  # type: ignore[arg-type]
+
+
+def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
+    """The models that an earlier run measured in the same way: they stay in the tables of this one."""
+    cards = _cards(folder, kind)
+    now = cards.get(slugs[0], {}) if slugs else {}
+    found = []
+    for slug, stated in cards.items():
+        # What is about the model itself may differ; the source and the probe's own settings may not.
+        differing = [name for name in now if name in _OWN and now[name] != stated.get(name)]
+        if slug not in slugs and now and not differing and (folder / kind / f"{slug}.parquet").is_file():
+            found.append(slug)
+    return found
+
+
+def _cards(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """The settings of every model's results of one kind, by file name."""
+    return {path.stem: read_json(path).get("settings", {}) for path in sorted((folder / kind).glob("*.json"))}
+
+
+def _require_framing(folder: Path, frame: Frame) -> None:
+    """Refuse a folder with results in another framing: its tables and pictures would mix two of them."""
+    for kind in ("noise", "saliency"):
+        for slug, stated in _cards(folder, kind).items():
+            if stored_frame(str(stated.get("frame", frame))) != frame:
+                raise UserError(
+                    f"{folder} contains results of {slug} with --frame {stated['frame']}, not {frame}",
+                    allowed=f"--frame {stated['frame']}, or another folder",
+                )
+
+
+def _benchmark_frame(benchmark: Benchmark) -> str | None:
+    stated = benchmark.card.get("frame")
+    return None if stated is None else stored_frame(str(stated))
+
+
+_ORIGINAL = "/original/0"
+_OWN = frozenset(("probe", "source", "method", "benchmark", *(one.name for one in fields(NoiseSettings))))
+
+
+def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source | Benchmark, bool]:
+    if (Path(spec).expanduser() / "benchmark.json").is_file():
+        from unswayed.benchmark import Benchmark
+
+        if limit or classes:
+            raise UserError("--limit and --classes select from a source", allowed="a benchmark without them")
+        return Benchmark(spec), True
+    from unswayed.sources import open_source
+
+    return open_source(spec, limit=limit, classes=classes), False
+
+
+def _open(name: str, device: str | None) -> Classifier:
+    from unswayed.models import open_model
+
+    return open_model(name, device=device)
+
+
+def _suspects(folder: Path, slug: str, by: ClassColumn, measure: str) -> list[str]:
+    noise, saliency = (read_probe(folder, kind, [slug]) for kind in ("noise", "saliency"))
+    return suspects(noise, saliency, by=by, measure=measure)["source_id"].unique(maintain_order=True).to_list()
+
+
+def _regions(model: Classifier, source: Source, chosen: list[str], method: str, frame: Frame) -> Regions:
+    """The regions beside the object that the model uses, in the pictures that its rows make suspects."""
+    regions = shared_regions(model, source, [one for one in chosen if one in source], method, frame=frame)
+    return Regions(model.name, source.labels.classes, regions)
+
+
+def _channels(
+    study: Study, model: Classifier, source: Source, layer: str | None, frame: Frame, show: Callable[[int, int], None]
+) -> Channels:
+    """FOLDER/channels/<model>.parquet, and its best channels as CSV."""
+    found = study_channels(model, source, layer, counter(show, len(source)), frame)
+    best = best_channels(found.table)
+    folder, buffer = study.folder / "channels", io.BytesIO()
+    found.table.write_parquet(buffer)
+    write_bytes(folder / f"{model.slug}.parquet", buffer.getvalue())
+    write_bytes(folder / f"{model.slug}.best.csv", csv_text(best).encode())
+    study.failures.update({f"{model.name}, {one}": reason for one, reason in found.failures.items()})
+    study.notes.append(f"{folder / model.slug}.best.csv: {len(best)} attributes, layer {found.layer}")
+    return Channels(best, channel_examples(model, source, found, best))

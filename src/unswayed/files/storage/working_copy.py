@@ -1,0 +1,219 @@
+"""The working copy of a folder in object storage: what is downloaded when, and what every written file causes.
+
+Storage is the truth. A file is uploaded before it appears in the working copy, and removed there before it disappears
+here, so a process that is killed at any moment leaves nothing in the copy that storage does not have. Pictures are
+downloaded only when they are needed; every other file when the folder is opened, unless it has not changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePath
+
+from unswayed.errors import UserError
+
+from . import objects
+from .addresses import address_of, copies_folder, is_address, is_plain, place_of
+from .objects import Entry
+
+PICTURES = ("images", "masks")
+SCRATCH = ".cache"  # a folder of intermediate results, which stays on its machine
+PART = ".part"
+_NO_RESULT = re.compile(r"(.*/)?(\.[^/]*lock[^/]*|[^/]*\.lock|\.[^/]*\.part)")  # locks and temporary files
+_MANIFEST = "manifest.parquet"
+_AT_ONCE = 16  # transfers
+
+Known = dict[str, list[object]]
+
+
+def local_copy(given: str | Path) -> Path:
+    """The folder or file on this machine for a path or an address; what an address has is downloaded, less pictures."""
+    place = place_of(given)
+    if is_address(given):
+        refresh(place)
+    return place
+
+
+def reachable_copy(given: str | Path) -> Path:
+    """As `local_copy`, but the working copy as it was left where the storage cannot be reached now."""
+    with contextlib.suppress(UserError):
+        return local_copy(given)
+    return place_of(given)
+
+
+def refresh(root: Path) -> None:
+    """Make a working copy equal to its storage again, less pictures; does nothing for any other folder."""
+    place = address_of(root)
+    if place is None:
+        return
+    # Listed in this order: a file that another process writes meanwhile is in both lists or only in the second.
+    here = set(_names(root, PICTURES))
+    there = _usable(objects.listed_without(place, (*PICTURES, SCRATCH)))
+    for name in here - there.keys():
+        (root / name).unlink(missing_ok=True)
+    known = _read_known(_index(place)).get(_MANIFEST)
+    replaced = _MANIFEST in here & there.keys() and not _is_same(root / _MANIFEST, there[_MANIFEST], known)
+    _download(root, place, there)
+    if replaced:  # the pictures may be others now, with the same names
+        for name in _names(root, (), PICTURES):
+            (root / name).unlink(missing_ok=True)
+    if not there:
+        for folder in {PurePath(name).parts[0] for name in here} | set(PICTURES):
+            shutil.rmtree(root / folder, ignore_errors=True)
+
+
+def fetch_pictures(root: Path, only: Iterable[str] | None = None) -> None:
+    """Download the pictures and masks of a working copy that are missing or not the same in storage.
+
+    only: their paths relative to the folder; all if None. Does nothing for any other folder.
+    """
+    place = address_of(root)
+    if place is None:
+        return
+    there = {
+        f"{folder}/{name}": entry
+        for folder in PICTURES
+        for name, entry in _usable(objects.listed(f"{place}/{folder}")).items()
+    }
+    wanted = set(_names(root, (), PICTURES)) | there.keys() if only is None else set(only)
+    for name in wanted - there.keys():
+        if _is_inside(name):
+            (root / name).unlink(missing_ok=True)
+    _download(root, place, {name: entry for name, entry in there.items() if name in wanted})
+
+
+def fetch_missing(path: str | Path) -> bool:
+    """Download one file of a working copy if it is not there; whether it was downloaded."""
+    place = address_of(path)
+    return place is not None and not os.path.exists(path) and _get(place, Path(path))
+
+
+def upload(part: Path, path: Path) -> None:
+    """Upload a complete temporary file as the object of `path`, if `path` lies in a working copy."""
+    place = _object_of(path)
+    if place is not None:
+        objects.put(part, place)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it exists, and its object if it lies in a working copy."""
+    place = _object_of(path)
+    if place is not None:
+        objects.remove(place)
+    path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder of intermediate files as far as possible, and its objects if it lies in a working copy."""
+    place = _object_of(path)
+    if place is not None:
+        with contextlib.suppress(UserError):
+            objects.remove_below(place)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _object_of(path: Path) -> str | None:
+    place = address_of(path)
+    return None if place is None or SCRATCH in place.split("/") else place
+
+
+def _usable(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The objects that belong to a folder: no locks and no names that would lead out of the working copy."""
+    return {name: one for name, one in entries.items() if _is_inside(name) and not _NO_RESULT.fullmatch(name)}
+
+
+def _is_inside(name: str) -> bool:
+    return all(map(is_plain, name.split("/"))) if name else True
+
+
+def _names(root: Path, without: tuple[str, ...], only: tuple[str, ...] = ()) -> Iterator[str]:
+    """The relative names of the files of a working copy, in some of its top folders if `only` names them."""
+    for folder, folders, files in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        if inside == Path("."):
+            folders[:] = [one for one in folders if one not in (*without, SCRATCH) and (not only or one in only)]
+            if only:
+                continue
+        for name in files:
+            if not _NO_RESULT.fullmatch(name):
+                yield (inside / name).as_posix()
+
+
+def _download(root: Path, place: str, entries: Mapping[str, Entry]) -> None:
+    """Download every entry that the working copy does not have in this state."""
+    index = _index(place)
+    known = _read_known(index)
+
+    def settle(name: str) -> tuple[str, list[object] | None]:
+        path, entry = root / name, entries[name]
+        same = _is_same(path, entry, known.get(name))
+        if not same and not _get(f"{place}/{name}" if name else place, path):
+            return name, None
+        try:
+            if not same and entry.written is not None:
+                os.utime(path, (entry.written, entry.written))
+            status = path.stat()
+        except FileNotFoundError:
+            return name, None
+        return name, [entry.token, status.st_size, status.st_mtime_ns] if status.st_size == entry.size else None
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="download") as pool:
+        now = dict(pool.map(settle, entries))
+    if any(known.get(name) != record for name, record in now.items()):
+        kept = {name: record for name, record in {**known, **now}.items() if record is not None}
+        index.parent.mkdir(parents=True, exist_ok=True)
+        part = _part(index)
+        part.write_text(json.dumps(kept))
+        os.replace(part, index)
+
+
+def _index(place: str) -> Path:
+    return copies_folder() / ".known" / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json"
+
+
+def _read_known(index: Path) -> Known:
+    """What was known when the copy was last compared: name -> token in storage, size and time here."""
+    try:
+        found = json.loads(index.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_same(path: Path, entry: Entry, known: object) -> bool:
+    """Whether a file has the content of the object, from what is known about it or else by its MD5."""
+    try:
+        status = path.stat()
+        if status.st_size != entry.size:
+            return False
+        if known == [entry.token, status.st_size, status.st_mtime_ns]:
+            return True
+        with open(path, "rb") as file:
+            return entry.md5 is not None and hashlib.file_digest(file, "md5").hexdigest() == entry.md5
+    except OSError:
+        return False
+
+
+def _get(place: str, path: Path) -> bool:
+    """Download one object, which appears whole; False if it does not exist any more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = _part(path)
+    try:
+        if not objects.get(place, part):
+            return False
+        os.replace(part, path)
+        return True
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}{PART}")

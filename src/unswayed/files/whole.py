@@ -1,0 +1,280 @@
+"""Files that appear whole or not at all: write to a temporary file, fsync, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from unswayed.errors import CannotWrite, UserError
+
+from .storage.file_systems import needs_leases
+from .storage.working_copy import PART, upload
+from .storage.working_copy import remove_file as remove_file
+from .storage.working_copy import remove_folder as remove_folder
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_TEXT = 64 * 2**20  # bytes of a JSON or text file
+MOST_PICTURE = 2**30  # bytes of a picture file
+DEEPEST = 100  # lists and objects inside each other
+_REMEDY = "df -h, or choose another -o"
+
+
+@contextlib.contextmanager
+def whole(path: str | Path) -> Iterator[IO[bytes]]:
+    """A binary file that replaces `path` when the block succeeds, and is removed when it does not."""
+    path = Path(path)
+    part = None
+    try:
+        with explained(path):
+            part, file = _taken(path) or open_beside(path)
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                upload(part, path)
+                os.replace(part, path)
+                part = None
+    finally:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+
+
+def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new file `.NAME.….part` in the folder of `path` (created if needed), to be renamed to `path` when complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
+    os.fchmod(handle, 0o666 & ~_UMASK)
+    return Path(part), os.fdopen(handle, "wb")
+
+
+def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
+    """The file `.NAME.part` beside `path`, empty and locked; None if another process is writing it, or could be
+    without being seen: a lock on a network file system may hold for one machine only.
+
+    Its name is always the same, so that what a killed process left there is used and renamed by the next one.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    part = path.with_name(f".{path.name[:100]}{PART}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if needs_leases(path.parent):
+        return None
+    try:
+        handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):  # a folder, a link or a socket of that name
+            return None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe or a device
+        os.close(handle)
+        return None
+    file = os.fdopen(handle, "wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The process that had the lock may have renamed the file meanwhile: then it is complete and not ours.
+        ours = os.path.samestat(os.fstat(file.fileno()), os.stat(part, follow_symlinks=False))
+    except OSError:
+        ours = False
+    if not ours:
+        file.close()
+        return None
+    file.truncate()
+    return part, file
+
+
+@contextlib.contextmanager
+def explained(path: str | Path, run: str = _REMEDY) -> Iterator[None]:
+    """A block in which a full disk, a missing permission and the like become a CannotWrite that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _CAUSES:
+            cause = _CAUSES[error.errno]
+            raise CannotWrite(f"cannot write {path}: {cause}", run=run) from error
+        raise
+
+
+def cause_of(error: OSError) -> str | None:
+    """What a person has to know of an error that the names and rights of files can have; None for any other."""
+    expected = error.filename is not None and error.errno not in (errno.ENOENT, errno.EEXIST)
+    return _CAUSES.get(error.errno or 0) if expected else None
+
+
+def check_writable(path: str | Path, run: str = _REMEDY) -> None:
+    """Raises UserError, before any work is done, if a file could not be written."""
+    with explained(path, run):
+        if os.path.isdir(path):
+            raise UserError(f"the output {path} is a folder", allowed="a file")
+        folder = next(folder for folder in Path(path).absolute().parents if folder.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
+def make_folder(path: str | Path) -> Path:
+    """The folder `path`, created if needed."""
+    with explained(path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    with whole(path) as file:
+        file.write(data)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """`value` as indented JSON with sorted keys, so that two equal records are equal bytes."""
+    write_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+
+
+def write_parquet(path: str | Path, table: pyarrow.Table) -> None:
+    """`table` as a Parquet file; equal tables are equal bytes."""
+    import pyarrow.parquet as parquet
+
+    with whole(path) as file:
+        parquet.write_table(table, file, compression="zstd")
+
+
+def parquet_columns(columns: str) -> pyarrow.Schema:
+    """The columns of a Parquet file, written as `name:type` and separated by spaces; without a type a column is text.
+
+    >>> parquet_columns("model n:int64").types
+    [DataType(string), DataType(int64)]
+    """
+    import pyarrow
+
+    named = (column.partition(":") for column in columns.split())
+    return pyarrow.schema([pyarrow.field(name, kind or "string") for name, _, kind in named])
+
+
+def check_regular(path: str | Path, most: int | None = None) -> None:
+    """Raise UserError unless `path` is a file of at most `most` bytes: a pipe or a device could be read for ever."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:  # no permission, a name that is too long or contains NUL
+        raise UserError(f"{str(path)[:300]!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"{path} is {'a folder' if stat.S_ISDIR(status.st_mode) else 'no file'}", allowed="a file")
+    if most is not None and status.st_size > most:
+        raise UserError(f"{path} has {status.st_size:,} bytes", allowed=f"at most {most:,}")
+
+
+def read_file(path: str | Path, most: int) -> bytes:
+    """The content of a file of at most `most` bytes; UserError if it cannot be read."""
+    check_regular(path, most)
+    try:
+        with open(path, "rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def read_json(path: str | Path, most: int = MOST_TEXT) -> Any:
+    """The value in a JSON file; UserError if it is larger than `most` bytes or not JSON."""
+    return parse_json(read_file(path, most), str(path))
+
+
+def parse_json(data: bytes | str, where: str) -> Any:
+    """The value of a JSON text; UserError, which names `where`, also for one that is nested too deeply."""
+    try:
+        value = json.loads(data)
+        if _is_deep(value):
+            raise RecursionError
+        # Half of a surrogate pair is valid in JSON, but no file and no terminal can show it.
+        if (b"\\ud" if isinstance(data, bytes) else "\\ud") in data.lower():  # type: ignore[operator]
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except RecursionError:
+        raise UserError(f"{where} is not readable JSON: it is nested too deeply") from None
+    except ValueError as error:
+        raise UserError(f"{where} is not readable JSON: {error}") from None
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects are nested more than DEEPEST deep, which functions that follow them could not do."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(DEEPEST):
+        level = [
+            one
+            for holder in level
+            for one in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(one, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file; `what` is what an error calls the file."""
+    import tomllib
+
+    text = "\n".join(read_lines(path, what))
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from None
+
+
+def read_lines(path: str | Path, what: str) -> list[str]:
+    """The lines of a text file, without a byte-order mark; `what` is what an error calls the file."""
+    try:
+        return read_file(os.path.expanduser(path), MOST_TEXT).decode("utf-8-sig").splitlines()
+    except UserError as error:
+        raise UserError(f"the {what} {error.given}", allowed=error.allowed) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"the {what} {path} cannot be read as text ({error})") from None
+
+
+def read_names(path: str | Path, what: str) -> list[str]:
+    """The names in a text file, one on each line; empty lines are left out."""
+    return [line.strip() for line in read_lines(path, what) if line.strip()]
+
+
+def sha256(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON that is identical for equal values: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# Read once: reading the umask means setting it briefly, which two threads must never do at the same time.
+_UMASK = _umask()
+
+_CAUSES = {
+    errno.ENOENT: "there is no such folder, and it cannot be created",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+    errno.EROFS: "the file system is read-only",
+    errno.EEXIST: "a part of that path is a file, not a folder",
+    errno.ENOTDIR: "a part of that path is a file, not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.ELOOP: "its links lead in a circle",
+}

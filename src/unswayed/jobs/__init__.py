@@ -1,0 +1,138 @@
+"""`run_tasks(worker, tasks)`: run tasks here, in processes or on a Ray cluster, and yield results as they finish."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from unswayed.errors import UserError
+
+from .actors import Actors, cluster_cores, cluster_places, most_on_a_machine
+from .devices import choose_devices
+from .prefetch import prefetch
+from .processes import Processes, defined_in_script, preload
+from .scheduling import Counted, Crew, Outcome, Streaming, Watch, WorkerState, schedule
+from .serving import attempt
+from .settings import EngineSettings
+from .waiting import Here
+
+__all__ = [
+    "ENGINES",
+    "EngineSettings",
+    "Outcome",
+    "Watch",
+    "WorkerState",
+    "cores",
+    "places_of",
+    "prefetch",
+    "processes_on_a_machine",
+    "run_tasks",
+]
+
+Task = TypeVar("Task")
+
+# engine -> (pickled worker, places, settings) -> what starts workers in these places
+ENGINES: dict[str, Callable[[bytes, Sequence[str | None], EngineSettings], Crew]] = {
+    "local": Processes,
+    "ray": Actors,
+}
+
+
+def run_tasks(
+    worker: Callable[..., Any] | Streaming,
+    tasks: Iterable[Task],
+    workers: int = 1,
+    settings: EngineSettings | None = None,
+    *,
+    devices: Sequence[str] = (),
+    apart: bool = False,
+    watch: Watch | None = None,
+    counted: Counted | None = None,
+) -> Iterator[Outcome[Task, Any]]:
+    """One `Outcome` for every task, in the order in which they finish; tasks are begun in the order given.
+
+    worker: a picklable callable. Each process gets it once, so what it loads for its first task is kept for the next.
+        It is called with a task. If it has a method `stream(tasks)`, that is called instead, with an iterator of
+        tasks, and yields an `Outcome` for each in any order; so it can prepare tasks before it finishes others. Its
+        tasks must be hashable.
+    workers: how many processes. One runs in this process, task by task, as the results are requested, unless `apart`.
+    settings: the engine. Its shard is not applied here: the caller selects the tasks with `settings.part`.
+    devices: one process for each of these devices instead of `workers`; the worker is called with `device=NAME` too.
+        `places_of` has those of the engine.
+    apart: also a single worker has a process for itself, so that one that crashes costs only its task.
+    watch: is called with the states of all processes, this one if it does the work, when one of them changes.
+    counted: is called with what a worker passes to its attribute `counted`, if it has one: how much more of a task is
+        done. What was counted for a task that failed is counted back.
+
+    A UserError of a worker ends the run and is raised here. A task that raises another exception, or whose process
+    dies (killed, out of memory, crashed, its machine lost), is repeated, and if it fails again, the outcome has the
+    reason and the run goes on.
+
+    >>> [outcome.result for outcome in run_tasks(abs, [-1, -2])]
+    [1, 2]
+    """
+    settings = EngineSettings() if settings is None else settings
+    if workers < 1:
+        raise UserError(f"{workers} workers", allowed="1 or more")
+    places: Sequence[str | None] = devices or [None] * workers
+    if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
+        preload(worker)
+        return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch, counted)
+    here = Here(places[0] or "this process", places[0], watch)
+    if counted is not None and hasattr(worker, "counted"):
+
+        def count(more: int) -> None:
+            counted(more)
+            here.tell()
+
+        worker.counted = count
+    return _run_here(worker, tasks, here)
+
+
+def cores(settings: EngineSettings) -> int:
+    """How many CPU cores the engine has: those of this machine or of the Ray cluster."""
+    if settings.engine == "ray":
+        return cluster_cores(settings.address)
+    return os.cpu_count() or 1
+
+
+def places_of(settings: EngineSettings) -> list[str]:
+    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a Ray cluster.
+
+    Which GPUs there are is known only on the machines of a Ray cluster, so there each is named `cuda`.
+
+    >>> places_of(EngineSettings(device="cpu,cpu"))
+    ['cpu', 'cpu']
+    """
+    if settings.engine == "ray":
+        return cluster_places(settings)
+    return choose_devices(settings.device, settings.per_gpu)
+
+
+def processes_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
+    """How many of the processes in these places share the cores of one machine."""
+    return most_on_a_machine(settings, places) if settings.engine == "ray" else len(places)
+
+
+def _can_be_sent(worker: Any) -> bool:
+    """Whether a process that has not run the user's script can receive the worker."""
+    try:
+        return not defined_in_script(pickle.dumps(worker))
+    except Exception:
+        return False
+
+
+def _run_here(worker: Any, tasks: Iterable[Task], here: Here) -> Iterator[Outcome[Task, Any]]:
+    place = {} if here.device is None else {"device": here.device}
+
+    def one_by_one() -> Iterator[Outcome[Task, Any]]:
+        for task in tasks:
+            answer = attempt(worker, task, place)
+            yield Outcome(task, **(attempt(worker, task, place) if "failure" in answer else answer))
+
+    here.tell()
+    for outcome in worker.stream(iter(tasks), **place) if hasattr(worker, "stream") else one_by_one():
+        here.tell(finished=1)
+        yield outcome

@@ -1,0 +1,221 @@
+"""How a long command stands: counted while it runs, shown by its progress line, and kept in a heartbeat file.
+
+FOLDER/.heartbeat-<machine>-<process>.json      written every few seconds, and removed when the command ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from unswayed.errors import CannotWrite, UserError
+from unswayed.files.records import read_object
+from unswayed.files.storage import refresh
+from unswayed.files.whole import make_folder, remove_file, write_json
+
+from .scheduling import WorkerState
+
+EVERY = 5.0  # seconds between two heartbeats
+STALE = 60.0  # seconds after which a process without a heartbeat is taken for dead
+WAITS = 0.1  # the share of its time for which a worker that waits is mentioned
+_NAME = ".heartbeat-{}-{}.json"
+
+
+@dataclass(frozen=True)
+class View:
+    """What a long command has done: `done` of `total` units, of which `failed` ones; rate: units per second of this
+    run; left: seconds; None if not known."""
+
+    command: str
+    unit: str
+    done: int = 0
+    total: int = 0
+    failed: int = 0
+    rate: float | None = None
+    left: float | None = None
+    note: str = ""
+    workers: tuple[WorkerState, ...] = ()
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to say beside the numbers: failures, which workers do nothing or wait, and why."""
+        reasons = {"starting": "is starting", "broken": "cannot be started", "ended": "is idle: no work is left"}
+        return [
+            *([self.note] if self.note else []),
+            *([f"{self.failed} failed"] if self.failed else []),
+            *(f"{one.name} {reasons[one.state]}{f' ({one.note})' * bool(one.note)}" for one in self.workers
+              if one.state in reasons),
+            *(f"{one.name} waits for pictures {one.waited:.0%} of the time (see --workers)" for one in self.workers
+              if one.state == "working" and one.waited >= WAITS),
+        ]  # fmt: skip
+
+
+class Monitor:
+    """A block in which a command counts what it has done; show: called with the view after every change.
+
+    Heartbeats of processes that died in this folder are removed.
+    A folder that is moved or deleted meanwhile is noticed at the next count.
+    """
+
+    def __init__(
+        self, folder: Path, command: str, unit: str, show: Callable[[View], None] | None = None, every: float = EVERY
+    ) -> None:
+        self.folder, self.show, self.every = folder, show, every
+        self.view = View(command, unit)
+        self.made = False
+        self.path = folder / _NAME.format(_machine(), os.getpid())
+        self.begun: tuple[float, int] | None = None
+        self.handle: int | None = None
+        self.number, self.lock, self.ended = 0, threading.Lock(), threading.Event()
+        self.thread = threading.Thread(target=self._beat_regularly, daemon=True, name="heartbeat")
+
+    def __enter__(self) -> Monitor:
+        self.made = not self.folder.exists()
+        make_folder(self.folder)
+        with contextlib.suppress(OSError):  # Windows opens no folders
+            self.handle = os.open(self.folder, os.O_RDONLY)
+        for path, beat in _beats(self.folder):
+            if _is_dead(beat) or path == self.path:
+                remove_file(path)
+        for path in self.folder.glob(f".{_NAME.format('*', '*')}.part"):
+            machine, _, process = path.name.removesuffix(".json.part").removeprefix("..heartbeat-").rpartition("-")
+            with contextlib.suppress(OSError):
+                if _is_dead({"machine": machine, "process": process, "time": path.stat().st_mtime}):
+                    path.unlink()  # of a process that was killed while it wrote
+        self._beat()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+        with contextlib.suppress(OSError, UserError):
+            remove_file(self.path)
+            if self.made:
+                self.folder.rmdir()  # only if it is empty: the command was refused before it wrote anything
+        if self.handle is not None:
+            os.close(self.handle)
+
+    def count(self, done: int, total: int, failed: int = 0, note: str = "") -> None:
+        """Set what is done now; CannotWrite if the folder is gone."""
+        self.check_folder()
+        now = time.monotonic()
+        self.begun = self.begun or (now, done)
+        seconds, made = now - self.begun[0], done - self.begun[1]
+        rate = made / seconds if made > 0 and seconds > 0 else None
+        left = (total - done) / rate if rate else None
+        self._change(done=done, total=total, failed=failed, note=note, rate=rate, left=left)
+
+    def watch(self, workers: Sequence[WorkerState]) -> None:
+        """Set what the workers do now; for `run_tasks`."""
+        self._change(workers=tuple(workers))
+
+    def check_folder(self, holding: str = "") -> None:
+        """Raise CannotWrite if the folder, or the file `holding` in it, was moved or deleted since the block began.
+
+        Whoever writes a file makes its folder, so one of the same name may be there: it is another folder.
+        """
+        if not self._is_there() or not (self.folder / holding).exists():
+            raise CannotWrite(
+                f"the folder {self.folder} was moved or deleted during the run of {self.view.command}",
+                run="the same command again, with -o",
+            )
+
+    def _is_there(self) -> bool:
+        if self.handle is None:
+            return self.folder.is_dir()
+        try:
+            # The open handle keeps the number of the folder from being given to a new one.
+            return os.path.samestat(os.fstat(self.handle), os.stat(self.folder))
+        except OSError:
+            return False
+
+    def _change(self, **values: Any) -> None:
+        with self.lock:
+            self.view = replace(self.view, **values)
+        if self.show is not None:
+            self.show(self.view)
+
+    def _beat_regularly(self) -> None:
+        while not self.ended.wait(self.every):
+            self._beat()
+
+    def _beat(self) -> None:
+        self.number += 1
+        with self.lock:
+            view = self.view
+        beat = {"machine": _machine(), "process": os.getpid(), "number": self.number, "time": time.time()}
+        # A folder that cannot be written to is reported by the command itself.
+        with contextlib.suppress(OSError, UserError):
+            if not self._is_there():
+                return  # it was moved or deleted, and must not be made again
+            write_json(self.path, {**asdict(view), **beat, "remarks": view.remarks})
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """The last heartbeat of a process; alive: whether it has written one within the last minute."""
+
+    alive: bool
+    seconds_ago: float
+    content: dict[str, Any]
+
+
+def heartbeats(folder: Path, patience: float | None = None) -> list[Heartbeat]:
+    """The processes that work, or worked until they were killed, in a folder.
+
+    The clocks of two machines may differ. So if a heartbeat of another machine seems old, or to come from the future,
+    it is read again after `patience` seconds, by default two heartbeats later: if its number has changed, the process
+    is alive.
+    """
+    first = dict(_beats(folder))
+    age = {path: time.time() - float(beat.get("time") or 0) for path, beat in first.items()}
+    doubtful = [path for path, beat in first.items() if not 0 <= age[path] < STALE and not _is_ours(beat)]
+    if doubtful:
+        time.sleep(2 * EVERY + 1 if patience is None else patience)
+    again = dict(_beats(folder)) if doubtful else first
+    found = []
+    for path, beat in first.items():
+        if path not in again:
+            continue  # it has just ended
+        moved = again[path].get("number") != beat.get("number")
+        alive = moved or (path not in doubtful and not _is_dead(beat))
+        found.append(Heartbeat(alive, 0.0 if moved else age[path], again[path]))
+    return found
+
+
+def _beats(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    refresh(folder)
+    found = []
+    for path in sorted(folder.glob(_NAME.format("*", "*"))):
+        with contextlib.suppress(UserError):  # damaged, or its command has just ended
+            found.append((path, read_object(path)))
+    return found
+
+
+def _machine() -> str:
+    return re.sub(r"[^\w.-]+", "-", platform.node()) or "machine"
+
+
+def _is_ours(beat: dict[str, Any]) -> bool:
+    return beat.get("machine") == _machine()
+
+
+def _is_dead(beat: dict[str, Any]) -> bool:
+    """Whether the process is known to have ended: it was on this machine, or its last heartbeat is old."""
+    if _is_ours(beat):
+        try:
+            os.kill(int(beat["process"]), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, KeyError, TypeError, ValueError):
+            pass
+    return time.time() - float(beat.get("time") or 0) > STALE

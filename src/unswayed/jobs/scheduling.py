@@ -1,0 +1,268 @@
+"""Which worker gets which task, and what happens to the tasks of a worker that dies; the same on every engine.
+
+Workers ask for tasks, so a fast one gets more of them, and a dead one holds only those that it had begun.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from unswayed.errors import UserError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+TRIES = 2
+# How often a task may lose its machine, and a place its machine while a worker starts there. On machines that can be
+# taken away at any time this is normal; the limit only ends runs that would never end.
+LOSSES = 20
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Task, Result]):
+    """A task with its result, or with the reason why there is none after two attempts."""
+
+    task: Task
+    result: Result | None = None
+    failure: str | None = None
+
+
+class Streaming(Protocol):
+    """A worker with a method `stream(tasks)`, or `stream(tasks, device)`, that yields an outcome for every task."""
+
+    @property
+    def stream(self) -> Callable[..., Iterator[Outcome[Any, Any]]]: ...
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """What one worker does: its name, its device if it has one, and how many tasks it has begun and finished.
+
+    note: why it does not work, such as how its last process died; waited: the share of its time, in [0, 1], in which
+    its network had nothing to do because no picture was decoded or prepared.
+    """
+
+    name: str
+    device: str | None
+    state: Literal["starting", "working", "ended", "broken"]
+    begun: int
+    finished: int
+    note: str = ""
+    waited: float = 0.0
+
+
+Watch = Callable[[Sequence[WorkerState]], None]
+Counted = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker says: `wants` a task, has a `result`, an `error` that ends the run, or has `ended`, perhaps `died`.
+
+    number: of the task that has a result or a `failure`; counted: how much more of its task is done; died: the cause
+    of its death; lost: it died because its machine was lost, which is not the fault of its tasks; waited: the seconds
+    that it has waited for pictures so far.
+    """
+
+    wants: bool = False
+    number: int | None = None
+    result: Any = None
+    failure: str | None = None
+    counted: int = 0
+    error: Exception | None = None
+    ended: bool = False
+    died: str | None = None
+    lost: bool = False
+    waited: float = 0.0
+
+
+class Crew(Protocol):
+    """Starts workers, each in one of `places` (the names of their devices, or None), and carries the messages."""
+
+    places: Sequence[str | None]
+
+    def start(self, place: str | None) -> Any: ...
+
+    def send(self, worker: Any, envelope: tuple[int, Any] | None) -> None:
+        """Give a worker the numbered task that it wants, or None: there are no more."""
+        ...
+
+    def receive(self, workers: Sequence[Any]) -> list[tuple[Any, Message]]:
+        """Wait for at least one message."""
+        ...
+
+    def stop(self, workers: Sequence[Any]) -> None:
+        """End all workers at once."""
+        ...
+
+
+@dataclass
+class _Job:
+    number: int
+    task: Any
+    tries: int = 0
+    losses: int = 0
+
+
+@dataclass
+class _Place:
+    """A place for one worker at a time, with the tasks that this worker has begun.
+
+    asked: whether this worker has asked for a task; group: the tasks that only it will get, or None for any task.
+    """
+
+    name: str
+    device: str | None
+    worker: Any = None
+    asked: bool = False
+    group: deque[_Job] | None = None
+    begun: dict[int, _Job] = field(default_factory=dict)
+    finished: int = 0
+    counted: int = 0
+    stillborn: int = 0
+    losses: int = 0
+    note: str = ""
+    since: float = 0.0
+    waited: float = 0.0
+
+    @property
+    def broken(self) -> bool:
+        return self.stillborn >= TRIES or self.losses >= LOSSES
+
+    def state(self) -> WorkerState:
+        kind: Literal["starting", "working", "ended", "broken"] = "working" if self.asked else "starting"
+        if self.worker is None:
+            kind = "broken" if self.broken else "ended"
+        waited = min(1.0, self.waited / max(1e-9, time.monotonic() - self.since)) if self.asked else 0.0
+        return WorkerState(self.name, self.device, kind, len(self.begun), self.finished, self.note, waited)
+
+
+class _Schedule:
+    """The tasks that wait, first those to be repeated, and the places where workers do them."""
+
+    def __init__(self, crew: Crew, tasks: Iterable[Any], watch: Watch | None, counted: Counted | None) -> None:
+        self.crew, self.watch, self.counted = crew, watch, counted
+        self.waiting = (_Job(number, task) for number, task in enumerate(tasks))
+        self.retries: deque[_Job] = deque()
+        # Tasks of streams that died twice: each group has a worker for itself, until a group of one names the culprit.
+        self.groups: deque[list[_Job]] = deque()
+        self.places = [
+            _Place(f"{device or 'worker'} {number}", device) for number, device in enumerate(crew.places, start=1)
+        ]
+
+    def following(self, group: deque[_Job] | None) -> _Job | None:
+        """The next task of the group, or of all those that wait, if there is one."""
+        if group is not None:
+            return group.popleft() if group else None
+        return self.retries.popleft() if self.retries else next(self.waiting, None)
+
+    def has_more(self) -> bool:
+        if not self.retries and not self.groups:
+            self.retries.extend(itertools.islice(self.waiting, 1))
+        return bool(self.retries or self.groups)
+
+    def run(self) -> Iterator[Outcome]:
+        try:
+            while True:
+                self.fill()
+                busy = {id(place.worker): place for place in self.places if place.worker is not None}
+                if not any(place.begun for place in busy.values()) and not self.has_more():
+                    return
+                outcomes: list[Outcome] = []
+                for worker, message in self.crew.receive([place.worker for place in busy.values()]):
+                    outcomes += self.take(busy[id(worker)], message)
+                if self.watch is not None:
+                    self.watch([place.state() for place in self.places])
+                yield from outcomes
+        finally:
+            self.crew.stop([place.worker for place in self.places if place.worker is not None])
+
+    def fill(self) -> None:
+        """Start workers in free places, as many as there are tasks for."""
+        free = [place for place in self.places if place.worker is None and not place.broken]
+        if not free and all(place.broken for place in self.places):
+            raise UserError(f"no worker could be started: {self.places[-1].note}")
+        starting = sum(place.worker is not None and not place.asked for place in self.places)
+        self.retries.extend(itertools.islice(self.waiting, max(0, len(free) + starting - len(self.retries))))
+        for place in free[: max(0, len(self.retries) + len(self.groups) - starting)]:
+            place.worker, place.asked, place.group, place.waited = self.crew.start(place.device), False, None, 0.0
+
+    def take(self, place: _Place, message: Message) -> list[Outcome]:
+        """What follows from a message of the worker in a place."""
+        if message.error is not None:
+            raise message.error
+        found: list[Outcome] = []
+        place.waited = max(place.waited, message.waited)
+        self.count(place, message.counted)
+        if message.number is not None:
+            job = place.begun.pop(message.number)
+            place.finished += 1
+            if message.failure is not None:
+                self.count(place, -place.counted)
+            place.counted = 0
+            if message.failure is None:
+                found.append(Outcome(job.task, message.result))
+            else:
+                found += self.failed([job], message.failure)
+        if message.wants:
+            if not place.asked:
+                place.asked, place.stillborn, place.losses, place.since = True, 0, 0, time.monotonic()
+                place.group = deque(self.groups.popleft()) if self.groups else None
+            following = self.following(place.group)
+            if following is not None:
+                place.begun[following.number] = following
+            self.crew.send(place.worker, None if following is None else (following.number, following.task))
+        if message.ended:
+            place.note = message.died or ""
+            self.count(place, -place.counted)
+            if message.died is not None:
+                found += self.died(place, message.died, message.lost)
+            place.worker, place.begun = None, {}
+        return found
+
+    def count(self, place: _Place, more: int) -> None:
+        """Count what is done of the current task of a worker; less than nothing if that is lost."""
+        place.counted += more
+        if more and self.counted is not None:
+            self.counted(more)
+
+    def died(self, place: _Place, cause: str, lost: bool) -> list[Outcome]:
+        """Repeat the tasks of a worker that died; those whose machine was lost have not failed by that."""
+        if not place.asked:
+            place.stillborn, place.losses = place.stillborn + (not lost), place.losses + lost
+        spared = [job for job in place.begun.values() if lost and job.losses < LOSSES]
+        others = [job for job in place.begun.values() if not lost or job.losses >= LOSSES]
+        for job in spared:
+            job.losses += 1
+        if place.group is None:
+            self.retries.extend(spared)
+        elif rest := [*spared, *place.group]:
+            self.groups.append(rest)
+        reason = (
+            f"its machine was lost more than {LOSSES} times" if lost else "the process that worked on it died twice"
+        )
+        return self.failed(others, f"{reason} ({cause})")
+
+    def failed(self, jobs: Sequence[_Job], reason: str) -> list[Outcome]:
+        """Repeat the tasks of a worker that failed; a task that was alone with it twice has failed for good."""
+        for job in jobs:
+            job.tries += 1
+        if len(jobs) == 1 and jobs[0].tries >= TRIES:
+            return [Outcome(jobs[0].task, failure=reason)]
+        self.retries.extend(job for job in jobs if job.tries < TRIES)
+        again = [job for job in jobs if job.tries >= TRIES]
+        half = (len(again) + 1) // 2
+        self.groups.extend(group for group in (again[:half], again[half:]) if group)
+        return []
+
+
+def schedule(
+    crew: Crew, tasks: Iterable[Task], watch: Watch | None = None, counted: Counted | None = None
+) -> Iterator[Outcome[Task, Any]]:
+    """One outcome for every task, in the order in which they finish."""
+    return _Schedule(crew, tasks, watch, counted).run()

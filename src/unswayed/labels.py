@@ -1,0 +1,162 @@
+"""Label spaces: ordered lists of classes, which are found by index, WNID or name."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import functools
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from numbers import Integral
+from typing import Any
+
+from unswayed.errors import UserError, unknown
+from unswayed.files.records import require_fields
+
+_KINDS = {"name": str, "classes": list[str] | None, "wnids": list[str] | None}
+_WNID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # timm has others than ImageNet's
+_MOST_DIGITS = 18  # of a class's index
+_MOST_COMPARED = 500  # classes: every pair is looked at
+
+# RIVAL10's ten classes in their published order, each with the two ImageNet classes (WNIDs) that make it
+RIVAL10: dict[str, tuple[str, ...]] = {
+    "truck": ("n03796401", "n04467665"),
+    "car": ("n02814533", "n03100240"),
+    "plane": ("n02690373", "n04552348"),
+    "ship": ("n03673027", "n03095699"),
+    "cat": ("n02123394", "n02124075"),
+    "dog": ("n02099712", "n02099601"),
+    "equine": ("n02389026", "n02391049"),
+    "deer": ("n02423022", "n02422699"),
+    "frog": ("n01644900", "n01644373"),
+    "bird": ("n01531178", "n01532829"),
+}
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """An ordered list of classes; `wnids` is empty outside ImageNet.
+
+    >>> imagenet().index("giant panda"), imagenet().index("n02510455"), imagenet().index(388)
+    (388, 388, 388)
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    wnids: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def index(self, label: int | str) -> int:
+        """The class's index, given by index, WNID or name (case and `_`, `-`, space do not matter)."""
+        if isinstance(label, Integral) or (isinstance(label, str) and label.isdecimal() and label not in self.classes):
+            if isinstance(label, str) and len(label) > _MOST_DIGITS or not 0 <= int(label) < len(self):
+                raise UserError(f"class {str(label)[:40]} is outside {self.name}", allowed=f"0 to {len(self) - 1}")
+            return int(label)
+        name = str(label)
+        table = _lookup(self)
+        index = table.get(name, table.get(plain(name)))
+        if index is None:
+            raise unknown(f"class in {self.name}", name, self.classes)
+        return index
+
+    def to_json(self) -> dict[str, Any]:
+        """The label space for a card or `benchmark.json`: ImageNet by name, any other space in full."""
+        return {"name": self.name} if self == imagenet() else {"name": self.name, "classes": list(self.classes)}
+
+    @staticmethod
+    def from_json(value: dict[str, Any], where: str = "the label space") -> LabelSpace:
+        """The label space of a card or file; `where` names it in an error."""
+        require_fields(value, _KINDS, where)
+        if "classes" in value:
+            classes, wnids = tuple(value["classes"] or ()), tuple(value.get("wnids") or ())
+            if wnids and (len(wnids) != len(classes) or not all(map(_WNID.fullmatch, wnids))):
+                raise UserError(
+                    f"{where} has {len(wnids)} WNIDs for {len(classes)} classes, or they are no WNIDs",
+                    allowed="one for each class, of letters, digits, '_' and '-', as in n02510455",
+                )
+            return LabelSpace(value["name"], classes, wnids)
+        if value.get("name") != "imagenet-1k":
+            raise unknown("label space", str(value.get("name")), ["imagenet-1k"])
+        return imagenet()
+
+
+def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
+    """A user's own label space from an ordered list of distinct names."""
+    names = tuple(classes)
+    count = Counter(map(plain, names))
+    if len(count) != len(names):
+        groups = [[name for name in names if plain(name) == one] for one, times in count.items() if times > 1]
+        shown = ", ".join(" = ".join(group) for group in groups[:5]) + (" …" if len(groups) > 5 else "")
+        raise UserError(
+            f"class names occur more than once: {shown}", allowed="names that differ in more than capitals and signs"
+        )
+    return LabelSpace(name, names)
+
+
+@functools.cache
+def imagenet() -> LabelSpace:
+    """ImageNet-1k: the 1,000 classes in the order that every published model uses."""
+    lines = resources.files("unswayed.data").joinpath("imagenet_classes.csv").read_text(encoding="utf-8").splitlines()
+    rows = list(csv.DictReader(lines))
+    return LabelSpace("imagenet-1k", tuple(r["name"] for r in rows), tuple(r["wnid"] for r in rows))
+
+
+@functools.cache
+def imagenet_e_classes() -> tuple[int, ...]:
+    """The 373 animal classes of ImageNet-E, as ImageNet-1k indices."""
+    text = resources.files("unswayed.data").joinpath("imagenet_e_classes.txt").read_text()
+    return tuple(int(line) for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...]:
+    """Class indices from `imagenet-e`, a comma-separated list or a sequence of indices, WNIDs or names."""
+    if spec == "imagenet-e":
+        if space != imagenet():
+            raise UserError(f"--classes imagenet-e means ImageNet classes, but the source's labels are {space.name}")
+        return imagenet_e_classes()
+    items = [part.strip() for part in spec.split(",") if part.strip()] if isinstance(spec, str) else spec
+    return tuple(dict.fromkeys(space.index(item) for item in items))
+
+
+def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of class names that differ by a letter or two, as a misspelling or a plural does; names that count are left
+    alone.
+
+    >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cats", "dog", "dogg", "cow"])
+    [('labrador', 'labradro'), ('cat', 'cats'), ('dog', 'dogg')]
+    """
+    if len(classes) > _MOST_COMPARED:
+        return []
+    found = []
+    for one, other in itertools.combinations(classes, 2):
+        a, b = plain(one), plain(other)
+        if f"{a}s" == b or f"{b}s" == a or re.sub(r"([a-z])\1", r"\1", a) == re.sub(r"([a-z])\1", r"\1", b):
+            found.append((one, other))
+            continue
+        if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
+            continue
+        # Two letters that changed places count more than their share.
+        least = 0.75 if sorted(a) == sorted(b) else 0.85
+        if abs(len(a) - len(b)) <= 2 and difflib.SequenceMatcher(None, a, b).ratio() >= least:
+            found.append((one, other))
+    return found
+
+
+def plain(name: str) -> str:
+    """A name in the form used for comparison: lower case, with one space for all that is not a letter or digit."""
+    return re.sub(r"[\W_]+", " ", name.lower()).strip()
+
+
+@functools.cache
+def _lookup(space: LabelSpace) -> dict[str, int]:
+    table = {plain(name): index for index, name in enumerate(space.classes)}
+    table.update({wnid: index for index, wnid in enumerate(space.wnids)})
+    # Names as written come last: ImageNet has the dog `Cardigan` and the garment `cardigan`.
+    table.update({name: index for index, name in enumerate(space.classes)})
+    return table

@@ -1,0 +1,156 @@
+"""A mask file for every photograph of a folder: `unswayed masks FOLDER -o MASKS`."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from unswayed.errors import BadPicture, UserError
+from unswayed.files.whole import write_bytes
+from unswayed.jobs import EngineSettings, Outcome, cores, places_of, run_tasks
+from unswayed.jobs.monitor import Monitor, View
+from unswayed.sources.labeled import pictures_below
+from unswayed.sources.mask_names import object_name
+from unswayed.sources.pictures import read_picture
+
+from .confidences import MEASURES, confidence_rows, has_notes, mask_path, merge_confidences, note_confidence
+from .mask_confidence import mask_confidence
+from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, require_object, with_agreement
+
+
+@dataclass(frozen=True)
+class Made:
+    """The result for one photograph. status: made, kept (the mask already existed) or failed; reason: why.
+
+    confidence: how far the mask can be trusted, in [0, 1], with its three parts; None for a mask that a person made.
+    """
+
+    picture: str
+    mask: str
+    status: str
+    reason: str | None = None
+    confidence: float | None = None
+    agreement: float | None = None
+    edge: float | None = None
+    size: float | None = None
+
+
+def make_masks(
+    pictures: Path,
+    masks: Path,
+    segmenter: str = "auto",
+    box: Box | None = None,
+    choice_for: Callable[..., Choice | None] | None = None,
+    engine: EngineSettings | None = None,
+    workers: int | None = None,
+    show: Callable[[View], None] | None = None,
+) -> Iterator[Made]:
+    """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
+
+    pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
+    The confidences of all masks are in `confidence.csv` there when the last result has been taken.
+    choice_for: the name of a picture, and `device=NAME` -> how to choose between candidate masks, or None for their
+    own order; with it there is one process for each GPU, if there are any.
+    workers: processes; by default one per core, but not more than one for 16 photographs. Also a single one is not this
+    process, so that a photograph that ends it fails alone.
+    """
+    engine = EngineSettings() if engine is None else engine
+    root, names = _names(pictures, masks)
+    worker = MaskMaker(root, masks, segmenter, box, choice_for)
+    names = engine.part(names)
+    known = merge_confidences(masks) if has_notes(masks) else confidence_rows(masks)
+    first: dict[Path, str] = {}
+    ready: dict[str, Made] = {}
+    for name in names:
+        path = mask_path(masks, name)
+        if first.setdefault(path, name) != name:
+            reason = f"{first[path]} differs only in the suffix, so both masks would be the same file"
+            ready[name] = Made(name, str(path), "failed", reason)
+        elif path.is_file():
+            ready[name] = Made(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
+    with Monitor(masks, "masks", "photographs", show) as monitor:
+        todo = [name for name in names if name not in ready]
+        workers = workers or max(1, min(cores(engine), len(todo) // 16))
+        devices = [] if choice_for is None else places_of(engine)
+        if devices and not devices[0].startswith("cuda") and engine.device is None:
+            devices = devices[:1] * workers
+        outcomes = run_tasks(worker, todo, workers, engine, devices=devices, apart=True, watch=monitor.watch)
+        failed = 0
+        for done, name in enumerate(names, start=1):
+            made = ready.get(name) or worker.result(next(outcomes))
+            failed += made.status == "failed"
+            monitor.count(done, len(names), failed)
+            yield made
+        merge_confidences(masks)
+
+
+@dataclass(frozen=True, eq=False)
+class MaskMaker:
+    """Makes the mask of one photograph; the segmenter is opened once in each process."""
+
+    root: Path
+    masks: Path
+    segmenter: str
+    box: Box | None = None
+    choice_for: Callable[..., Choice | None] | None = None
+
+    @functools.cached_property
+    def opened(self) -> Segmenter:
+        return open_segmenter(self.segmenter)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def result(self, outcome: Outcome[str, Made]) -> Made:
+        """What became of a photograph, also if its process died."""
+        name = outcome.task
+        return outcome.result or Made(name, str(mask_path(self.masks, name)), "failed", f"{name}: {outcome.failure}")
+
+    def __call__(self, name: str, device: str | None = None) -> Made:
+        path, segmenter = mask_path(self.masks, name), self.opened
+        try:
+            image = read_picture(self.root / name)
+            place = None if self.box is None else checked_box(self.box, image.shape)
+            choice = self.choice_for(name, device=device) if self.choice_for else None
+            mask, agreement = with_agreement(segmenter, image, place, choice)
+            require_object(image, mask, f"{name}: {self.segmenter}")
+        except BadPicture as error:
+            return Made(name, str(path), "failed", str(error))
+        found = mask_confidence(image, mask, agreement)
+        note_confidence(self.masks, name, found)
+        write_bytes(path, mask_png(mask))
+        return Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
+
+
+def mask_png(mask: np.ndarray) -> bytes:
+    """A mask (H, W) in [0, 1] as the bytes of an 8-bit grayscale PNG."""
+    file = io.BytesIO()
+    Image.fromarray(np.rint(np.clip(mask, 0, 1) * 255).astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def _names(pictures: Path, masks: Path) -> tuple[Path, list[str]]:
+    if pictures.is_file():
+        root, names = pictures.parent, [pictures.name]
+    elif pictures.is_dir():
+        # Masks that lie beside their photographs get no masks of their own.
+        root, names = pictures, [name for name in pictures_below(pictures) if object_name(name) is None]
+    else:
+        raise UserError(f"{pictures} does not exist", allowed="a folder of photographs, or one photograph")
+    if masks.resolve() == root.resolve():
+        raise UserError(
+            f"the masks would be written among the pictures in {root}", run="unswayed masks FOLDER -o FOLDER/masks"
+        )
+    if masks.resolve().is_relative_to(root.resolve()):
+        inner = masks.resolve().relative_to(root.resolve()).as_posix() + "/"
+        names = [name for name in names if not name.startswith(inner)]
+    if not names:
+        raise UserError(f"{pictures} holds no pictures")
+    return root, names

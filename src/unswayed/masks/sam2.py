@@ -1,0 +1,185 @@
+"""The default of `[masks]`: a salient-object network finds the object, its box and points prompt SAM 2 (Hiera-tiny)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unswayed.errors import BadPicture, UserError
+from unswayed.files.known_weights import place_of
+from unswayed.models import onnx_sessions
+
+Box = tuple[int, int, int, int]
+Points = Sequence[tuple[int, int]]
+Salient = Callable[[np.ndarray, Box | None], np.ndarray]
+FILES = ("silueta", "sam2-tiny-encoder", "sam2-tiny-decoder")
+_SIDE, _LOW = 1024, 256
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The masks that the promptable network found in one picture, best first.
+
+    masks: (N, H, W) float32 in [0, 1]; scores: (N,) the network's own estimate of each IoU; agreement: (N,) in [0, 1],
+    that estimate times the least IoU with the salient mask and with the best masks of the other prompts.
+    """
+
+    masks: np.ndarray
+    scores: np.ndarray
+    agreement: np.ndarray
+
+
+def missing_files() -> list[str]:
+    """The names of the weights that are not in the cache."""
+    return [name for name in FILES if not place_of(name).is_file()]
+
+
+def has_runtime() -> bool:
+    """Whether onnxruntime is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("onnxruntime") is not None
+
+
+def file_of(name: str) -> Path:
+    """The weights in the cache; the error has the command that gets them."""
+    path = place_of(name)
+    if not path.is_file():
+        raise UserError(
+            f"the weights of {name} are not in {path.parent}",
+            allowed="--segmenter grabcut, which needs nothing; or onnx:FILE with a network of your own",
+            run="unswayed weights fetch masks",
+        )
+    return path
+
+
+@functools.cache
+def open_session(path: str) -> Any:
+    """A network of the segmenters, opened once."""
+    return onnx_sessions.open_session(path, "masks")
+
+
+@dataclass(frozen=True)
+class PromptedSegmenter:
+    """A segmenter: picture and box or None in, the mask of the best candidate out.
+
+    salient: finds the object where there is no box; encoder, decoder: paths of SAM 2's two networks.
+    """
+
+    salient: Salient
+    encoder: str
+    decoder: str
+
+    def __call__(self, image: np.ndarray, box: Box | None = None) -> np.ndarray:
+        return self.candidates(image, box).masks[0]
+
+    def candidates(self, image: np.ndarray, box: Box | None = None) -> Candidates:
+        """Every candidate for three prompts: the object's box, points inside the object, and both.
+
+        The best of each prompt is the one with the highest score times agreement with the salient map. These come
+        first, in the order of their scores: points find the parts that the salient map missed, and a box excludes what
+        lies outside it. A box that the user gave is part of every prompt.
+        """
+        map_ = self.salient(image, box)
+        around = box or box_of(map_)
+        if around is None:
+            raise BadPicture("no object stands out in the picture", allowed="--box X,Y,W,H around it, or a mask")
+        x, y, wide, high = around
+        corners, inner = [(x, y), (x + wide, y + high)], inner_points(map_)
+        prompts: list[tuple[Points, Points]] = [(corners, ())]
+        if inner:
+            prompts += [(corners, inner)] if box else [(corners, inner), ((), inner)]
+        embedded = self._embed(image)
+        found = [self._decode(embedded, image.shape, *prompt) for prompt in prompts]
+        masks, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        fit = scores * [overlap(mask, map_) for mask in masks]
+        each = len(masks) // len(prompts)
+        best = [place + int(fit[place : place + each].argmax()) for place in range(0, len(masks), each)]
+        rank = scores + 2 * np.isin(np.arange(len(masks)), best)
+        order = np.argsort(-np.where(rank >= 2, rank, fit), kind="stable")
+        judges = [map_, *(masks[place] for place in best)]
+        agreement = [min(overlap(masks[place], judge) for judge in judges) for place in order]
+        return Candidates(masks[order], scores[order], scores[order] * np.array(agreement))
+
+    def _embed(self, image: np.ndarray) -> list[np.ndarray]:
+        import cv2
+
+        pixels = cv2.resize(image, (_SIDE, _SIDE), interpolation=cv2.INTER_LINEAR).astype(np.float32) / 255
+        batch = ((pixels - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None].astype(np.float32)
+        network = open_session(self.encoder)
+        answers = network.run(None, {network.get_inputs()[0].name: batch})
+        named = dict(zip((one.name for one in network.get_outputs()), answers, strict=True))
+        return [named["image_embed"], named["high_res_feats_0"], named["high_res_feats_1"]]
+
+    def _decode(
+        self, embedded: Sequence[np.ndarray], shape: tuple[int, ...], corners: Points, inner: Points
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The masks (N, H, W) and their scores (N,) for the two corners of a box, or none, and points in the object."""
+        import cv2
+
+        high, wide = shape[:2]
+        places = np.array([[*corners, *inner]], np.float32) * (_SIDE / wide, _SIDE / high)
+        kinds = [2, 3][: len(corners)] + [1] * len(inner)
+        answers = open_session(self.decoder).run(
+            None,
+            {
+                "image_embed": embedded[0],
+                "high_res_feats_0": embedded[1],
+                "high_res_feats_1": embedded[2],
+                "point_coords": places.astype(np.float32),
+                "point_labels": np.array([kinds], np.float32),
+                "mask_input": np.zeros((1, 1, _LOW, _LOW), np.float32),
+                "has_mask_input": np.zeros(1, np.float32),
+            },
+        )
+        logits, scores = answers[0][0], answers[1][0]
+        masks = [cv2.resize(one, (wide, high), interpolation=cv2.INTER_LINEAR) for one in logits]
+        return np.stack([1 / (1 + np.exp(-np.clip(one, -30, 30))) for one in masks]).astype(np.float32), scores
+
+
+def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:
+    """The box around every large part of a mask (a tenth of the largest and more), or None where there is nothing."""
+    import cv2
+
+    shape = (mask > 0.5).astype(np.uint8)
+    count, _, measures, _ = cv2.connectedComponentsWithStats(shape)
+    if count < 2 or shape.mean() < least:
+        return None
+    areas = measures[1:, cv2.CC_STAT_AREA]
+    kept = measures[1:][areas >= areas.max() / 10]
+    left, top = kept[:, cv2.CC_STAT_LEFT].min(), kept[:, cv2.CC_STAT_TOP].min()
+    right = (kept[:, cv2.CC_STAT_LEFT] + kept[:, cv2.CC_STAT_WIDTH]).max()
+    bottom = (kept[:, cv2.CC_STAT_TOP] + kept[:, cv2.CC_STAT_HEIGHT]).max()
+    return int(left), int(top), int(right - left), int(bottom - top)
+
+
+def inner_points(mask: np.ndarray, most: int = 3) -> list[tuple[int, int]]:
+    """Up to `most` points (x, y) deep inside a mask and far from each other, the deepest first."""
+    import cv2
+
+    depth = cv2.distanceTransform(np.pad((mask > 0.5).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    depth = np.ascontiguousarray(depth[1:-1, 1:-1])
+    least = max(0.3 * float(depth.max()), 1.0)  # thin parts may belong to something else
+    found: list[tuple[int, int]] = []
+    while len(found) < most and float(depth.max()) >= least:
+        y, x = (int(one) for one in np.unravel_index(depth.argmax(), depth.shape))
+        found.append((x, y))
+        cv2.circle(depth, (x, y), round(1.5 * float(depth[y, x])), 0, cv2.FILLED)
+    return found
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> float:
+    """Intersection over union of two masks at 0.5, 1 where both are empty.
+
+    >>> overlap(np.array([1.0, 1, 0]), np.array([1.0, 0, 0]))
+    0.5
+    """
+    one, two = first > 0.5, second > 0.5
+    union = (one | two).sum()
+    return float((one & two).sum() / union) if union else 1.0

@@ -1,0 +1,268 @@
+"""Masks for photographs that have none: `segment(image, box=None) -> mask`, by one of the segmenters in SEGMENTERS."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unswayed.errors import BadPicture, UserError, unknown
+from unswayed.scene import Scene
+
+from .automatic_masks import made_note
+from .mask_confidence import NO_EDGE, edge_contrast, mask_confidence
+from .sam2 import FILES, PromptedSegmenter, box_of, file_of, has_runtime, missing_files, open_session, overlap
+
+Box = tuple[int, int, int, int]
+"""x, y, width, height in pixels of the photograph."""
+
+Segmenter = Callable[[np.ndarray, Box | None], np.ndarray]
+"""(H, W, 3) uint8 and a box or None -> (H, W) float32 in [0, 1]."""
+
+Choice = Callable[[np.ndarray, np.ndarray], int]
+"""(H, W, 3) uint8 picture and (N, H, W) candidate masks -> the place of the best."""
+
+Judged = tuple[np.ndarray, float]
+
+WORKING_SIDE = 480
+
+
+def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut") -> np.ndarray:
+    """The mask of the object in a photograph: (H, W) float32 in [0, 1].
+
+    box: x, y, width, height around the object; without it the object is assumed to be in the center.
+    segmenter: `auto` (sam2 where its weights are here, else grabcut), `sam2`, `silueta`, `grabcut`, `onnx:FILE` (a
+    salient-object network such as U²-Net) or `transformers:CHECKPOINT` (SAM, SAM 2, BiRefNet).
+    """
+    mask = open_segmenter(segmenter)(image, None if box is None else checked_box(box, image.shape))
+    require_object(image, mask, segmenter)
+    return mask
+
+
+def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
+    """A scene with a mask made by a segmenter, and a note about it with its confidence."""
+    try:
+        place = None if box is None else checked_box(box, image.shape)
+        mask, agreement = with_agreement(open_segmenter(segmenter), image, place)
+        require_object(image, mask, segmenter)
+    except BadPicture as error:
+        raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
+    prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
+    sure = mask_confidence(image, mask, agreement).value
+    return Scene(scene_id, image, mask, label, notes=(made_note(f"{segmenter} from {prompt}", sure),))
+
+
+def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
+    """The mask and how far a second segmenter agrees with it: (H, W) float32 in [0, 1], IoU in [0, 1].
+
+    Beside a prompted segmenter these are the salient network and its other prompts, beside GrabCut one that starts from
+    a wider guess, and else GrabCut in the mask's own box.
+    choose: picks one of several candidates, such as the one whose removal hurts the true class most.
+    """
+    if isinstance(segmenter, PromptedSegmenter):
+        found = segmenter.candidates(image, box)
+        place = choose(image, found.masks) if choose is not None else 0
+        return found.masks[place], float(found.agreement[place])
+    mask = segmenter(image, box)
+    around = box_of(mask)
+    if around is None:
+        return mask, 0.0
+    try:
+        second = grabcut(image, box, wider=True) if segmenter is grabcut else grabcut(image, around)
+        return mask, overlap(mask, second)
+    except BadPicture:
+        return mask, 0.0
+
+
+def require_object(image: np.ndarray, mask: np.ndarray, segmenter: str) -> None:
+    """Refuse a mask without an object, and one whose outline follows nothing in the picture, as on a blank wall."""
+    inside = mask > 0.5
+    if not inside.any() or (not inside.all() and edge_contrast(image, mask) < NO_EDGE):
+        raise BadPicture(f"{segmenter} found no object in the picture", allowed="--box X,Y,W,H around it, or a mask")
+
+
+def parse_box(text: str) -> Box:
+    """A box from `X,Y,W,H`.
+
+    >>> parse_box("10,20,100,80")
+    (10, 20, 100, 80)
+    """
+    try:
+        x, y, wide, high = (int(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"the box is '{text}'", allowed="X,Y,W,H in integer pixels, such as 10,20,100,80") from None
+    if wide < 1 or high < 1:
+        raise UserError(f"the box '{text}' has no area", allowed="X,Y,W,H with W and H of at least 1")
+    return x, y, wide, high
+
+
+def checked_box(box: Box, shape: tuple[int, ...]) -> Box:
+    """The box, if it lies in a picture of this shape; raises BadPicture with the allowed range otherwise.
+
+    >>> checked_box((0, 0, 8, 4), (4, 8, 3))
+    (0, 0, 8, 4)
+    """
+    text, (high, wide) = ",".join(map(str, box)), shape[:2]
+    if len(box) != 4 or any(one != int(one) for one in box):
+        raise BadPicture(f"the box is {text}", allowed="x, y, width, height in whole pixels")
+    x, y, width, height = (int(one) for one in box)
+    if not (0 <= x < x + width <= wide and 0 <= y < y + height <= high):
+        raise BadPicture(
+            f"the box {text} reaches beyond the picture of {wide}×{high} pixels",
+            allowed=f"x, y, width, height with 0 ≤ x < x + width ≤ {wide} and 0 ≤ y < y + height ≤ {high}",
+        )
+    return x, y, width, height
+
+
+def open_segmenter(text: str) -> Segmenter:
+    """The segmenter that a name of SEGMENTERS opens, such as `auto`, `sam2` or `onnx:FILE`."""
+    kind, _, argument = text.partition(":")
+    if kind not in SEGMENTERS:
+        raise unknown("segmenter", text, SEGMENTERS)
+    return SEGMENTERS[kind](argument)
+
+
+def _open_grabcut(argument: str) -> Segmenter:
+    _refuse_argument("grabcut", argument)
+    return grabcut
+
+
+def _open_onnx(argument: str) -> Segmenter:
+    if not argument:
+        raise UserError("the segmenter onnx needs a file", allowed="onnx:FILE")
+    return functools.partial(salient, network=open_session(str(Path(argument).expanduser())))
+
+
+def _open_silueta(argument: str) -> Segmenter:
+    _refuse_argument("silueta", argument)
+    return functools.partial(salient, network=open_session(str(file_of("silueta"))))
+
+
+def _open_sam2(argument: str) -> Segmenter:
+    _refuse_argument("sam2", argument)
+    encoder, decoder = (str(file_of(name)) for name in FILES[1:])
+    return PromptedSegmenter(_open_silueta(""), encoder, decoder)
+
+
+def _open_auto(argument: str) -> Segmenter:
+    _refuse_argument("auto", argument)
+    return open_segmenter(default_segmenter()[0])
+
+
+def _open_transformers(argument: str) -> Segmenter:
+    from .transformers_masks import open_checkpoint
+
+    if not argument:
+        raise UserError(
+            "the segmenter transformers needs a checkpoint", allowed="transformers:facebook/sam2-hiera-tiny"
+        )
+    return open_checkpoint(argument)
+
+
+def default_segmenter() -> tuple[str, str | None]:
+    """`sam2` where its weights are here, else `grabcut` and what to run for better masks."""
+    if not has_runtime():
+        return "grabcut", "pip install 'unswayed[masks]' and unswayed weights fetch masks"
+    return ("grabcut", "unswayed weights fetch masks") if missing_files() else ("sam2", None)
+
+
+def _refuse_argument(name: str, argument: str) -> None:
+    if argument:
+        raise UserError(f"the segmenter {name} takes no '{argument}'", allowed=name)
+
+
+SEGMENTERS: dict[str, Callable[[str], Segmenter]] = {
+    "auto": _open_auto,
+    "sam2": _open_sam2,
+    "silueta": _open_silueta,
+    "grabcut": _open_grabcut,
+    "onnx": _open_onnx,
+    "transformers": _open_transformers,
+}
+
+
+def grabcut(image: np.ndarray, box: Box | None = None, *, wider: bool = False) -> np.ndarray:
+    """The object by GrabCut (Rother et al. 2004), the same for the same picture: (H, W) float32 in [0, 1].
+
+    Without a box the outer tenth of the picture is background and the middle is probably object. wider: at half the
+    size and from a larger box, as a second opinion: where the colors do not decide, the result depends on the box.
+    """
+    import cv2
+
+    high, wide = image.shape[:2]
+    factor = min(1.0, WORKING_SIDE / (1 + wider) / max(high, wide))
+    size = max(1, round(wide * factor)), max(1, round(high * factor))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if factor < 1 else image
+    trimap = _trimap(size, None if box is None else tuple(round(value * factor) for value in box), wider)
+    if not (trimap == cv2.GC_BGD).any() or not (trimap == cv2.GC_PR_FGD).any():
+        raise BadPicture("the box leaves no background around the object", allowed="a box within the picture")
+    # GrabCut starts from k-means, which draws from OpenCV's own generator.
+    cv2.setRNGSeed(0)
+    behind, front = np.zeros((1, 65)), np.zeros((1, 65))
+    pixels = np.ascontiguousarray(small[..., ::-1])
+    cv2.grabCut(pixels, trimap, (0, 0, 0, 0), behind, front, 5, cv2.GC_INIT_WITH_MASK)
+    found = _main_shape(np.isin(trimap, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8))
+    return cv2.resize(found.astype(np.float32), (wide, high), interpolation=cv2.INTER_LINEAR)
+
+
+def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.ndarray:
+    """The object by a salient-object network, inside the box if there is one: (H, W) float32 in [0, 1].
+
+    As U²-Net was trained: 320×320 (or the network's own size), divided by the largest value, ImageNet's mean and
+    deviation; the output is rescaled to [0, 1].
+    """
+    import cv2
+
+    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
+    part = image[y : y + high, x : x + wide]
+    entry = network.get_inputs()[0]
+    side = entry.shape[-1] if isinstance(entry.shape[-1], int) else 320
+    pixels = cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA).astype(np.float32)
+    pixels = (pixels / max(float(pixels.max()), 1.0) - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+    batch = pixels.transpose(2, 0, 1)[None].astype(np.float32)
+    answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
+    if answer.ndim != 2:
+        raise UserError(f"the network returns the shape {answer.shape}", allowed="one map per picture, such as U²-Net")
+    low, top = float(answer.min()), float(answer.max())
+    answer = (answer - low) / (top - low) if top > low else np.zeros_like(answer)
+    mask = np.zeros(image.shape[:2], np.float32)
+    mask[y : y + high, x : x + wide] = cv2.resize(answer, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return mask
+
+
+def _trimap(size: tuple[int, int], box: tuple[int, ...] | None, wider: bool) -> np.ndarray:
+    """(H, W) uint8: sure background, probable background, probable object, sure object."""
+    import cv2
+
+    wide, high = size
+    x, y, box_wide, box_high = box or (wide // 10, high // 10, wide - 2 * (wide // 10), high - 2 * (high // 10))
+    if wider:
+        right, below = min(x + box_wide + wide // 14, wide - 1), min(y + box_high + high // 14, high - 1)
+        x, y = max(x - wide // 14, 1), max(y - high // 14, 1)
+        box_wide, box_high = right - x, below - y
+    trimap = np.full((high, wide), cv2.GC_BGD, np.uint8)
+    trimap[y : y + max(box_high, 1), x : x + max(box_wide, 1)] = cv2.GC_PR_BGD
+    # An object rarely fills the corners of its box, and without a box it is smaller than the assumed one.
+    share = 0.5 if box is not None else 0.48 if wider else 0.42
+    center = x + box_wide // 2, y + box_high // 2
+    for kind, part in ((cv2.GC_PR_FGD, share), (cv2.GC_FGD, share / 8)):
+        # The small sure core separates the object from a background of similar colors.
+        axes = max(1, round(box_wide * part)), max(1, round(box_high * part))
+        cv2.ellipse(trimap, center, axes, 0, 0, 360, kind, -1)
+    return trimap
+
+
+def _main_shape(found: np.ndarray) -> np.ndarray:
+    """The largest connected shape with its holes filled: (H, W) uint8 of zeros and ones."""
+    import cv2
+
+    count, numbers, measures, _ = cv2.connectedComponentsWithStats(found)
+    if count < 2:
+        return found
+    largest = 1 + int(measures[1:, cv2.CC_STAT_AREA].argmax())
+    shape = (numbers == largest).astype(np.uint8)
+    outlines, _ = cv2.findContours(shape, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(shape, outlines, -1, 1, cv2.FILLED)

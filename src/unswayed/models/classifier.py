@@ -1,0 +1,188 @@
+"""A classifier: a network, its transform, its classes, its device and its precision."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unswayed.choices import Precision, TransformName, check_choice
+from unswayed.errors import UserError
+from unswayed.jobs.devices import choose_device
+from unswayed.labels import LabelSpace, imagenet, own
+from unswayed.specs import slug_of
+
+from .float32 import true_float32
+from .heat import HeatLayer, find_heat_layer
+from .transforms import Transform, paper
+from .weights import weights_hash
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """An image classifier, as every source of models returns it; it also wraps a user's own module.
+
+    module: transformed (N, 3, crop, crop) float32 -> (N, classes) logits. transform: a Transform, its JSON, or a
+    torchvision preset or Compose. labels: a LabelSpace or a list of class names, in the order of the outputs. name: the
+    spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or fp16; None is
+    fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what else it was made
+    from, for the card. adapt: set by `+bn-adapt`; called with batches before a set of pictures is scored. wraps: for a
+    wrapper that holds another model, the wrapper and the model inside it.
+    """
+
+    module: nn.Module
+    transform: Transform
+    labels: LabelSpace
+    name: str = "own"
+    device: str | None = None
+    precision: str | None = None
+    layer: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    adapt: Callable[[Iterable[torch.Tensor]], None] | None = None
+    wraps: tuple[Callable[[Classifier], Classifier], Classifier] | None = None
+    fixed_hash: str | None = None
+
+    def __post_init__(self) -> None:
+        import torch
+
+        place = choose_device(self.device)
+        device, kind = str(place), place.type
+        precision = self.precision or ("bf16" if kind == "cuda" else "fp32")
+        check_choice("precision", precision, Precision)
+        labels = self.labels if isinstance(self.labels, LabelSpace) else _space(self.labels)
+        if not len(labels):
+            raise UserError(f"{self.name}: the model has no classes")
+        if not isinstance(self.module, torch.nn.Module):
+            raise UserError(f"{self.name}: the module is a {type(self.module).__name__}", allowed="a torch.nn.Module")
+        module = self.module.eval().requires_grad_(False).to(device)
+        if kind in ("cpu", "cuda"):
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        from .foreign_transforms import as_transform
+
+        values = {"device": device, "precision": precision, "labels": labels, "module": module}
+        for name, value in {**values, "transform": as_transform(self.transform)}.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Classifier('{self.name}': {len(self.labels)} classes, crop {self.transform.crop}, {self.device})"
+
+    @property
+    def spec(self) -> str:
+        """What opens this model again: its name, or the model behind its alias."""
+        return str(self.origin.get("spec", self.name))
+
+    @property
+    def slug(self) -> str:
+        """The name as a valid file name."""
+        return slug_of(self.name)
+
+    @functools.cached_property
+    def weights_hash(self) -> str:
+        """SHA-256 of the weights; wrappers such as `+tencrop` keep that of the model they wrap."""
+        return self.fixed_hash or weights_hash(self.module)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the weights in bytes."""
+        return sum(value.nbytes for value in self.module.state_dict().values())
+
+    @functools.cached_property
+    def heat_layer(self) -> HeatLayer:
+        """The layer from which a heat map of this model is computed."""
+        import torch
+
+        side = self.transform.crop
+        return find_heat_layer(self.module, torch.zeros(1, 3, side, side, device=self.device), self.layer)
+
+    def prepare(self, image: np.ndarray) -> torch.Tensor:
+        """(H, W, 3) uint8 RGB -> (3, crop, crop) float32, by the model's own transform."""
+        return self.transform.tensor(image)
+
+    def from_pixels(self, crops: torch.Tensor) -> torch.Tensor:
+        """(N, crop, crop, 3) uint8 crops -> the network's normalized input on its device."""
+        import torch
+
+        pixels = crops.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        return self.transform.normalize(pixels.to(torch.float32).div_(255), in_place=True)
+
+    def logits(self, batch: torch.Tensor) -> torch.Tensor:
+        """Transformed (N, 3, crop, crop) -> (N, classes) float32 logits on the model's device, without gradients."""
+        import torch
+
+        with torch.inference_mode():
+            return self._forward(batch)
+
+    def differentiable(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, 3, S, S) in [0, 1] -> (N, classes) float32 logits, with gradients to the pixels."""
+        return self._forward(self.transform.differentiable(pixels.to(self.device)))
+
+    def _forward(self, batch: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        assert self.device is not None
+        batch = batch.to(self.device, non_blocking=True)
+        if batch.ndim == 4:
+            batch = batch.contiguous(memory_format=torch.channels_last)
+        if self.precision == "fp32":
+            with true_float32(self.device):
+                return self._answers(self.module(batch))
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[str(self.precision)]
+        with torch.autocast(torch.device(self.device).type, dtype=kind):
+            return self._answers(self.module(batch))
+
+    def _answers(self, output: Any) -> torch.Tensor:
+        import torch
+
+        if not isinstance(output, torch.Tensor):
+            raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
+        if output.is_complex() or output.dtype == torch.bool:
+            raise UserError(f"{self.name} returns {output.dtype}", allowed="real numbers, (N, classes) logits")
+        if output.ndim != 2 or output.shape[1] != len(self.labels):
+            raise UserError(
+                f"{self.name} returns the shape {tuple(output.shape)}, but its label space {self.labels.name!r} has "
+                f"{len(self.labels)} classes",
+                allowed=f"(N, {len(self.labels)}) logits, or a label space of as many classes as the model has outputs",
+            )
+        return output.float()
+
+    def with_transform(self, kind: TransformName) -> Classifier:
+        """The same model under its `own` transform, or under the `paper`'s: resize 256, crop 224."""
+        check_choice("transform", kind, TransformName)
+        if kind == "own":
+            return self
+        if self.wraps is not None:
+            # A wrapper derives its transform from that of the model inside, so that one is changed.
+            wrap, inside = self.wraps
+            made = wrap(replace(inside.with_transform(kind), device=self.device, precision=self.precision))
+            return replace(made, name=self.name, origin=self.origin, layer=self.layer, fixed_hash=self.weights_hash)
+        return replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
+
+    def card(self) -> dict[str, Any]:
+        """Everything that identifies this model, as JSON."""
+        return {
+            "model": self.name,
+            "weights_sha256": self.weights_hash,
+            "transform": self.transform.to_json(),
+            "labels": self.labels.to_json(),
+            "classes": len(self.labels),
+            "precision": self.precision,
+            "device": str(self.device).split(":")[0],
+            "origin": dict(self.origin),
+        }
+
+
+def _space(labels: Any) -> LabelSpace:
+    """A list of names as a label space; ImageNet's own list is ImageNet (Cardigan is a dog there, cardigan is not)."""
+    if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(one, str) for one in labels):
+        raise UserError(f"the labels are {labels!r}", allowed="a LabelSpace, or a list of class names in output order")
+    names = tuple(labels)
+    if names == imagenet().classes:
+        return imagenet()
+    return LabelSpace("own", names) if len(set(names)) == len(names) else own(names)

@@ -1,0 +1,205 @@
+"""Models as files (`onnx:`, `openvino:`, `tflite:`, `torchscript:`, `pt2:`), each with a JSON file beside it.
+
+    {"transform": {"resize": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
+     "labels": "imagenet-1k", "label_offset": 0, "layout": "NCHW", "scores": "logits"}
+
+The same as options: `onnx:FILE?crop=224&resize=256&mean=0.5&std=0.5&labels=FILE&label_offset=1&layout=NHWC`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unswayed.errors import UserError, first_line, unknown
+from unswayed.files.records import read_object
+from unswayed.files.whole import sha256, write_json
+from unswayed.jobs.devices import choose_device
+from unswayed.labels import LabelSpace
+from unswayed.specs import Spec
+
+from .classifier import Classifier
+from .foreign_transforms import as_transform
+from .options import COMMON, read_labels, transform_from
+from .probabilities import LogProbabilities
+from .transforms import Transform
+
+LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
+_KINDS = {
+    "transform": dict[str, Any] | None,
+    "labels": str | list[str] | dict[str, Any] | None,
+    **dict.fromkeys(("label_offset", "output", "batch"), int | str | None),
+    **dict.fromkeys(("layout", "scores"), str | None),
+}
+SETTINGS = tuple(_KINDS)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A loaded file: what runs it, the shape of its input and the files that it consists of.
+
+    run: (N, 3, h, w) or (N, h, w, 3) float32, contiguous, on the device -> (N, outputs) as an array or a tensor.
+    shape: of the input as the file states it; a dimension that is not an int is free, None is not known.
+    """
+
+    run: Callable[[torch.Tensor], Any]
+    library: str
+    shape: Sequence[Any] | None = None
+    output: str = ""
+    files: tuple[Path, ...] = ()
+
+
+def open_deployed(
+    spec: Spec, load: Callable[[Path, dict[str, Any], str], Runtime], device: str | None = None, gpu: bool = False
+) -> Classifier:
+    """The classifier in the file that `spec` names, without gradients and without a heat layer.
+
+    load(path, settings, device): opens the file. gpu: whether the runtime can use one.
+    """
+    spec.check_options("label_offset", "layout", "output", "scores", "batch", *COMMON)
+    path = spec.file()
+    transform, space, settings = read_sidecar(path, spec)
+    device = str(choose_device(device)) if gpu else device or "cpu"
+    if not gpu and torch.device(device).type != "cpu":
+        raise UserError(f"{spec.kind}: models run on the CPU, not on {device!r}", allowed="--device cpu")
+    try:
+        runtime = load(path, settings, device)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
+    module = _Deployed(runtime, settings, len(space), str(spec))
+    return Classifier(
+        LogProbabilities(module) if module.scores == "probabilities" else module,
+        transform,
+        space,
+        str(spec),
+        device=device,
+        precision="fp32",
+        origin={
+            "library": runtime.library,
+            "file": str(path),
+            "settings": {
+                "label_offset": module.offset,
+                "layout": module.layout,
+                "output": runtime.output,
+                **({"scores": module.scores} if module.scores != "logits" else {}),
+                **({"batch": module.fixed} if settings["batch"] else {}),
+            },
+        },
+        fixed_hash=_hash((path, *runtime.files)),
+    )
+
+
+def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, dict[str, Any]]:
+    """The transform, the classes and the settings in FILE.json, overridden by the options of `spec`.
+
+    A model without a stated transform is refused.
+    """
+    beside = path.with_name(path.name + ".json")
+    if not beside.is_file():
+        beside = path.with_suffix(".json")
+    settings = read_object(beside, _KINDS) if beside.is_file() else {}
+    for name in settings:
+        if name not in SETTINGS:
+            raise unknown(f"setting in {beside.name}", name, SETTINGS)
+    settings |= {name: spec.options[name] for name in SETTINGS if name in spec.options}
+    stated = set(spec.options) | set(settings.get("transform") or {})
+    if not {"crop", "mean", "std"} <= stated:
+        example = {"transform": Transform().to_json(), "labels": "imagenet-1k", "label_offset": 0}
+        raise UserError(
+            f"it is not known how to prepare pictures for {path.name}: "
+            f"{', '.join(sorted({'crop', 'mean', 'std'} - stated))} are not stated",
+            allowed=f"a file {path.name}.json like {example}, or {spec.kind}:{path}?resize=256&crop=224&mean=…&std=…",
+        )
+    settings["label_offset"] = _whole(settings, "label_offset", 0) or 0
+    settings["batch"] = _whole(settings, "batch", 1)
+    space = read_labels(settings.get("labels") or "imagenet-1k")
+    return transform_from(spec.options, as_transform(settings.get("transform") or {})), space, settings
+
+
+def write_sidecar(path: str | Path, model: Classifier, **settings: Any) -> None:
+    """Write FILE.json beside an exported model, with the transform and the classes of the model it was made from.
+
+    settings: further settings, such as `batch=1`.
+    """
+    record = {"transform": model.transform.to_json(), "labels": model.labels.to_json(), **settings}
+    write_json(Path(path).with_name(Path(path).name + ".json"), record)
+
+
+class _Deployed(nn.Module):
+    """A runtime as a module: (N, 3, h, w) float32 -> (N, classes) float32."""
+
+    def __init__(self, runtime: Runtime, settings: dict[str, Any], classes: int, name: str) -> None:
+        super().__init__()
+        self.runtime, self.classes, self.name = runtime, classes, name
+        self.layout = str(settings.get("layout") or _layout(runtime.shape)).upper()
+        if self.layout not in LAYOUTS:
+            raise unknown("layout", self.layout, LAYOUTS)
+        self.scores = str(settings.get("scores") or "logits")
+        if self.scores not in SCORES:
+            raise unknown("kind of scores", self.scores, SCORES)
+        self.offset = int(settings["label_offset"])
+        batch = runtime.shape[0] if runtime.shape else None
+        # A dynamically quantized network finds its ranges in the batch: with one picture, each is treated alone.
+        self.fixed = settings["batch"] or (batch if isinstance(batch, int) and batch > 0 else None)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        if self.layout == "NHWC":
+            pixels = pixels.permute(0, 2, 3, 1)
+        size = self.fixed or len(pixels)
+        answers = []
+        for start in range(0, len(pixels), size):
+            part = pixels[start : start + size]
+            # For a model exported with a fixed batch size, the last batch is filled with copies of its first picture.
+            filled = torch.cat([part, part[:1].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
+            answers.append(self._run(filled.contiguous())[: len(part)])
+        logits = torch.cat(answers)
+        if logits.shape[1] - self.offset < self.classes:
+            raise UserError(
+                f"{self.name} has {logits.shape[1]} outputs: too few for {self.classes} classes from {self.offset} on",
+                allowed="labels that the outputs cover; label_offset=1 skips a leading background class",
+            )
+        return logits[:, self.offset : self.offset + self.classes] if self.offset else logits
+
+    def _run(self, pixels: torch.Tensor) -> torch.Tensor:
+        try:
+            answer = torch.as_tensor(self.runtime.run(pixels)).float()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"{self.name} does not take {tuple(pixels.shape)}: {first_line(error)}",
+                allowed=f"{list(self.runtime.shape or ())} as the file states; correct crop or layout",
+            ) from None
+        return answer.reshape(len(pixels), -1)
+
+
+def _whole(settings: dict[str, Any], name: str, least: int) -> int | None:
+    """A whole number among the settings, None if it is not stated."""
+    value = settings.get(name)
+    if value is None:
+        return None
+    text = str(value)
+    if not (text.isdecimal() and len(text) < 7) or int(text) < least:
+        raise UserError(f"{name} is {text[:40]!r}", allowed=f"a whole number, {least} or more")
+    return int(text)
+
+
+def _layout(shape: Sequence[Any] | None) -> str:
+    """The layout of an input shape: channels last only if the file states three of them there."""
+    last = shape is not None and len(shape) == 4 and shape[3] == 3 and shape[1] != 3
+    return "NHWC" if last else "NCHW"
+
+
+def _hash(files: Sequence[Path]) -> str:
+    """SHA-256 of the file, and of the files that hold its tensors, if there are any."""
+    if len(files) == 1:
+        return sha256(files[0])
+    return hashlib.sha256("".join(sha256(one) for one in files).encode()).hexdigest()

@@ -1,0 +1,157 @@
+"""`python:FILE.py:function` or `python:package.module:function`: a user's own model.
+
+The function takes no arguments and returns `Classifier(module, transform, labels)`. The file is run as code: the user
+names it on the command line.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError, unknown
+from unswayed.files.whole import sha256
+from unswayed.labels import LabelSpace
+from unswayed.specs import Spec
+
+from .classifier import Classifier
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# Modules that users' files have imported from their own folder: name -> folder and digest of the content.
+_stamps: dict[str, str] = {}
+
+
+def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """The classifier that the named function returns, on the requested device and in the requested precision."""
+    place, colon, name = spec.name.rpartition(":")
+    if not colon:
+        raise UserError(f"{spec} names no function", allowed="python:FILE.py:function or python:module:function")
+    spec.check_options("layer")
+    with _beside(place) as path:
+        module = _module(place, path)
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise unknown(
+                f"function in {place}", name, [n for n, one in vars(module).items() if callable(one) and n[0] != "_"]
+            )
+        try:
+            model = function()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{name}() of {place} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, Classifier):
+        raise UserError(
+            f"{name}() of {place} returned a {type(model).__name__}",
+            allowed="unswayed.models.Classifier(module, transform, labels)",
+        )
+    origin = {**model.origin, "function": spec.name, "code_sha256": _code_hash(module, path)}
+    given = {key: value for key, value in where.items() if value is not None}
+    layer = spec.options.get("layer", model.layer)
+    return replace(model, name=str(spec), origin=origin, layer=layer, **given)
+
+
+@contextlib.contextmanager
+def _beside(place: str) -> Iterator[Path | None]:
+    """A block in which a file can import from its folder, as when it is run; yields the file, None for a module.
+
+    Two folders may both hold a `net.py`, and a file may have changed: then the previous import is dropped.
+    """
+    if not place.endswith(".py"):
+        yield None
+        return
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise UserError(f"there is no Python file {place}")
+    helpers = {name: f"{path.parent} {_digest(files)}" for name, files in _helpers(path).items()}
+    if any(_stamps.get(name, stamp) != stamp for name, stamp in helpers.items()):
+        for name in [name for name in sys.modules if name.partition(".")[0] in _stamps]:
+            del sys.modules[name]
+        _stamps.clear()
+    before = set(sys.modules)
+    sys.path.insert(0, str(path.parent))
+    importlib.invalidate_caches()
+    try:
+        yield path
+    finally:
+        sys.path.remove(str(path.parent))
+        _stamps.update({name: stamp for name, stamp in helpers.items() if name in sys.modules and name not in before})
+
+
+def _module(place: str, path: Path | None) -> ModuleType:
+    try:
+        if path is None:
+            return importlib.import_module(place)
+        name = f"unswayed_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+        found = importlib.util.spec_from_file_location(name, path)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules[name] = module
+        found.loader.exec_module(module)
+        return module
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _code_hash(module: ModuleType, path: Path | None) -> str | None:
+    """SHA-256 of the code: the file and what it imports from its folder, or all of a module's package."""
+    if path is not None:
+        return _digest({path, *(file for files in _helpers(path).values() for file in files)})
+    package = sys.modules[module.__name__.partition(".")[0]]
+    files = {file for folder in getattr(package, "__path__", ()) for file in Path(folder).rglob("*.py")}
+    files |= {Path(module.__file__)} if module.__file__ else set()
+    return _digest(files) if files else None
+
+
+def classes_hash(module: nn.Module) -> str | None:
+    """SHA-256 of the source of a network's classes and their bases, less torch's; None if none of it can be read."""
+    kinds = {kind for part in module.modules() for kind in type(part).__mro__}
+    texts = set()
+    for kind in (kind for kind in kinds if kind.__module__.partition(".")[0] not in ("torch", "builtins")):
+        with contextlib.suppress(OSError, TypeError):
+            texts.add(inspect.getsource(kind))
+    return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest() if texts else None
+
+
+def _helpers(path: Path) -> dict[str, set[Path]]:
+    """The modules in a file's folder that it imports, directly or indirectly: name -> files."""
+    found: dict[str, set[Path]] = {}
+    queue = [path]
+    while queue:
+        for name in _imported(queue.pop()):
+            file, folder = path.parent / f"{name}.py", path.parent / name
+            files = {file} if file.is_file() else set(folder.rglob("*.py")) if folder.is_dir() else set()
+            if files and name not in found and path not in files:
+                found[name] = files
+                queue += files
+    return found
+
+
+def _imported(path: Path) -> set[str]:
+    """The top-level names of what a file imports; none if it is not valid Python, which running it will show."""
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (SyntaxError, ValueError):
+        return set()
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.partition(".")[0] for name in names}
+
+
+def _digest(files: Iterable[Path]) -> str:
+    return hashlib.sha256("".join(sha256(file) for file in sorted(files)).encode()).hexdigest()

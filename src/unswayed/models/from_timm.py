@@ -1,0 +1,169 @@
+"""`timm:NAME`: any pretrained model of timm; `timm:NAME?checkpoint=FILE`: its architecture with other weights.
+
+Every other option is a keyword of `timm.create_model`: `?global_pool=avg&drop_path_rate=0`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import re
+import sys
+from typing import Any
+
+from unswayed.errors import UserError, unknown
+from unswayed.labels import LabelSpace, imagenet
+from unswayed.specs import Spec
+
+from .classifier import Classifier
+from .foreign_transforms import from_timm
+from .options import COMMON, labels_from, transform_from
+from .weights import best_names, classes_in, load_foreign, read_state, unavailable
+
+OWN = ("checkpoint", "weights", *COMMON)
+REMOTE = ("hf-hub:", "hf_hub:", "local-dir:")
+
+
+def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """A timm model under its own data config; pretrained unless a checkpoint is given."""
+    import timm
+    from timm.data import resolve_model_data_config
+
+    from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
+
+    if spec.options.get("weights", "none") != "none":
+        raise UserError(f"weights={spec.options['weights']}", allowed="weights=none: random weights, to be trained")
+    if not spec.name.startswith(REMOTE) and not timm.is_model(spec.name):
+        raise unknown("model in timm", spec.name, timm.list_models(), run="python -c 'import timm; timm.list_models()'")
+    checkpoint = spec.options.get("checkpoint")
+    if checkpoint:
+        state = read_state(checkpoint)
+        module: Any = _created(spec)
+        classes = classes_in(state, module, _classifier(module))
+        if classes not in (None, module.num_classes) and "num_classes" not in spec.options:
+            module = _created(spec, num_classes=classes)
+        _load(module, state, checkpoint)
+    elif "weights" in spec.options:
+        module = _created(spec)
+    else:
+        module = _pretrained(spec)
+    return Classifier(
+        module,
+        transform_from(spec.options, from_timm(resolve_model_data_config(module))),
+        labels_from(spec.options, outputs=module.num_classes) or label_space(module),
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={
+            "library": f"timm {timm.__version__}",
+            "architecture": module.pretrained_cfg.get("architecture"),
+            **({"settings": settings} if (settings := _keywords(spec)) else {}),
+        },
+        **where,
+    )
+
+
+def _pretrained(spec: Spec) -> Any:
+    import timm
+
+    if not spec.name.startswith(REMOTE):
+        architecture, _, tag = spec.name.partition(".")
+        tags = [name for name in timm.list_pretrained(f"{architecture}.*") if name.startswith(f"{architecture}.")]
+        if tag and spec.name not in tags:
+            raise unknown(f"pretrained weight of {architecture}", spec.name, tags, run="unswayed models")
+        if not tag and not tags and architecture not in timm.list_pretrained(architecture):
+            raise UserError(
+                f"timm has no weights for {architecture}", allowed=f"timm:{architecture}?checkpoint=FILE with your own"
+            )
+    try:
+        return _created(spec, pretrained=True)
+    except UserError:
+        raise
+    except Exception as error:
+        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+
+
+def _created(spec: Spec, **more: Any) -> Any:
+    """The module with the options that are keywords of `timm.create_model`; others are refused by name."""
+    import timm
+
+    keywords = _keywords(spec)
+    try:
+        return timm.create_model(spec.name, **{"pretrained": False, **keywords, **more})
+    except TypeError as error:
+        named = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if named is None or named[1] not in keywords:
+            raise
+        architecture = type(timm.create_model(spec.name, pretrained=False))
+        raise unknown(
+            f"option of timm:{spec.name}", named[1], sorted({*OWN, *inspect.signature(architecture).parameters})
+        ) from None
+    except OSError as error:  # also without its own weights, a network may need those of a part
+        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    except (AssertionError, ValueError, KeyError, AttributeError, RuntimeError) as error:
+        if not keywords or more.get("pretrained"):
+            raise
+        given = "&".join(f"{name}={spec.options[name]}" for name in keywords)
+        raise UserError(
+            f"timm:{spec.name} does not take ?{given}: {str(error) or type(error).__name__}",
+            allowed="values that timm.create_model accepts for this architecture",
+        ) from None
+
+
+def _keywords(spec: Spec) -> dict[str, Any]:
+    """The options that are keywords of `timm.create_model`, with their values."""
+    return {name: _literal(value) for name, value in spec.options.items() if name not in OWN}
+
+
+def _literal(text: str) -> Any:
+    """The value of an option: a Python number, True, False, None or tuple, or else the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _load(module: Any, state: dict[str, Any], where: str) -> None:
+    """Load a checkpoint under timm's names, or under those of the original code that timm itself can convert."""
+    try:
+        load_foreign(module, state, where)
+    except UserError:
+        convert = getattr(sys.modules[type(module).__module__], "checkpoint_filter_fn", None)
+        if convert is not None:
+            with contextlib.suppress(Exception):
+                load_foreign(module, convert(best_names(state, module), module), where)
+                return
+        pooled = any(name.endswith("fc_norm.weight") for name in state)
+        if pooled and not any(name.startswith("fc_norm.") for name in module.state_dict()):
+            raise UserError(
+                f"{where} was trained with average pooling: it has fc_norm and no norm", allowed="?global_pool=avg"
+            ) from None
+        raise
+
+
+def _classifier(module: Any) -> str:
+    """The dotted name of the output layer; the first of the two of a distilled model."""
+    named = module.pretrained_cfg.get("classifier")
+    if named:
+        return named if isinstance(named, str) else named[0]
+    layer = module.get_classifier() if hasattr(module, "get_classifier") else None
+    layer = layer[0] if isinstance(layer, tuple) else layer
+    return next((name for name, one in module.named_modules() if one is layer), "")
+
+
+def label_space(module: Any) -> LabelSpace:
+    """ImageNet-1k for a thousand classes, timm's lists for larger ones, else the names in the weights' config."""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    config, count = module.pretrained_cfg, module.num_classes
+    names = config.get("label_names")
+    if names and len(names) == count:
+        return LabelSpace(config.get("architecture") or "timm", tuple(str(name) for name in names))
+    if count == 1000:
+        return imagenet()
+    subset = infer_imagenet_subset(module)
+    if subset:
+        info = ImageNetInfo(subset)
+        wnids = tuple(info.label_names())
+        return LabelSpace(subset, tuple(info.index_to_description(index) for index in range(count)), wnids)
+    return LabelSpace(f"{count} unnamed classes", tuple(f"class {index}" for index in range(count)))

@@ -1,0 +1,178 @@
+"""`transformers:NAME` or `transformers:FOLDER`: an image classifier, or a CLIP-like model zero-shot."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from unswayed.errors import UserError, missing_extra
+from unswayed.labels import LabelSpace, imagenet, plain
+from unswayed.specs import Spec
+
+from .classifier import Classifier
+from .foreign_transforms import STATED, from_processor
+from .options import COMMON, labels_from, transform_from
+from .transforms import Transform
+from .weights import unavailable
+from .zero_shot import ZeroShot, class_embeddings, templates_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Mean difference in 255 levels: a resize in floating point differs from one in bytes by 0.3, another mean by 0.6.
+TOLERANCE = 0.5
+
+
+def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+    """A model of the transformers library under its own image processor."""
+    try:
+        import transformers
+    except ImportError:
+        raise missing_extra("transformers", "models") from None
+    spec.check_options("prompt", "templates", *COMMON)
+    try:
+        # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
+        config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
+        processor = transformers.AutoImageProcessor.from_pretrained(spec.name, trust_remote_code=False)
+        zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
+        kind = transformers.AutoModel if zero_shot else transformers.AutoModelForImageClassification
+        network = kind.from_pretrained(spec.name, trust_remote_code=False).eval()
+    except Exception as error:
+        raise unavailable(str(spec), error, "give the folder of an image classifier or CLIP-like model") from error
+    transform = _transform(spec, processor)
+    if zero_shot:
+        space = labels_from(spec.options, labels) or imagenet()
+        module: nn.Module = _zero_shot(spec, network, space)
+    else:
+        for option in ("prompt", "templates"):
+            if option in spec.options:
+                raise UserError(f"{spec} is not a zero-shot model, so {option} would have no effect")
+        if "pixel_values" not in inspect.signature(network.forward).parameters:
+            raise UserError(f"{spec} is a {type(network).__name__}, which does not take pixels")
+        space = labels_from(spec.options, outputs=config.num_labels) or _space(config.id2label)
+        module = _Logits(network)
+    return Classifier(
+        module,
+        transform,
+        space,
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={
+            "library": f"transformers {transformers.__version__}",
+            "architecture": config.model_type,
+            "kind": "zero-shot" if zero_shot else "classifier",
+        },
+        **where,
+    )
+
+
+class _Logits(nn.Module):
+    """A transformers classifier that takes a tensor and returns one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.network(pixel_values=pixels).logits
+
+
+class _Tower(nn.Module):
+    """The image side of a CLIP-like model: pixels -> (N, D) embedding."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.vision_model: Any = network.vision_model
+        self.visual_projection: Any = getattr(network, "visual_projection", None)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        pooled = self.vision_model(pixel_values=pixels).pooler_output
+        return pooled if self.visual_projection is None else self.visual_projection(pooled)
+
+
+def _transform(spec: Spec, processor: Any) -> Transform:
+    """The processor's transform with the options; refused if its pixels differ from the processor's own."""
+    given = all(name in spec.options for name in ("crop", "mean", "std"))
+    try:
+        transform = from_processor(processor.to_dict())
+        if not given:
+            _compare(spec, processor, transform)
+    except UserError:
+        if not given or "resize" not in spec.options:
+            raise
+        transform = Transform()
+    return transform_from(spec.options, transform)
+
+
+def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
+    """Raises UserError if the library's processor and `transform` make different pixels of one picture."""
+    image = _picture()
+    who = f"the image processor {type(processor).__name__} of {spec}"
+    try:
+        answer = processor(images=image, return_tensors="pt")
+    except Exception as error:
+        raise UserError(f"{who} cannot be run: {type(error).__name__}: {error}", allowed=STATED) from error
+    if "pixel_values" not in answer:
+        raise UserError(f"{who} returns {', '.join(answer)}", allowed="a processor that returns pixel_values")
+    theirs, ours = torch.as_tensor(answer["pixel_values"])[0].float().cpu(), transform.tensor(image)
+    if theirs.shape != ours.shape:
+        raise UserError(
+            f"{who} makes {tuple(theirs.shape)} of a picture of {image.shape[1]}×{image.shape[0]}; read as data "
+            f"({transform}) it makes {tuple(ours.shape)}",
+            allowed=STATED,
+        )
+    levels = 255 / transform.scale * torch.tensor(transform.std).view(3, 1, 1)
+    # Where a crop falls between two pixels, one library takes the left one and the other the right one.
+    shifted = [torch.roll(ours, (down, right), (1, 2)) for down in (-1, 0, 1) for right in (-1, 0, 1)]
+    inner = (slice(None), slice(1, -1), slice(1, -1))
+    difference = min(float(((one - theirs) * levels)[inner].abs().mean()) for one in shifted)
+    if not difference <= TOLERANCE:
+        raise UserError(
+            f"{who} does not match its settings read as data ({transform}): the pixels differ by "
+            f"{difference:.2f} of 255 levels on average; {TOLERANCE} is allowed for resampling",
+            allowed=STATED,
+        )
+
+
+def _picture() -> np.ndarray:
+    """(320, 480, 3) uint8 of coarse and fine waves, different in each channel; the sides halve exactly."""
+    down, right = np.mgrid[:320, :480]
+    waves = [
+        64 * np.sin(right / (37 + 8 * channel) + down / 53) + 32 * np.sin(right / (3 + channel) - down / 7)
+        for channel in range(3)
+    ]
+    return np.rint(np.stack(waves, -1) + (110, 128, 146)).astype(np.uint8)
+
+
+def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(spec.name, trust_remote_code=False)
+    # SigLIP was trained on texts padded to full length; CLIP masks the padding.
+    siglip = "siglip" in network.config.model_type
+    how = {"padding": "max_length", "max_length": 64} if siglip else {"padding": True}
+
+    def encode(prompts: list[str]) -> torch.Tensor:
+        answer = network.get_text_features(**tokenizer(prompts, truncation=True, return_tensors="pt", **how))
+        return answer if isinstance(answer, torch.Tensor) else answer.pooler_output
+
+    texts = class_embeddings(space.classes, templates_of(spec), encode)
+    shift = getattr(network, "logit_bias", None)
+    return ZeroShot(_Tower(network), texts, float(network.logit_scale.exp()), 0.0 if shift is None else float(shift))
+
+
+def _space(names: Mapping[int, str]) -> LabelSpace:
+    """ImageNet-1k if the names are ImageNet's in its order (the first of several synonyms counts), else as given."""
+    ordered = [str(names[index]) for index in sorted(names)]
+    space = imagenet()
+    if len(ordered) == len(space):
+        firsts = [{plain(part) for part in name.split(",")} for name in ordered]
+        same = sum(plain(ours) in theirs for ours, theirs in zip(space.classes, firsts, strict=True))
+        unnamed = all(name.startswith("LABEL_") for name in ordered)
+        if same > 500 or unnamed:
+            return space
+    return LabelSpace("transformers", tuple(ordered))

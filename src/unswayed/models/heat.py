@@ -1,0 +1,121 @@
+"""The layer of a heat map: the last one with spatial positions, found during one forward pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class HeatLayer:
+    """The layer of a heat map, and how its output becomes (N, channels, height, width).
+
+    name: dotted module name; reshape: `none` (it has that shape), `channels-last` (N, h, w, C) or `tokens`
+    (N, prefix + h·w, C), where the first `prefix` tokens (class, registers) have no position.
+    """
+
+    name: str
+    reshape: str
+    height: int
+    width: int
+    prefix: int = 0
+
+    def module(self, root: nn.Module) -> nn.Module:
+        return root.get_submodule(self.name)
+
+    def as_maps(self, output: torch.Tensor) -> torch.Tensor:
+        """The layer's output as (N, channels, height, width)."""
+        if self.reshape == "tokens":
+            tokens = output[:, self.prefix :]
+            return tokens.reshape(len(tokens), self.height, self.width, -1).permute(0, 3, 1, 2)
+        return output.permute(0, 3, 1, 2) if self.reshape == "channels-last" else output
+
+    @property
+    def reshape_transform(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """The `reshape_transform` of the grad-cam library."""
+        return None if self.reshape == "none" else self.as_maps
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("name", "reshape", "height", "width", "prefix")}
+
+
+def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None = None) -> HeatLayer:
+    """The heat layer of `module`, or the one called `name`, from one pass of `example` (1, 3, h, w).
+
+    Convolutional networks and those that keep a grid: the last output with more than one position. Vision
+    transformers: the first norm of the last block, since after it only the class token reaches the output.
+    """
+    layers = _watch(module, example)
+    if name is not None:
+        known = {layer.name: layer for layer, _ in layers}
+        if name not in known:
+            from unswayed.errors import unknown
+
+            raise unknown("layer with spatial positions", name, known)
+        return known[name]
+    if not layers:
+        raise UserError("no layer of this model has spatial positions, so it has no heat map")
+    grids = [place for place, (layer, _) in enumerate(layers) if layer.reshape != "tokens"]
+    norms = [
+        place
+        for place, (layer, kind) in enumerate(layers)
+        if layer.reshape == "tokens" and "Norm" in kind and _block(layer.name)
+    ]
+    # A grid that comes after the last block's tokens (Swin, EdgeNeXt) is nearer to the output than they are.
+    if norms and (not grids or norms[-1] > grids[-1]):
+        last = _block(layers[norms[-1]][0].name)
+        return next(layers[place][0] for place in norms if _block(layers[place][0].name) == last)
+    return layers[grids[-1] if grids else -1][0]
+
+
+def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, str]]:
+    """Every module whose output has positions, in the order of execution, with its class name."""
+    import torch
+
+    seen: list[tuple[HeatLayer, str]] = []
+    hooks = []
+
+    def watch(name: str) -> Callable[..., None]:
+        def hook(layer: nn.Module, _: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor) and (found := _describe(name, output)):
+                seen.append((found, type(layer).__name__))
+
+        return hook
+
+    for name, layer in module.named_modules():
+        if name:
+            hooks.append(layer.register_forward_hook(watch(name)))
+    try:
+        with torch.no_grad():
+            module(example)
+    finally:
+        for one in hooks:
+            one.remove()
+    return seen
+
+
+def _describe(name: str, output: torch.Tensor) -> HeatLayer | None:
+    shape = tuple(output.shape)
+    if len(shape) == 4 and shape[2] == shape[3] > 1:
+        return HeatLayer(name, "none", shape[2], shape[3])
+    if len(shape) == 4 and shape[1] == shape[2] > 1:
+        return HeatLayer(name, "channels-last", shape[1], shape[2])
+    if len(shape) == 3 and shape[0] == 1:
+        side = int(shape[1] ** 0.5)
+        if side > 1 and shape[1] - side * side <= 8:
+            return HeatLayer(name, "tokens", side, side, shape[1] - side * side)
+    return None
+
+
+def _block(name: str) -> str:
+    """The path of the numbered block that contains a module: `blocks.11` of `blocks.11.norm1`."""
+    match = re.match(r"(.*\.?\d+)\.[^\d]", name)
+    return match.group(1) if match else ""

@@ -1,0 +1,165 @@
+"""Mapping from a model's classes to a benchmark's: by identity, by WNID or name, as a subset, or many to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError, unknown
+from unswayed.files.records import fits
+from unswayed.files.whole import read_json
+from unswayed.labels import RIVAL10, LabelSpace, imagenet, plain
+
+if TYPE_CHECKING:
+    import torch
+
+GROUPINGS: dict[str, dict[str, tuple[str, ...]]] = {"rival10": RIVAL10}
+
+
+@dataclass(frozen=True)
+class LabelMapping:
+    """The model's classes that correspond to each of the benchmark's: `members[b]` are indices into the model's space.
+
+    The model cannot predict a class without members. kind: identity, names, subset or groups.
+    """
+
+    target: LabelSpace
+    members: tuple[tuple[int, ...], ...]
+    classes: int
+    kind: str
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """(N, model's classes) logits -> (N, benchmark's classes); a group's logit is the log-sum-exp of its members.
+
+        Softmax over the result then is the probability among the benchmark's classes; those that the model cannot
+        predict get minus infinity.
+        """
+        import torch
+
+        if self.kind == "identity":
+            return logits
+        if all(len(group) == 1 for group in self.members):
+            return logits[:, [group[0] for group in self.members]]
+        columns = [
+            torch.logsumexp(logits[:, list(group)], 1) if group else torch.full_like(logits[:, 0], float("-inf"))
+            for group in self.members
+        ]
+        return torch.stack(columns, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        used = sum(len(group) for group in self.members)
+        described = {"kind": self.kind, "model_classes": self.classes, "used": used, "answers": len(self.target)}
+        return described if self.kind == "identity" else {**described, "members": [list(one) for one in self.members]}
+
+
+def map_labels(
+    model: LabelSpace,
+    target: LabelSpace,
+    needed: Iterable[int],
+    groups: Mapping[str, Sequence[str | int]] | None = None,
+) -> LabelMapping:
+    """The mapping from `model` to `target`; refused if a class in `needed` (those that occur) has no counterpart.
+
+    Classes are matched by WNID, then by name; `groups` (or a published grouping of that name, such as rival10)
+    maps several of the model's classes to one.
+    """
+    if model == target:
+        return LabelMapping(target, tuple((index,) for index in range(len(model))), len(model), "identity")
+    if groups is not None:
+        _check_groups(model, target, groups)
+    groups = groups if groups is not None else GROUPINGS.get(target.name)
+    members = _by_groups(model, target, groups) if groups else _by_names(model, target)
+    missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
+    if missing:
+        raise UserError(
+            f"the model's label space {model.name!r} ({len(model)} classes, as {_some(model.classes)}) has no "
+            f"counterpart for {len(missing)} of the benchmark's classes: {_some(missing)}",
+            allowed="a model whose classes have the benchmark's names or WNIDs; or ?labels=FILE with the names in the "
+            "order of the model's outputs; or --groups FILE with {class: [the model's classes]}",
+        )
+    used = {one for group in members for one in group}
+    kind = "groups" if any(len(group) > 1 for group in members) else "subset" if len(used) < len(model) else "names"
+    return LabelMapping(target, tuple(members), len(model), kind)
+
+
+def read_groups(path: str | Path) -> dict[str, list[str | int]]:
+    """A many-to-one grouping from JSON: {benchmark's class: [the model's classes by name, WNID or index]}."""
+    value = read_json(path)
+    if not fits(value, dict[str, list[str | int]]):
+        raise UserError(f"{path} is not a grouping", allowed='{"dog": ["Labrador Retriever", "n02099601", 207], …}')
+    return value
+
+
+def _check_groups(model: LabelSpace, target: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> None:
+    """Refuse groups that the benchmark has no class for, and members that the model has no class for."""
+    wanted, own_names = {plain(name) for name in target.classes}, {plain(name) for name in model.classes}
+    for name, group in groups.items():
+        if plain(name) not in wanted:
+            raise unknown("class of the benchmark named in --groups:", name, target.classes)
+        if plain(name) in own_names and not any(_has(model, one) for one in group):
+            continue  # the model knows the group itself
+        for one in group:
+            if not _has(model, one):
+                raise unknown(f"class of the model for the group '{name}':", str(one), model.classes)
+
+
+def _has(model: LabelSpace, label: str | int) -> bool:
+    try:
+        model.index(label)
+    except UserError:
+        return False
+    return True
+
+
+def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
+    by_wnid = {wnid: index for index, wnid in enumerate(model.wnids)}
+    exact = {name: index for index, name in reversed(list(enumerate(model.classes)))}
+    by_name: dict[str, int] = {}
+    for index, name in enumerate(model.classes):
+        by_name.setdefault(plain(name), index)
+    for index, name in enumerate(model.classes):
+        for synonym in name.split(","):
+            by_name.setdefault(plain(synonym), index)
+    # A folder named by WNID is a class named by WNID; its meaning is known from ImageNet's list.
+    wnid_of = dict(zip(map(plain, imagenet().classes), imagenet().wnids, strict=True)) if not target.wnids else {}
+    name_of = dict(zip(imagenet().wnids, imagenet().classes, strict=True))
+    members: list[tuple[int, ...]] = []
+    for index, name in enumerate(target.classes):
+        wnid = target.wnids[index] if target.wnids else (name if name in name_of else "")
+        names = [plain(name), *(plain(synonym) for synonym in name.split(",")), plain(name_of.get(wnid, ""))]
+        found = by_wnid.get(wnid, by_wnid.get(name, exact.get(name)))
+        if found is None:
+            found = next((by_name[one] for one in names if one and one in by_name), None)
+        if found is None:
+            found = by_name.get(plain(wnid_of.get(plain(name), "") or "-"))
+        members.append(() if found is None else (found,))
+    return members
+
+
+def _by_groups(
+    model: LabelSpace, target: LabelSpace, groups: Mapping[str, Sequence[str | int]]
+) -> list[tuple[int, ...]]:
+    named = {plain(name): [model.index(one) for one in group] for name, group in _present(model, groups).items()}
+    direct = _by_names(model, target)
+    members = [tuple(named.get(plain(name), direct[index])) for index, name in enumerate(target.classes)]
+    claimed = [one for group in members for one in group]
+    twice = {one for one in claimed if claimed.count(one) > 1}
+    if twice:
+        raise UserError(f"the grouping uses {model.classes[min(twice)]!r} for more than one class")
+    return members
+
+
+def _present(model: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> dict[str, list[str | int]]:
+    """The groups whose classes the model has; none for a model whose classes have the groups' names."""
+    known = {plain(name) for name in model.classes} | set(model.wnids)
+    return {
+        name: list(group)
+        for name, group in groups.items()
+        if all(isinstance(one, int) or plain(one) in known or one in known for one in group)
+    }
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")

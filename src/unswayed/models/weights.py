@@ -1,0 +1,168 @@
+"""Weights: reading without unpickling code, removal of wrappers and prefixes, and hashing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError
+from unswayed.files.tensor_files import read_tensor_file
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+# Keys under which training scripts store a state dict; the averaged weights first, since papers report those.
+WRAPPERS = (
+    "state_dict_ema",
+    "model_ema",
+    "ema",
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "net",
+    "module",
+)
+PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "encoder.", "backbone.", "base_model.", "0.", "1.")
+
+
+def read_state(path: str | Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint file by name; safetensors, or a torch file that holds only tensors."""
+    path = Path(path)
+    if not os.path.isfile(path):
+        raise UserError(f"there is no checkpoint {str(path)[:300]}")
+    return unwrap(read_tensor_file(path), str(path))
+
+
+def wheel_file(package: str, model: str, install: str) -> Path:
+    """The one weights file inside an installed package of weights; `install` is the command that installs it."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise UserError(f"the weights of {model} are not installed", run=install)
+    files = sorted(Path(found.origin).parent.glob("*/*.pth"))
+    if len(files) != 1:
+        raise UserError(f"the package {package} holds {len(files)} weight files, not one")
+    return files[0]
+
+
+def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
+    """The state dict inside a training script's checkpoint: under `state_dict`, `model`, `ema` …"""
+    for _ in range(4):
+        if not isinstance(value, Mapping):
+            break
+        if value and all(_is_plain(name, one) for name, one in value.items()):
+            return dict(value)
+        inner = next((value[key] for key in WRAPPERS if isinstance(value.get(key), Mapping) and value[key]), None)
+        if inner is None:
+            tensors = {name: one for name, one in value.items() if _is_plain(name, one)}
+            if tensors:
+                return tensors
+            break
+        value = inner
+    raise UserError(f"{where} holds no state dict", allowed=f"a dict of tensors, plain or under {', '.join(WRAPPERS)}")
+
+
+def _is_plain(name: Any, value: Any) -> bool:
+    """Whether an entry of a checkpoint is a name and an ordinary tensor, neither sparse nor quantized."""
+    import torch
+
+    plain = isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized
+    return isinstance(name, str) and plain and value.device.type == "cpu"
+
+
+def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:
+    """Load `state` into `module`, without the prefix whose removal matches most names; every tensor must fit."""
+    wanted = module.state_dict()
+    best = best_names(state, module)
+    optional = {
+        name for name in wanted if name.endswith(("num_batches_tracked", "attn_mask", "relative_position_index"))
+    }
+    missing = sorted(set(wanted) - set(best) - optional)
+    if missing:
+        raise UserError(
+            f"{where} lacks {len(missing)} of the {len(wanted)} tensors of {type(module).__name__}, "
+            f"first {missing[0]!r}; it holds names like {next(iter(state), 'none')!r}",
+            allowed=f"names like {next(iter(wanted))!r}, with at most one common prefix",
+        )
+    for name, tensor in wanted.items():
+        if name in best and best[name].shape != tensor.shape:
+            classes = (
+                " (another number of classes?)" if tensor.ndim <= 2 and name.rsplit(".", 1)[0] == _last(wanted) else ""
+            )
+            raise UserError(
+                f"{where}: {name} is {tuple(best[name].shape)}, but the network's is {tuple(tensor.shape)}{classes}"
+            )
+    module.load_state_dict({name: best[name] for name in wanted if name in best}, strict=False)
+
+
+def best_names(state: Mapping[str, torch.Tensor], module: nn.Module) -> dict[str, torch.Tensor]:
+    """The state without the prefix whose removal matches most names of `module`."""
+    return _best(state, module.state_dict())
+
+
+def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str) -> int | None:
+    """The number of classes a checkpoint of `module` was trained for: the rows of its classifier `layer`.
+
+    module: the architecture with any number of classes. None if the checkpoint holds no such layer.
+    """
+    weight = _best(state, module.state_dict()).get(f"{layer}.weight")
+    return None if weight is None else int(weight.shape[0])
+
+
+def unavailable(spec: str, error: Exception, instead: str) -> UserError:
+    """The error for weights that a library could not download or read, with its first line as the reason."""
+    return UserError(
+        f"the weights of {spec} could not be loaded: {_reason(error)}",
+        run=f"the command once with an internet connection, or {instead}",
+    )
+
+
+def weights_hash(module: nn.Module) -> str:
+    """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same on every device."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor) or name.endswith("num_batches_tracked"):
+            continue
+        data = tensor.detach().to("cpu").contiguous()
+        digest.update(f"{name} {tuple(data.shape)} {data.dtype};".encode())
+        digest.update(data.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _best(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The state under its own names or without prefixes, whichever fits the `wanted` tensors best."""
+    return max(_candidates(state), key=lambda names: _fitting(names, wanted))
+
+
+def _candidates(state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """The state under its own names, and under the names without one prefix after another."""
+    found: list[dict[str, torch.Tensor]] = []
+    queue = [dict(state)]
+    while queue and len(found) < 32:
+        names = queue.pop(0)
+        found.append(names)
+        for prefix in PREFIXES:
+            cut = {name[len(prefix) :]: one for name, one in names.items() if name.startswith(prefix)}
+            if cut:
+                queue.append(cut)
+    return found
+
+
+def _fitting(names: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> int:
+    return sum(name in names and names[name].shape == tensor.shape for name, tensor in wanted.items())
+
+
+def _last(wanted: Mapping[str, torch.Tensor]) -> str:
+    return list(wanted)[-1].rsplit(".", 1)[0]

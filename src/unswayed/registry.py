@@ -1,0 +1,129 @@
+"""The registry: every kind of part (edits, sources, models, removals, …) is one table of lazily loaded declarations.
+
+A room declares its own parts in a `Registry`; other installed packages add theirs as entry points of the group
+`unswayed.<kind>s`. Lists in help texts, docs and error messages come from here.
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any, Generic, TypeVar, cast
+
+from unswayed.errors import UserError, missing_extra, unknown
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of a part before it is loaded.
+
+    target: `module:name` of the object. help: one line for help texts. usage: how a user writes it, such as
+    `folder:PATH`; its name by default. needs: the packages without which it cannot run, `extra`: what installs them.
+    runs_code: opening it may run a program of somebody else; uses_network: it may use the network. facts: what else
+    the kind wants to know before the part is loaded.
+    """
+
+    target: str
+    help: str = ""
+    usage: str = ""
+    needs: tuple[str, ...] = ()
+    extra: str = ""
+    runs_code: bool = False
+    uses_network: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def missing(self) -> list[str]:
+        """The needed packages that are not installed."""
+        return [package for package in self.needs if find_spec(package) is None]
+
+
+def declare(**about: Any) -> Callable[[T], T]:
+    """Decorate what an entry point names with the fields of a `Part`: `@declare(help="…", runs_code=False)`.
+
+    Without it the part may run code and use the network, and its help is the first line of its docstring.
+    """
+
+    def decorated(thing: T) -> T:
+        thing.declaration = about  # type: ignore[attr-defined]
+        return thing
+
+    return decorated
+
+
+class Registry(Generic[T]):
+    """The parts of one kind by name: the built-in ones in their order, then those of installed packages.
+
+    >>> colors = Registry[str]("color", {"red": Part("string:digits", "warm"), "blue": Part("string:hexdigits")})
+    >>> colors.names(), colors.load("red")
+    (['red', 'blue'], '0123456789')
+    >>> colors.load("rde")
+    Traceback (most recent call last):
+    unswayed.errors.UserError: there is no color 'rde'; did you mean 'red'?
+    allowed: red, blue
+    """
+
+    def __init__(self, kind: str, parts: Mapping[str, Part], *, check: Callable[[str, Any], str | None] | None = None):
+        """kind: the singular noun of messages. check: returns what an outside object should be, None if it is."""
+        self.kind, self.group = kind, f"unswayed.{kind.replace(' ', '_')}s"
+        self._own, self._check = dict(parts), check
+
+    @functools.cached_property
+    def _outside(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group) if point.name not in self._own}
+
+    def names(self) -> list[str]:
+        return [*self._own, *self._outside]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._outside
+
+    def is_own(self, name: str) -> bool:
+        """Whether the part belongs to this package."""
+        return name in self._own
+
+    def part(self, name: str) -> Part:
+        """The declaration; that of an installed package is read from its object, which is loaded for it."""
+        if name in self._own:
+            return self._own[name]
+        thing = self.load(name)
+        about = dict(getattr(thing, "declaration", {"runs_code": True, "uses_network": True}))
+        about.setdefault("help", (getattr(thing, "__doc__", None) or "").strip().partition("\n")[0])
+        return Part(self._outside[name].value, **about)
+
+    def usages(self) -> list[str]:
+        """How each part is written, for lists of what is allowed."""
+        return [(self._own[name].usage if name in self._own else "") or name for name in self.names()]
+
+    def load(self, name: str) -> T:
+        """The object itself; raises UserError if the name is unknown or a package that it needs is missing."""
+        if name in self._own:
+            part = self._own[name]
+            if missing := part.missing():
+                raise missing_extra(missing[0], part.extra or name)
+            return cast(T, pkgutil.resolve_name(part.target))
+        if name not in self._outside:
+            raise unknown(self.kind, name, self.usages())
+        point = self._outside[name]
+        try:
+            thing = point.load()
+        except Exception as error:
+            raise UserError(
+                f"the {self.kind} '{name}' of an installed package cannot be loaded: {type(error).__name__}: {error}",
+                allowed=f"an entry point of the group {self.group} that can be imported ({point.value})",
+            ) from error
+        if self._check is not None and (expected := self._check(name, thing)) is not None:
+            raise UserError(f"the entry point {name} = {point.value} is not a {self.kind}", allowed=expected)
+        return cast(T, thing)
+
+    def all(self) -> dict[str, T]:
+        """Every part, loaded, by name."""
+        return {name: self.load(name) for name in self.names()}

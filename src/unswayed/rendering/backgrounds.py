@@ -1,0 +1,97 @@
+"""Background references resolved to pictures of the output size; each scene's object is removed only once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from unswayed.edits.composition import Composition, Drawn, Original, Picture, PictureReference, Pool, Removed
+from unswayed.edits.geometry import resized
+from unswayed.files.whole import write_bytes
+
+# (image, mask, seed, label or None) -> the image without its object
+Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
+
+
+class Backgrounds:
+    """Resolves references to (size, size, 3) uint8.
+
+    pool: provides other scenes; remove: see rendering/removal; cache: a folder that keeps removals as PNG, so that
+    the workers of one build share them; held: the number of pictures kept in memory.
+    """
+
+    def __init__(
+        self, pool: Pool, remove: Removal, size: int = 256, cache: str | Path | None = None, held: int = 32
+    ) -> None:
+        self.pool, self.remove, self.size, self.held = pool, remove, size, held
+        self.cache = Path(cache) if cache is not None else None
+        self._pictures: OrderedDict[PictureReference, np.ndarray] = OrderedDict()
+
+    def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
+        """The picture that a reference of this composition means; callers must not write to it."""
+        if isinstance(reference, Original):
+            return resized(composition.image, self.size)
+        if reference not in self._pictures:
+            self._pictures[reference] = self._make(reference, composition)
+            if len(self._pictures) > self.held:
+                self._pictures.popitem(last=False)
+        self._pictures.move_to_end(reference)
+        return self._pictures[reference]
+
+    def _make(self, reference: PictureReference, composition: Composition) -> np.ndarray:
+        if isinstance(reference, Removed):
+            return self._removed(reference.scene_id, composition)
+        if isinstance(reference, Picture):
+            return square_picture(reference.path, self.size)
+        assert isinstance(reference, Drawn)
+        return reference.draw(self.size, np.random.default_rng(reference.seed))
+
+    def _removed(self, scene_id: str, composition: Composition) -> np.ndarray:
+        own = scene_id == composition.scene_id
+        scene = composition if own else self.pool.load(scene_id)
+        image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
+        # The scene's own seed, so that a removal does not depend on the edit or worker that requests it first.
+        name = getattr(self.remove, "name", type(self.remove).__name__)
+        return removed_object(image, mask, scene_id, scene.label, self.remove, self.cache, str(name))
+
+
+def removed_object(
+    image: np.ndarray,
+    mask: np.ndarray,
+    scene_id: str,
+    label: int | None,
+    remove: Removal,
+    cache: Path | None,
+    name: str = "",
+) -> np.ndarray:
+    """The image without its object, drawn by a seed of the scene; kept as PNG in the folder `cache`, if it is given.
+
+    name: of the removal method, so that several may share a cache.
+    """
+    content = hashlib.blake2b(image.tobytes() + mask.tobytes() + name.encode(), digest_size=16).hexdigest()
+    path = None if cache is None else cache / f"{content}.png"
+    if path is not None and path.is_file():
+        kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+        if kept is not None and kept.shape == image.shape:
+            return kept
+    seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
+    removed = remove(image, mask, seed, label)
+    if path is not None:
+        write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
+    return removed
+
+
+def square_picture(path: str, size: int) -> np.ndarray:
+    """A picture file's central square at size×size."""
+    from unswayed.sources.pictures import read_picture
+
+    picture = read_picture(path)
+    high, wide = picture.shape[:2]
+    side = min(high, wide)
+    top, left = (high - side) // 2, (wide - side) // 2
+    return resized(np.ascontiguousarray(picture[top : top + side, left : left + side]), size)

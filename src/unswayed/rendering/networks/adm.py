@@ -1,0 +1,254 @@
+"""guided-diffusion's ADM networks as diffusers' `UNet2DModel`: configuration derived from the tensors, weights renamed.
+
+The tensors show widths, levels, blocks, attention, classes and learned variance. What they do not show (head width,
+order of the fused qkv rows, β schedule, prediction, which fixed variance, picture size) comes from, in this order: the
+caller, a sidecar JSON next to the file, the table of known files, guided-diffusion's defaults; an ambiguous file is
+refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from unswayed.errors import UserError
+from unswayed.files.whole import read_json
+
+from .adm_names import Layout, convert, network_parts
+from .checkpoints import fill, read_tensors
+from .diffusers_unet import build_unet, known_facts
+from .network import TIMESTEPS, Network, wrong_number
+
+FACTS = (
+    "num_head_channels",
+    "num_heads",
+    "qkv_order",
+    "beta_schedule",
+    "prediction_type",
+    "variance_type",
+    "image_size",
+)
+QKV_ORDERS = ("legacy", "new")
+DEFAULT_HEADS = 4  # guided-diffusion's num_heads, used when num_head_channels is -1
+# guided-diffusion's defaults: channel multipliers by picture size. No other size has the levels of 64×64.
+MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
+
+
+def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Network:
+    """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) override the rest.
+
+    asked: the picture size if nothing else states it.
+    """
+    from unswayed.files.known_weights import recognized
+
+    path = Path(path)
+    known_facts(facts, FACTS)
+    digest = recognized(path)
+    tensors = read_tensors(path)
+    layout = deduce(tensors, path.name)
+    settled = settle(layout, path, facts, asked)
+    unet = build_unet(unet_config(layout, settled), settled["num_heads"], path.name)
+    converted = convert(tensors, network_parts(layout), settled, path.name, "a supported ADM network")
+    fill(unet.unet, converted, path.name)
+    return Network(
+        unet.eval().requires_grad_(False),
+        name=path.stem,
+        size=settled["image_size"],
+        prediction_type=settled["prediction_type"],
+        variance_type=settled["variance_type"],
+        beta_schedule=settled["beta_schedule"],
+        classes=layout.classes,
+        weights_hash=digest,
+        facts={name: settled[name] for name in ("num_head_channels", "num_heads", "qkv_order")},
+        guidance="released",
+    )
+
+
+def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
+    """The layout of a state dict under guided-diffusion's names."""
+    needed = ("input_blocks.0.0.weight", "time_embed.0.weight", "middle_block.0.in_layers.0.weight", "out.2.weight")
+    absent = [key for key in needed if key not in tensors]
+    if absent:
+        raise UserError(
+            f"{name} is not a guided-diffusion network: none of its {len(tensors)} tensors is {', '.join(absent)}; "
+            f"the first ones are {', '.join(list(tensors)[:3])}",
+            allowed="an ADM state dict (guided-diffusion), a diffusers UNet2DModel folder, or compact",
+            run="unswayed weights",
+        )
+    inputs = _shape(tensors, "input_blocks.0.0.weight", 4, name)[1]
+    outputs = _shape(tensors, "out.2.weight", 4, name)[0]
+    if inputs != 3:
+        raise UserError(f"{name} takes {inputs} input channels, as an upsampler does", allowed="3")
+    if outputs not in (3, 6):
+        raise UserError(f"{name} has {outputs} output channels", allowed="3, or 6: the second half is the variance")
+    up = _count(tensors, "output_blocks")
+    ends = [i for i in range(up) if _resampler(tensors, i) is not None]
+    levels = len(ends) + 1
+    layers, rest = divmod(up, levels)
+    if rest or _count(tensors, "input_blocks") != levels * layers:
+        raise UserError(
+            f"{name}: {_count(tensors, 'input_blocks')} input and {up} output blocks do not form an ADM network"
+        )
+    firsts = [1 + level * layers for level in range(levels)]
+    widths = [_shape(tensors, f"input_blocks.{first}.0.out_layers.3.weight", 4, name)[0] for first in firsts]
+    return Layout(
+        channels=tuple(widths),
+        attention=tuple(f"input_blocks.{first}.1.qkv.weight" in tensors for first in firsts),
+        base=_shape(tensors, "time_embed.0.weight", 2, name)[1],
+        layers=layers - 1,
+        outputs=outputs,
+        classes=_shape(tensors, "label_emb.weight", 2, name)[0] if "label_emb.weight" in tensors else None,
+        scale_shift=_shape(tensors, "input_blocks.1.0.emb_layers.1.weight", 2, name)[0] == 2 * widths[0],
+        residual_resampling=not ends or "in_layers.0.weight" in str(_resampler(tensors, ends[0])),
+    )
+
+
+def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
+    """The facts that the tensors do not show, each from the first place that states it; refused if ambiguous."""
+    from unswayed.files.known_weights import KNOWN
+
+    listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
+    stated = {**listed, **read_sidecar(path), **{key: value for key, value in facts.items() if value is not None}}
+    if "num_heads" in facts and "num_head_channels" not in facts:
+        stated.pop("num_head_channels", None)
+    if stated.get("num_head_channels") == -1:  # in guided-diffusion: given by num_heads
+        del stated["num_head_channels"]
+        stated.setdefault("num_heads", DEFAULT_HEADS)
+    numbers = ("num_head_channels", "num_heads", "image_size")
+    doubts = [doubt for name in numbers if (doubt := wrong_number(name, stated.get(name)))]
+    order = stated.get("qkv_order", "legacy")
+    if order not in QKV_ORDERS:
+        doubts.append(f"qkv_order '{order}': legacy or new")
+    width, heads = stated.get("num_head_channels"), stated.get("num_heads")
+    upsample_heads = stated.get("num_heads_upsample", -1)
+    if width is None and upsample_heads not in (-1, heads):
+        doubts.append(
+            f"num_heads_upsample: {upsample_heads}, but only the same number as num_heads, {heads}, is supported"
+        )
+    variances = (
+        ("learned_range",) if layout.outputs == 6 else ("fixed_large", "fixed")
+    )  # guided-diffusion's default first
+    variance = stated.get("variance_type", variances[0])
+    if variance not in variances:
+        doubts.append(f"variance_type '{variance}': {' or '.join(variances)} with {layout.outputs} channels")
+    multipliers = tuple(c / layout.base for c in layout.channels)
+    size = stated.get("image_size") or MULTIPLIERS.get(multipliers) or asked
+    if not doubts:
+        if width is None and heads is None:
+            width = 64
+        doubts += _head_doubts(layout, width, heads)
+        if size is None:
+            known = sorted(MULTIPLIERS.values())
+            doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {known}")
+        elif size % 2 ** (len(layout.channels) - 1):
+            doubts.append(f"image_size: {size} cannot be halved {len(layout.channels) - 1} times")
+    if doubts:
+        raise UserError(
+            f"{path.name} does not state everything that is needed:\n  " + "\n  ".join(doubts),
+            allowed=f'a sidecar {sidecar_of(path).name} with these under "config", or the same as --network-fact '
+            "NAME=VALUE, in Python load_network(FILE, NAME=VALUE)",
+        )
+    return {
+        "qkv_order": order,
+        "num_head_channels": width,
+        "num_heads": None if width else heads,
+        "image_size": size,
+        "beta_schedule": stated.get("beta_schedule", "linear"),
+        "prediction_type": stated.get("prediction_type", "epsilon"),
+        "variance_type": variance,
+    }
+
+
+def _head_doubts(layout: Layout, width: int | None, heads: int | None) -> list[str]:
+    attended = zip(layout.channels, layout.attention, strict=True)
+    widths = sorted({c for c, attends in attended if attends} | {layout.channels[-1]})
+    if width is None:
+        return [f"num_heads: {heads} does not divide {widths}"] if any(c % (heads or 1) for c in widths) else []
+    if not any(c % width for c in widths):
+        return []
+    possible = [w for w in (8, 16, 32, 48, 64, 96, 128) if all(c % w == 0 for c in widths)]
+    return [f"num_head_channels: {width} does not divide {widths}; one of {possible}"]
+
+
+def sidecar_of(path: Path) -> Path:
+    return path.with_name(path.stem.removesuffix("_weights") + ".json")
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """The facts in `<stem without _weights>.json`, under guided-diffusion's names; {} if there is no such file."""
+    sidecar = sidecar_of(path)
+    if not sidecar.exists():
+        return {}
+    values = read_json(sidecar)
+    config = values.get("config", {}) if isinstance(values, dict) else {}
+    if not isinstance(config, dict):
+        raise UserError(f'"config" in {sidecar} is {config!r}', allowed="a table of facts")
+    if config.get("diffusion_steps", TIMESTEPS) != TIMESTEPS:
+        raise UserError(
+            f"{sidecar}: the network was trained on {config['diffusion_steps']} timesteps", allowed=f"{TIMESTEPS}"
+        )
+    names = ("num_head_channels", "num_heads", "num_heads_upsample", "image_size", "qkv_order", "prediction_type")
+    found = {key: config[key] for key in names if config.get(key) is not None}
+    if config.get("noise_schedule") is not None:
+        found["beta_schedule"] = config["noise_schedule"]
+    if "use_new_attention_order" in config:
+        found["qkv_order"] = "new" if config["use_new_attention_order"] else "legacy"
+    if "sigma_small" in config and not config.get("learn_sigma"):
+        found["variance_type"] = "fixed" if config["sigma_small"] else "fixed_large"
+    if config.get("predict_xstart"):
+        found["prediction_type"] = "sample"
+    return found
+
+
+def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `UNet2DModel` for a layout."""
+    plain = (
+        ("ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D")
+        if layout.residual_resampling
+        else ("DownBlock2D", "UpBlock2D")
+    )
+    down = ["AttnDownBlock2D" if attends else plain[0] for attends in layout.attention]
+    up = ["AttnUpBlock2D" if attends else plain[1] for attends in reversed(layout.attention)]
+    kind = "resnet" if layout.residual_resampling else "conv"
+    # 512×512: the noise level is embedded for the width of the second level, which is twice the first.
+    other_time = {"time_channels": layout.base, "time_embedding_dim": 4 * layout.base}
+    return {
+        "sample_size": settled["image_size"],
+        "in_channels": 3,
+        "out_channels": layout.outputs,
+        "layers_per_block": layout.layers,
+        "block_out_channels": list(layout.channels),
+        "down_block_types": down,
+        "up_block_types": up,
+        "attention_head_dim": settled["num_head_channels"],
+        "resnet_time_scale_shift": "scale_shift" if layout.scale_shift else "default",
+        "downsample_type": kind,
+        "upsample_type": kind,
+        "attn_norm_num_groups": 32,
+        "num_class_embeds": layout.classes,
+        **(other_time if layout.base != layout.channels[0] else {}),
+    }
+
+
+def _count(tensors: dict[str, Tensor], prefix: str) -> int:
+    return len({key.split(".")[1] for key in tensors if key.startswith(f"{prefix}.")})
+
+
+def _resampler(tensors: dict[str, Tensor], block: int) -> str | None:
+    """The name of the upsampling layer that ends an output block, or None."""
+    for place in (1, 2):
+        for ending in ("in_layers.0.weight", "conv.weight"):
+            if f"output_blocks.{block}.{place}.{ending}" in tensors:
+                return f"output_blocks.{block}.{place}.{ending}"
+    return None
+
+
+def _shape(tensors: dict[str, Tensor], key: str, dimensions: int, name: str) -> tuple[int, ...]:
+    if key not in tensors:
+        raise UserError(f"{name} is not a supported ADM network: it lacks {key}", allowed="an ADM state dict")
+    shape = tuple(tensors[key].shape)
+    if len(shape) != dimensions or 0 in shape:
+        raise UserError(f"{name}: {key} has the shape {shape}", allowed=f"{dimensions} dimensions")
+    return shape

@@ -1,0 +1,199 @@
+"""Guidance of the background while it is denoised: pure functions of x̂0 that share one signature.
+
+`complexity(λ)` and `adversarial(guide, labels, scale)` each return a function from x̂0 (N, 3, S, S) in [−1, 1]
+to its push, strength × ∇L(x̂0), of the same shape: L grows along it. The sampler (`push` and `calibration`) decides how
+far a push moves the picture, so that in the median over scenes one λ means one strength for every sampler and number
+of steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unswayed.errors import UserError
+from unswayed.jobs.threads import one_thread
+from unswayed.models.float32 import true_float32
+
+from .samplers import SAMPLERS, total_push, visited
+from .schedule import Schedule
+
+Push = Callable[[Tensor], Tensor]
+Guide = Callable[[Tensor], Tensor]
+BANDS = ("all", "high")
+
+# The factor of λ at the paper's 100 ancestral steps, by kind of guidance. Measured on the embedded network:
+# complexity 2.2 changes a background clearly in both directions and keeps the picture intact, 5 adds artifacts, 10
+# destroys it; adversarial 24 costs the guide 16 points with a spectral amplitude of 1.02 times that of λ = 0, 64 costs
+# it 31 points with 1.16 times the amplitude, which is visible noise.
+STRENGTH = {"complexity": 2.2, "adversarial": 24.0}
+REFERENCE_STEPS = 100
+# By kind of guidance, sampler and number of steps: how much further than in theory (`samplers.total_push`) a push moves
+# a trained network's picture, relative to the reference; between two numbers of steps it is interpolated. Measured by
+# benchmarks/guidance_strength.py: complexity on amplitudes (for `dpm` at 20 steps, 1.06 there, GLCM contrast needs more
+# push; with 0.97 both are within 15 % of the reference), adversarial on the guide's drop. `ancestral` at 20
+# steps is kept at a factor of 32 (a drop of 6 points), since more push only adds noise there; `dpm-sde` was not
+# measured and has the values of `ancestral`, which also draws new noise in every step.
+RESPONSE: dict[str, dict[str, dict[int, float]]] = {
+    "complexity": {
+        "ancestral": {20: 0.78, 100: 1.0},
+        "ddim": {20: 1.24, 100: 1.23},
+        "dpm": {20: 0.97, 100: 1.17},
+        "dpm-sde": {20: 0.74, 100: 1.05},
+    },
+    "adversarial": {
+        "ancestral": {20: 1.17, 50: 0.638, 100: 1.0},
+        "ddim": {20: 7.25, 50: 5.66, 100: 4.39},
+        "dpm": {20: 4.49, 50: 3.9, 100: 4.45},
+        "dpm-sde": {20: 1.17, 50: 0.638, 100: 1.0},
+    },
+}
+RANGE_WEIGHT = 50.0
+# The length of the complexity gradient of any picture, √3/6: the upper limit of an adversarial one.
+LIMIT = 0.2887
+# Where the high band begins, in cycles per pixel: half of the Nyquist frequency.
+HIGH_BAND = 0.25
+
+
+def complexity(strength: float | Tensor, band: str = "all") -> Push:
+    """λ·∇ of the mean amplitude of each picture's own Fourier spectrum (ImageNet-E, equation 4), in closed form.
+
+    strength: λ, one for all or (N,); band: `all`, or `high` for the paper's comparison, which yields noise.
+    For F = FFT2((x̂0+1)/2) and L = mean |F|: ∇L = ½·real(IFFT2(F/|F|))/3, and 0 where F = 0.
+    """
+    _known_band(band)
+
+    def push(x0: Tensor) -> Tensor:
+        # In float64, since smooth pictures have frequencies that float32 would lose; Apple's GPUs have no float64.
+        half = (x0.float() if x0.device.type == "mps" else x0.double()).add(1).div(2)
+        spectrum = torch.fft.rfft2(half)
+        size = spectrum.abs()
+        # Below the rounding error of an exact zero the phase is random, and a flat picture must not be pushed.
+        floor = torch.finfo(size.dtype).eps * half.abs().sum(dim=(-2, -1), keepdim=True)
+        phase = torch.where(size > floor, spectrum / size.clamp_min(1e-30), torch.zeros_like(spectrum))
+        if band == "high":
+            phase = phase * _high(x0)
+        gradient = torch.fft.irfft2(phase, s=x0.shape[-2:]).float() * (0.5 / x0.shape[1])
+        return _column(strength, x0) * gradient
+
+    return push
+
+
+def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, limit: float | None = LIMIT) -> Push:
+    """scale·∇ of the guide's cross-entropy for the true labels, one for all or (N,): away from what the picture shows.
+
+    guide: pictures (N, 3, S, S) in [0, 1] -> logits, differentiable; never through the diffusion network.
+    limit: the longest gradient of one picture; a longer one is shortened to it. Once a guide is fooled, its gradient
+    grows without bound and would no longer draw a background.
+    On a CPU each picture is pushed alone and in one thread: a gradient depends, in its last bits, on the batch and on
+    the number of threads, and small differences grow from step to step.
+    """
+
+    def slope(x0: Tensor, true: Tensor) -> Tensor:
+        leaf = x0.detach().float().requires_grad_(True)
+        loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
+        return torch.autograd.grad(loss, leaf)[0]
+
+    def push(x0: Tensor) -> Tensor:
+        true = torch.as_tensor(labels, device=x0.device).expand(len(x0))
+        with torch.enable_grad(), true_float32(x0.device):
+            if x0.device.type == "cpu":
+                with one_thread():
+                    gradient = torch.cat([slope(*pair) for pair in zip(x0.split(1), true.split(1), strict=True)])
+            else:
+                gradient = slope(x0, true)
+        if limit is not None:
+            length = gradient.flatten(1).norm(dim=1).clamp_min(1e-12)
+            gradient = gradient * (limit / length).clamp_max(1).view(-1, 1, 1, 1)
+        return _column(scale, x0) * gradient
+
+    return push
+
+
+def amplitude(x0: Tensor, band: str | Sequence[str] = "all") -> Tensor:
+    """L of `complexity`, (N,): mean |FFT2((x̂0+1)/2)| over channels and frequencies of each picture alone.
+
+    band: one for all, or one per picture.
+    """
+    bands = [band] * len(x0) if isinstance(band, str) else band
+    for one in bands:
+        _known_band(one)
+    size = torch.fft.fft2((x0.float() + 1) / 2).abs()
+    if "high" in bands:
+        whole = torch.tensor([one == "all" for one in bands], device=x0.device).view(-1, 1, 1, 1)
+        size = size * torch.where(whole, 1.0, _high(x0, half=False))
+    return size.mean(dim=(1, 2, 3))
+
+
+def through_network(
+    denoise: Callable[[Tensor], Tensor], x: Tensor, strength: Tensor, band: str | Sequence[str] = "all"
+) -> Tensor:
+    """The released code's push, (N, 3, S, S): ∇ with respect to x_t, back through the network, range loss included.
+
+    denoise: x_t -> x̂0, differentiable. L = λ·mean |FFT2| − 50·mean((x̂0 − clip(x̂0, −1, 1))²), per picture; band: as
+    for `amplitude`.
+    """
+    with torch.enable_grad(), true_float32(x.device):
+        leaf = x.detach().requires_grad_(True)
+        x0 = denoise(leaf)
+        outside = (x0 - x0.clamp(-1, 1)).square().mean(dim=(1, 2, 3))
+        objective = (strength.flatten() * amplitude(x0, band) - RANGE_WEIGHT * outside).sum()
+        (gradient,) = torch.autograd.grad(objective, leaf)
+    return gradient
+
+
+def calibration(kind: str, start: float, steps: int, sampler: str, beta: str = "linear") -> float:
+    """The factor of λ that makes it move a picture as far as the reference does (ancestral, 100 steps).
+
+    >>> round(calibration("complexity", 0.5, 100, "ancestral") / STRENGTH["complexity"], 6)
+    1.0
+    """
+    if len(visited(start, steps, SAMPLERS[sampler].spacing, beta)) < 2:
+        raise UserError(too_few(start, steps, sampler, beta))
+    reference = _carried(start, REFERENCE_STEPS, "ancestral", beta)
+    return STRENGTH[kind] * reference / (_carried(start, steps, sampler, beta) * _response(kind, steps, sampler))
+
+
+def _response(kind: str, steps: int, sampler: str) -> float:
+    """The measured response at this number of steps, interpolated in logarithms."""
+    measured = RESPONSE[kind][sampler]
+    return float(np.exp(np.interp(np.log(steps), np.log(list(measured)), np.log(list(measured.values())))))
+
+
+def too_few(start: float, steps: int, sampler: str, beta: str = "linear") -> str:
+    """The reason why a picture with a single noise level cannot be guided: a push acts between two levels."""
+    spacing = SAMPLERS[sampler].spacing
+    enough = next((more for more in range(steps, 1001) if len(visited(start, more, spacing, beta)) > 1), None)
+    needed = "a larger start" if enough is None else f"at least {enough} steps"
+    return f"guidance needs {needed}: with {steps} steps and start {start:g} there is only one noise level"
+
+
+@functools.cache
+def _carried(start: float, steps: int, sampler: str, beta: str) -> float:
+    """How far a unit push moves a picture, in theory."""
+    chosen = SAMPLERS[sampler]
+    levels = Schedule.respaced(1000, beta).alpha_bar[visited(start, steps, chosen.spacing, beta)]
+    return total_push(levels, chosen.steps(levels))
+
+
+def _high(x0: Tensor, half: bool = True) -> Tensor:
+    """1 where a frequency is in the high band; half: for the half plane that `rfft2` gives."""
+    high, wide = x0.shape[-2:]
+    rows = torch.fft.fftfreq(high, device=x0.device)[:, None]
+    columns = (torch.fft.rfftfreq if half else torch.fft.fftfreq)(wide, device=x0.device)[None]
+    return ((rows.square() + columns.square()).sqrt() >= HIGH_BAND).float()
+
+
+def _column(strength: float | Tensor, x0: Tensor) -> Tensor:
+    values = torch.as_tensor(strength, dtype=torch.float32, device=x0.device)
+    return values.view(-1, 1, 1, 1) if values.ndim else values
+
+
+def _known_band(band: str) -> None:
+    if band not in BANDS:
+        raise UserError(f"band is '{band}'", allowed=", ".join(BANDS))

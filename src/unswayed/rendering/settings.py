@@ -1,0 +1,98 @@
+"""`RenderSettings`: how pictures are framed, how objects are removed and how the result is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, RendererName, SamplerName, check_choice
+from unswayed.errors import UserError
+
+NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
+# What an open renderer has settled already, and what the record of an edit calls its options.
+RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderSettings:
+    """What decides how one composed picture is rendered; None leaves a value to the renderer.
+
+    network_facts: what `load_network` is told about a file that does not say it. steps: 1 to 1000. guide: `none`
+    for no guide. removal: as `open_removal` takes it. frame: see `unswayed.scene.frame`. seed: every random draw
+    follows from it.
+    """
+
+    renderer: Annotated[
+        RendererName, Option("`paste` uses no diffusion network and does not make the edits that need one.")
+    ] = "diffusion"
+    network: Annotated[
+        str | None, Option("The diffusion network [default: the embedded one].", metavar="NAME|FILE")
+    ] = None
+    network_facts: Mapping[str, str | int | float] | None = None
+    steps: Annotated[
+        int | None, Option("Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100].")
+    ] = None
+    sampler: Annotated[SamplerName | None, Option("The diffusion sampler [default: auto].")] = None
+    guidance: Annotated[
+        GuidanceName | None,
+        Option(
+            "How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
+            "`released` for guided-diffusion's files, otherwise `calibrated`]."
+        ),
+    ] = None
+    guide: Annotated[str | None, Option("The classifier that adversarial backgrounds attack.", metavar="MODEL")] = None
+    precision: Annotated[
+        Precision | None, Option("Of the network [default: bf16 if the machine supports it, otherwise fp32].")
+    ] = None
+    device: Annotated[str | None, DEVICE] = None
+    feather: Annotated[
+        float | None, Option("Width in pixels over which `paste` blends the object's edge [default: 1].")
+    ] = None
+    removal: Annotated[
+        str, Option("How objects are removed: `patches`, or another method that `unswayed edits` lists.")
+    ] = "patches"
+    frame: Annotated[Frame, Option("How photographs are cropped or squeezed to a square.")] = "object"
+    size: Annotated[int, Option("Width and height of the pictures.", name="pixels")] = 256
+    seed: Annotated[int, Option("Random seed.")] = 0
+
+    def __post_init__(self) -> None:
+        check_choice("renderer", self.renderer, RendererName)
+        check_choice("framing", self.frame, Frame)
+        check_range("size", self.size, 16, 4096)
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
+        unused = [name for name in self._unused() if getattr(self, name) is not None]
+        if unused:
+            raise UserError(
+                f"the renderer {self.renderer} has no use for {', '.join(unused)}",
+                allowed="feather and device with paste (network and network_facts too where objects are removed by "
+                "diffusion); all but feather with diffusion",
+            )
+        if self.steps is not None:
+            check_range("steps", self.steps, 1, 1000)
+        if self.sampler is not None:
+            check_choice("sampler", self.sampler, SamplerName)
+        if self.guidance is not None:
+            check_choice("guidance", self.guidance, GuidanceName)
+        if self.precision is not None:
+            check_choice("precision", self.precision, Precision)
+
+    def _unused(self) -> tuple[str, ...]:
+        if self.renderer != "paste":
+            return ("feather",)
+        return NETWORK_ONLY[2:] if self.shares_network else NETWORK_ONLY
+
+    @property
+    def shares_network(self) -> bool:
+        """Whether objects are removed with the network of the renderer."""
+        from .removal.methods import find_removal
+
+        method, detail = find_removal(self.removal)
+        return method.takes_network and not detail
+
+
+def check_range(name: str, value: int, least: int, most: int) -> None:
+    """Refuse a number outside a range."""
+    if not least <= value <= most:
+        raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")

@@ -1,0 +1,329 @@
+"""The training loop of the compact network: loss, EMA, resume, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unswayed.errors import UserError
+from unswayed.jobs.devices import choose_device
+from unswayed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
+
+from . import saving as keeping
+from .muon import Muon
+from .perceptual import Critic, load_critic, shifted
+from .photos import Photos, load_photos
+from .recipe import Recipe, learning_rate, noise_levels
+
+LEVELS = (30, 180, 320, 500, 800)
+
+
+def linear_alpha_bar(device: torch.device) -> Tensor:
+    """(1000,) float32, linear β from 1e-4 to 0.02, computed in float64."""
+    betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+    return (1 - betas).cumprod(0).float().to(device)
+
+
+def losses(
+    network: nn.Module,
+    clean: Tensor,
+    t: Tensor,
+    noise: Tensor,
+    stretch: Tensor,
+    alpha_bar: Tensor,
+    critic: Critic | None = None,
+    shift: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Per picture: mean squared error of v, the negative log-likelihood of that error under the network's predicted
+    variance, and the critic's distance between x̂0 and the picture (0 without a critic, and from t = 620 on)."""
+    a = alpha_bar[t].sqrt().view(-1, 1, 1, 1)
+    s = (1 - alpha_bar[t]).sqrt().view(-1, 1, 1, 1)
+    noise = noise * stretch.view(-1, 1, 1, 1)
+    x_t = (a * clean + s * noise).contiguous(memory_format=torch.channels_last)
+    with torch.autocast(clean.device.type, torch.bfloat16):
+        out = network(x_t, t)
+    out = out.float()
+    error = (out[:, :3] - (a * noise - s * clean)).square()
+    log_variance = out[:, 3:].clamp(-14, 4)
+    doubt = 0.5 * (error.detach() * torch.exp(-log_variance) + log_variance)
+    unlike = torch.zeros_like(a.flatten())
+    if critic is not None and shift is not None:
+        x0 = a * x_t - s * out[:, :3]
+        with torch.autocast(clean.device.type, torch.bfloat16):
+            unlike = critic(shifted(x0, shift), shifted(clean, shift)) * (t < 620)
+    return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3)), unlike
+
+
+class Trainer:
+    """A run that can be stopped and resumed: `DIR/state.json` and the tensors file that it names hold its state.
+
+    begun: a network to start from, instead of random weights.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        photos: Photos,
+        held: Tensor,
+        folder: Path,
+        compiled: bool = True,
+        critic: Critic | None = None,
+        begun: CompactNetwork | None = None,
+    ) -> None:
+        self.recipe, self.photos, self.held, self.folder = recipe, photos, held, folder
+        self.device = photos.pixels.device
+        self.critic = None if critic is None else critic.to(self.device).to(memory_format=torch.channels_last)
+        self.origin: dict[str, Any] = {}
+        if critic is not None:
+            self.origin["critic_sha256"] = critic.digest
+        torch.manual_seed(recipe.seed)
+        self.network = _fresh(self.device)
+        if begun is not None:
+            _copied(begun, self.network)
+            self.origin["begun_from"] = dict(begun.config.trained)
+        self.average = _fresh(self.device)
+        self.average.load_state_dict(self.network.state_dict())
+        inner = {
+            id(p)
+            for n, p in self.network.named_parameters()
+            if p.ndim == 4 and not n.startswith(("conv_in", "conv_out"))
+        }
+        everything = list(self.network.parameters())
+        self.optimizers: list[torch.optim.Optimizer] = [
+            Muon([p for p in everything if id(p) in inner], lr=recipe.lr),
+            torch.optim.AdamW(
+                [p for p in everything if id(p) not in inner],
+                lr=recipe.lr,
+                betas=(0.9, 0.99),
+                weight_decay=0.0,
+                fused=self.device.type == "cuda",
+            ),
+        ]
+        self.alpha_bar = linear_alpha_bar(self.device)
+        self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(losses) if compiled else losses
+        self.step, self.seconds = 0, 0.0
+        self.log: list[dict[str, Any]] = []
+
+    def generator(self) -> torch.Generator:
+        """A random generator for this step only, so that a resumed run draws the same numbers."""
+        return torch.Generator(self.device).manual_seed(self.recipe.seed * 1_000_003 + self.step)
+
+    def advance(self) -> tuple[Tensor, Tensor]:
+        """One optimizer step; returns the batch's timesteps and losses, still on the device."""
+        recipe, generator = self.recipe, self.generator()
+        clean = self.photos.crops(recipe.batch, generator)
+        t = noise_levels(recipe, recipe.batch, generator, self.device)
+        noise = torch.randn(clean.shape, generator=generator, device=self.device).contiguous(
+            memory_format=torch.channels_last
+        )
+        stretch = 1 + recipe.spread * torch.randn(recipe.batch, generator=generator, device=self.device)
+        stretch[::2] = 1
+        shift = torch.randint(0, 9, (2,), generator=generator, device=self.device)
+        error, doubt, unlike = self.losses(self.network, clean, t, noise, stretch, self.alpha_bar, self.critic, shift)
+        (error.mean() + recipe.doubt_weight * doubt.mean() + recipe.perceptual * unlike.mean()).backward()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(recipe, self.step)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        # Power-function profile: the weight of the new parameters falls as (γ + 1) / step.
+        gamma = _gamma(recipe.ema)
+        with torch.no_grad():
+            torch._foreach_lerp_(
+                list(self.average.parameters()), list(self.network.parameters()), 1 - (1 - 1 / self.step) ** (gamma + 1)
+            )
+        return t, error.detach()
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """The averaged network's loss on the held-out photographs, at fixed timesteps with fixed noise."""
+        result: dict[str, float] = {}
+        if len(self.held) == 0:
+            return result
+        noise = torch.randn(self.held.shape, generator=torch.Generator(self.device).manual_seed(1), device=self.device)
+        ones = torch.ones(len(self.held), device=self.device)
+        for level in LEVELS:
+            t = torch.full((len(self.held),), level, device=self.device)
+            parts = [
+                losses(self.average, c, i, n, o, self.alpha_bar, self.critic, torch.zeros_like(i[:2]))
+                for c, i, n, o in zip(*(x.split(25) for x in (self.held, t, noise, ones)), strict=True)
+            ]
+            result[str(level)] = round(float(torch.cat([part[0] for part in parts]).mean()), 5)
+            if self.critic is not None:
+                result[f"{level} unlike"] = round(float(torch.cat([part[2] for part in parts]).mean()), 5)
+        return result
+
+    def run(self, minutes: float | None = None, every: int = 1000, say: Callable[[str], None] | None = None) -> bool:
+        """Train until the recipe's last step or until the time is over; True when the recipe is finished.
+
+        The state is saved every few minutes and at the end. Ctrl-C and SIGTERM end the run with a KeyboardInterrupt
+        after the current step is done and saved.
+        """
+        say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+        with keeping.stop_asked() as asked:
+            self._run(minutes, every, say, asked)
+            self.save()
+            if asked.is_set():
+                raise KeyboardInterrupt
+        return self.step >= self.recipe.steps
+
+    def _run(self, minutes: float | None, every: int, say: Callable[[str], None], asked: threading.Event) -> None:
+        begin, before = time.monotonic(), self.seconds
+        saved, cost = begin, 0.0
+        since, mark, sums = begin, self.step, torch.zeros(len(LEVELS), 2, device=self.device)
+        edges = torch.tensor([100, 250, 400, 620], device=self.device)
+        end = float("inf") if minutes is None else begin + 60 * minutes
+        while self.step < self.recipe.steps and time.monotonic() < end and not asked.is_set():
+            t, error = self.advance()
+            bucket = torch.bucketize(t, edges, right=True)
+            sums[:, 0].index_add_(0, bucket, error)
+            sums[:, 1].index_add_(0, bucket, torch.ones_like(error))
+            if self.step % every == 0 or self.step == self.recipe.steps:
+                by_level = (sums[:, 0] / sums[:, 1].clamp(min=1)).tolist()
+                now = time.monotonic()
+                rate = (self.step - mark) * self.recipe.batch / (now - since)
+                entry = {
+                    "step": self.step,
+                    "lr": learning_rate(self.recipe, self.step),
+                    "samples_per_second": round(rate),
+                    "loss": [round(x, 5) for x in by_level],
+                    "held_out": self.validate(),
+                }
+                self.log.append(entry)
+                say(json.dumps(entry))
+                sums.zero_()
+                since, mark = time.monotonic(), self.step
+            now = time.monotonic()
+            self.seconds = before + now - begin
+            if now - saved >= max(keeping.PAUSE, keeping.TIMES * cost):
+                self.save()
+                saved = time.monotonic()
+                cost = saved - now
+
+    def save(self) -> None:
+        """Write the whole state, and the averaged network as `load_network` reads it."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        for number, optimizer in enumerate(self.optimizers):
+            for index, state in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimiser.{number}.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        record = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "recipe": asdict(self.recipe),
+            "photographs": self.photos.digest,
+            "origin": self.origin,
+            "log": self.log,
+        }
+        keeping.write_state(self.folder, record, tensors)
+        self.average.config = replace(
+            self.average.config,
+            trained={
+                "steps": self.step,
+                "samples": self.step * self.recipe.batch,
+                "seconds": round(self.seconds),
+                "recipe": asdict(self.recipe),
+                "photographs": len(self.photos.names),
+                "photographs_sha256": self.photos.digest,
+                **self.origin,
+            },
+        )
+        save_compact(self.average, self.folder)
+
+    def resume(self) -> None:
+        """Resume from the folder's state; the recipe may differ only in `steps` and `decay`."""
+        record = keeping.read_record(self.folder)
+        mine = asdict(self.recipe)
+        differing = [k for k in mine if k not in ("steps", "decay") and mine[k] != record["recipe"].get(k)]
+        if record["photographs"] != self.photos.digest:
+            differing.append("photographs")
+        if record["origin"].get("critic_sha256") != self.origin.get("critic_sha256"):
+            differing.append("critic")
+        if differing:
+            raise UserError(
+                f"{self.folder} holds a run with a different {', '.join(differing)}",
+                run="choose another -o, or give the same values",
+            )
+        tensors = keeping.read_tensors(self.folder, record, self.device)
+        try:
+            self._take(tensors)
+        except torch.OutOfMemoryError:
+            raise  # the state itself is not damaged
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise keeping.damaged(self.folder / keeping.STATE, error) from None
+        self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
+        self.origin = record["origin"]
+
+    def _take(self, tensors: dict[str, Tensor]) -> None:
+        """Load the weights, the average and the optimizers' state that `save` wrote."""
+        self.network.load_state_dict(keeping.tensors_under(tensors, "network."))
+        self.average.load_state_dict(keeping.tensors_under(tensors, "average."))
+        for number, optimizer in enumerate(self.optimizers):
+            keeping.restore_optimizer(optimizer, keeping.tensors_under(tensors, f"optimiser.{number}."))
+
+
+def train(
+    paths: list[str | Path],
+    folder: str | Path,
+    recipe: Recipe,
+    *,
+    device: str | None = None,
+    minutes: float | None = None,
+    compiled: bool = True,
+    every: int = 1000,
+    critic: str | Path | None = None,
+    begin: str | Path | None = None,
+) -> Trainer:
+    """Train the compact network on the photographs, or resume; the averaged network is written to the folder.
+
+    critic: see `perceptual.load_critic`; begin: a folder whose network a new run starts from, or `compact`.
+    """
+    if minutes is not None and not minutes > 0:
+        raise UserError(f"the time limit is {minutes:g} minutes", allowed="above 0")
+    if every < 1:
+        raise UserError(f"progress is to be printed every {every} steps", allowed="1 or more")
+    folder, place = Path(folder), choose_device(device)
+    torch.backends.cudnn.benchmark = True
+    photos, held = load_photos(paths, recipe.held_out, place)
+    judge = None if critic is None else load_critic(critic)
+    begun = None
+    if begin is not None:
+        if str(begin) != "compact" and not (Path(begin) / "config.json").is_file():
+            raise UserError(f"there is no network in {begin}", allowed="compact, or a folder that train-network wrote")
+        begun = load_compact(None if str(begin) == "compact" else begin)
+    trainer = Trainer(recipe, photos, held, folder, compiled, judge, begun)
+    if (folder / keeping.STATE).exists():
+        trainer.resume()
+    trainer.run(minutes, every)
+    return trainer
+
+
+def _gamma(width: float) -> float:
+    """The exponent of the power-function average with a relative width (Karras et al. 2024, appendix C)."""
+    import numpy as np
+
+    return float(np.roots([1, 7, 16 - width**-2, 12 - width**-2]).real.max())
+
+
+def _fresh(device: torch.device) -> CompactNetwork:
+    return CompactNetwork(CompactConfig()).to(device).to(memory_format=torch.channels_last)
+
+
+def _copied(begun: CompactNetwork, network: CompactNetwork) -> None:
+    try:
+        network.load_state_dict(begun.state_dict())
+    except RuntimeError:
+        raise UserError(
+            "the network to start from has another shape than the network to train",
+            allowed=f"channels {network.config.channels}, as in the embedded network",
+        ) from None

@@ -1,0 +1,175 @@
+"""Training photographs: read from folders and tars, compared with the sample, kept at several scales."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor
+
+from unswayed.errors import BadPicture, UserError
+from unswayed.files.archives import open_archive
+from unswayed.files.whole import MOST_PICTURE, read_file
+from unswayed.sources.labeled import files_below
+from unswayed.sources.pictures import read_picture
+
+SIDE = 256
+SCALES = (256, 288, 324, 364)
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+# Two photographs are the same when at most this many of 64 perceptual bits differ.
+SAME = 8
+
+
+def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
+    """(name, file contents) of every photograph in folders (recursively), tars and folders of tars, sorted by name."""
+    for path in sorted(Path(p) for p in paths):
+        if path.is_file() and path.suffix == ".tar":
+            yield from _of_tar(path)
+        elif path.is_dir():
+            tars = sorted(path.glob("*.tar"))
+            if tars:
+                yield from read_photos(list(tars))
+            for name in sorted(map(Path, files_below(path, SUFFIXES))):
+                yield str(name), read_file(path / name, MOST_PICTURE)
+        else:
+            raise UserError(f"{path} is neither a folder nor a tar of photographs", allowed=", ".join(SUFFIXES))
+
+
+def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
+    with open_archive(path) as archive:
+        for member in sorted(archive.members, key=lambda one: one.name):
+            if member.name.lower().endswith(SUFFIXES):
+                yield member.name, archive.read(member)
+
+
+def perceptual_hash(image: np.ndarray) -> np.ndarray:
+    """(64,) bool: signs of the lowest cosine frequencies of the 32×32 gray picture against their median."""
+    gray = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (32, 32), interpolation=cv2.INTER_AREA)
+    low = cv2.dct(gray.astype(np.float32))[:8, :8].ravel()
+    return low > np.median(low[1:])
+
+
+def sample_hashes() -> dict[str, np.ndarray]:
+    """Perceptual hashes of the embedded sample photographs and of their mirror images."""
+    hashes = {}
+    for file in sorted(resources.files("unswayed.data").joinpath("sample").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".jpg"):
+            image = read_picture(file.read_bytes())
+            hashes[file.name] = perceptual_hash(image)
+            hashes[f"{file.name} (mirrored)"] = perceptual_hash(image[:, ::-1].copy())
+    return hashes
+
+
+@dataclass(frozen=True)
+class Photos:
+    """Every photograph at every scale, flat: pixels (P, 3) uint8; start, width, height (K,) of each picture."""
+
+    pixels: Tensor
+    starts: Tensor
+    widths: Tensor
+    heights: Tensor
+    # pictures of photograph i: first[i] … first[i] + count[i] - 1
+    first: Tensor
+    count: Tensor
+    names: tuple[str, ...]
+    digest: str
+
+    def crops(self, number: int, generator: torch.Generator) -> Tensor:
+        """(number, 3, 256, 256) float32 in [-1, 1], channels last: random photograph, scale, position, flip, tone."""
+        device = self.pixels.device
+
+        def draw(*shape: int) -> Tensor:
+            return torch.rand(*shape, generator=generator, device=device)
+
+        photo = (draw(number) * len(self.names)).long()
+        picture = self.first[photo] + (draw(number) * self.count[photo]).long()
+        x = (draw(number) * (self.widths[picture] - SIDE + 1)).long()
+        y = (draw(number) * (self.heights[picture] - SIDE + 1)).long()
+        along = torch.arange(SIDE, device=device)
+        columns = torch.where(draw(number, 1) < 0.5, along, SIDE - 1 - along) + x[:, None]
+        rows = (along + y[:, None]) * self.widths[picture][:, None] + self.starts[picture][:, None]
+        crops = self.pixels[rows[:, :, None] + columns[:, None, :]]
+        return _tones(crops, draw(number, 1, 1, 1), draw(number, 1, 1, 1), draw(number, 1, 1, 1)).permute(0, 3, 1, 2)
+
+
+def _tones(crops: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
+    """Mild changes of exposure, contrast and color: uint8 -> float32 in [-1, 1]."""
+    x = crops.float() / 127.5 - 1
+    gray = x.mean(dim=3, keepdim=True)
+    x = gray + (x - gray) * (0.8 + 0.4 * saturation)
+    x = x * (0.9 + 0.2 * contrast) + 0.1 * (2 * brightness - 1)
+    return x.clamp(-1, 1)
+
+
+def load_photos(paths: list[str | Path], held_out: int, device: str | torch.device) -> tuple[Photos, Tensor]:
+    """Photographs to train on, and (held_out, 3, 256, 256) float32 center crops of the held-out ones.
+
+    The held-out photographs are those with the smallest file hashes, so the choice depends only on the files.
+    """
+    files = list(read_photos(paths))
+    if len(files) <= held_out:
+        raise UserError(
+            f"found {len(files)} photographs, but {held_out} are to be held out", allowed="more photographs"
+        )
+    digests = [hashlib.sha256(data).hexdigest() for _, data in files]
+    out = set(sorted(range(len(files)), key=lambda i: digests[i])[:held_out])
+    sample = sample_hashes()
+    with ThreadPoolExecutor() as pool:
+        pyramids = list(pool.map(lambda file: _pyramid(file[0], file[1], sample), files))
+    crops = [_center(pyramids[i][0]) for i in sorted(out)]
+    kept = [i for i in range(len(files)) if i not in out]
+    pictures = [picture for i in kept for picture in pyramids[i]]
+    sizes = torch.tensor([p.shape[:2] for p in pictures])
+    areas = sizes.prod(dim=1)
+    count = torch.tensor([len(pyramids[i]) for i in kept])
+    listing = "\n".join(sorted(f"{digests[i]}  {Path(files[i][0]).name}" for i in kept))
+    photos = Photos(
+        pixels=torch.from_numpy(np.concatenate([p.reshape(-1, 3) for p in pictures])).to(device),
+        starts=(areas.cumsum(0) - areas).to(device),
+        widths=sizes[:, 1].to(device),
+        heights=sizes[:, 0].to(device),
+        first=(count.cumsum(0) - count).to(device),
+        count=count.to(device),
+        names=tuple(files[i][0] for i in kept),
+        digest=hashlib.sha256(listing.encode()).hexdigest(),
+    )
+    held = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2) if crops else torch.empty(0, 3, SIDE, SIDE)
+    return photos, (held.float() / 127.5 - 1).to(device)
+
+
+def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The photograph with its short side at each scale up to its own; refused if it is a sample photograph."""
+    try:
+        image = read_picture(data)
+    except BadPicture as error:
+        raise UserError(
+            f"{name} cannot be read as a photograph ({error.given})", run=f"remove {name} and start again"
+        ) from None
+    code = perceptual_hash(image)
+    for other, its in sample.items():
+        if int((code != its).sum()) <= SAME:
+            raise UserError(
+                f"{name} looks like the sample photograph {other}: a network trained on it cannot be evaluated on it",
+                run=f"remove {name} and start again",
+            )
+    short = min(image.shape[:2])
+    pictures: list[np.ndarray] = []
+    for scale in SCALES:
+        if scale <= short or not pictures:
+            factor = scale / short
+            size = (max(SIDE, round(image.shape[1] * factor)), max(SIDE, round(image.shape[0] * factor)))
+            method = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
+            pictures.append(cv2.resize(image, size, interpolation=method) if factor != 1 else image)
+    return pictures
+
+
+def _center(image: np.ndarray) -> np.ndarray:
+    top, left = (image.shape[0] - SIDE) // 2, (image.shape[1] - SIDE) // 2
+    return image[top : top + SIDE, left : left + SIDE]

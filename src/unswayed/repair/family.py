@@ -1,0 +1,148 @@
+"""What is trained in a network and how fast: defaults for convolutional networks, transformers and random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from unswayed.errors import UserError
+from unswayed.models.classifier import Classifier
+from unswayed.models.heads import classification_layer
+from unswayed.models.registry import model_spec
+
+from .depths import depths_of, is_transformer
+from .settings import RepairSettings
+
+SMALL_DATA = 20_000  # photographs below which batch-norm statistics are left as they were trained
+HEAD_RATE = 3e-3
+
+
+@dataclass(frozen=True)
+class Family:
+    """Defaults of a family of networks: learning rate of AdamW and its decay from the last block to the first."""
+
+    name: str
+    learning_rate: float
+    layer_decay: float | None
+
+
+CONVOLUTIONAL = Family("convolutional", 5e-4, None)
+TRANSFORMER = Family("transformer", 2e-4, 0.75)
+FROM_SCRATCH = Family("random weights", 1e-3, None)
+
+
+def family_of(model: Classifier) -> Family:
+    """The family: a network with random weights (`?weights=none`), or by whether it holds attention."""
+    if _is_random(model):
+        return FROM_SCRATCH
+    return TRANSFORMER if is_transformer(model.module) else CONVOLUTIONAL
+
+
+def _is_random(model: Classifier) -> bool:
+    try:
+        return model_spec(model.spec).options.get("weights") == "none"
+    except UserError:  # the name of an object, which no source opens
+        return False
+
+
+def check_trainable(model: Classifier, settings: RepairSettings) -> None:
+    """Raise UserError if the network cannot be fine-tuned, or not with these settings."""
+    if not any(one.is_floating_point() for one in model.module.parameters()):
+        raise UserError(
+            f"{model.name} has no trainable parameters",
+            allowed="a torch model: timm, torchvision, lite, python, repaired",
+        )
+    if model.wraps is not None or model.adapt is not None:
+        raise UserError(
+            f"{model.name} is a wrapped model, of which only the model inside can be trained",
+            allowed="the model without +WRAPPER",
+        )
+    if settings.layer_decay is not None and depths_of(model.module) is None:
+        raise UserError(
+            f"layer_decay is {settings.layer_decay}, but {model.name} has no chain of repeated blocks",
+            allowed="a network with numbered blocks in a ModuleList or Sequential, or no --layer-decay",
+        )
+
+
+def choose_parameters(model: Classifier, module: nn.Module, settings: RepairSettings) -> list[str]:
+    """The names of the parameters that are trained, and gradients turned on for these alone."""
+    check_trainable(model, settings)
+    named = dict(module.named_parameters())
+    wanted = list(named) if settings.train == "all" else _later(model, module, settings.train)
+    for name, parameter in named.items():
+        parameter.requires_grad_(name in wanted and parameter.is_floating_point())
+    return [name for name in named if name in wanted]
+
+
+def make_optimizer(
+    family: Family, module: nn.Module, settings: RepairSettings, photographs: int
+) -> tuple[Any, dict[str, Any]]:
+    """AdamW over the parameters with gradients, and the settings that the family decided, for the card."""
+    from timm.optim import create_optimizer_v2
+
+    rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
+    depths = depths_of(module)
+    decay = settings.layer_decay or (family.layer_decay if settings.train == "all" and depths else None)
+    # Random weights have no statistics that are worth keeping.
+    few = photographs < SMALL_DATA and family is not FROM_SCRATCH
+    freeze = few if settings.freeze_norm is None else settings.freeze_norm
+    trained: Any = module if decay is None else _by_depth(module, depths or {}, decay, settings.weight_decay)
+    # foreach is fixed, since its default depends on the device and its sums round in another order.
+    optimizer = create_optimizer_v2(trained, opt="adamw", lr=rate, weight_decay=settings.weight_decay, foreach=True)
+    for group in optimizer.param_groups:
+        group["rate"] = rate * group.get("lr_scale", 1.0)
+    return optimizer, {"family": family.name, "learning_rate": rate, "layer_decay": decay, "freeze_norm": freeze}
+
+
+def _by_depth(module: nn.Module, depths: dict[str, int], decay: float, weight_decay: float) -> Any:
+    """Groups of parameters by depth, each with its share of the learning rate, `decay` from one depth to the next."""
+    from timm.optim import param_groups_layer_decay
+
+    spared: set[str] = getattr(module, "no_weight_decay", set)()
+    # What timm asks of a network, with the depths of any network.
+    ordered: Any = SimpleNamespace(named_parameters=module.named_parameters, group_matcher=lambda coarse: depths.get)
+    return param_groups_layer_decay(ordered, weight_decay, spared, layer_decay=decay)
+
+
+def training_mode(module: nn.Module, freeze_norm: bool) -> None:
+    """Training mode; with batch-norm statistics kept as they are where they are frozen."""
+    module.train()
+    if freeze_norm:
+        for part in module.modules():
+            if isinstance(part, _BatchNorm):
+                part.eval()
+
+
+def _later(model: Classifier, module: nn.Module, part: str) -> list[str]:
+    """The parameters of the classification layer; for `last` also those of the last third of the blocks before it."""
+    network: Any = module
+    classifier = network.get_classifier() if hasattr(network, "get_classifier") else None
+    if isinstance(classifier, nn.Module):
+        ids = {id(one) for one in classifier.parameters()}
+        head = [name for name, one in module.named_parameters() if id(one) in ids]
+    else:
+        layer = classification_layer(model)
+        head = [name for name, _ in module.named_parameters() if name.startswith(f"{layer}.")]
+    if not head:
+        raise UserError(f"the classification layer of {model.name} was not found", allowed="--train all")
+    if part == "head":
+        return head
+    depths = depths_of(module)
+    if depths:
+        behind = max(depths.values())
+        first = behind - max((behind - 1) // 3, 1)
+        return [name for name, depth in depths.items() if name in head or depth >= first]
+    blocks = list(dict.fromkeys(_block(name) for name, _ in module.named_parameters()))
+    last = set(blocks[-max(len(blocks) // 3, 1) :])
+    return [name for name, _ in module.named_parameters() if name in head or _block(name) in last]
+
+
+def _block(name: str) -> str:
+    """The block that a parameter belongs to: its name up to the first number, or its first part."""
+    parts = name.split(".")
+    first = next((place for place, one in enumerate(parts) if one.isdigit()), 0)
+    return ".".join(parts[: first + 1])

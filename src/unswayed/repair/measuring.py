@@ -1,0 +1,158 @@
+"""Before and after: accuracies, drops and calibration of the plain, the control and the repaired model, paired.
+
+Works on arrays read from predictions, so that it needs no networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from unswayed.analyses.calibration_error import bin_gaps
+from unswayed.analyses.drops.drop_rows import with_average
+from unswayed.analyses.statistics.intervals import Settings, estimates
+from unswayed.analyses.statistics.paired import percentiles
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits
+from unswayed.evaluation.storage import COLUMNS
+from unswayed.files.tables import read_checked
+
+Verdict = Literal["better", "worse", "cannot tell"]
+EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
+FEWEST = 20  # photographs below which no interval says anything
+_EMPTY = dict.fromkeys(("before", "low", "high"))
+TOLERATED = 2.0  # points of accuracy on the originals that a repair may cost
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One model's answers: for each edit the share of runs answered right by photograph, and the mean probability."""
+
+    ids: tuple[str, ...]
+    right: Mapping[str, np.ndarray]
+    probability: Mapping[str, np.ndarray]
+
+
+def read_answers(path: str | Path) -> Answers:
+    """The answers in a Parquet file of predictions; NaN where a photograph has no such edit."""
+    wanted = ["source_id", "edit", "correct", "probability"]
+    table = read_checked(path, COLUMNS, select=wanted, required=wanted).select(wanted)
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    ids = tuple(sorted(set(columns["source_id"])))
+    place = {one: number for number, one in enumerate(ids)}
+    sums: dict[str, np.ndarray] = {}
+    for source, edit, right, probability in zip(*columns.values(), strict=True):
+        if right is not None:
+            sums.setdefault(edit, np.zeros((3, len(ids))))[:, place[source]] += (1, right, probability)
+    with np.errstate(invalid="ignore"):
+        return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
+
+
+def before_and_after(
+    answers: Mapping[str, Answers], facts: Facts | None = None, level: float = 0.95
+) -> list[dict[str, Any]]:
+    """One row for each measure and set of pictures: the value of every model, and repaired minus control.
+
+    answers: by `before` (may be absent), `control`, `repaired`, over the same photographs. Values are points
+    (hundredths). A drop is the accuracy on the originals minus that on the edit of the same photographs; `average` is
+    the mean of the edits' drops over the same edits as in `analyze`, by the facts of the predictions. low, high: the
+    paired interval of the difference.
+    """
+    names = list(answers)
+    reference = answers["repaired"]
+    ids = reference.ids
+    edits = [edit for edit in reference.right if edit != ORIGINAL]
+    rows = [_row("accuracy", ORIGINAL, {n: answers[n].right[ORIGINAL] for n in names}, ids, level)]
+    rows += [_row("accuracy", edit, {n: answers[n].right[edit] for n in names}, ids, level) for edit in edits]
+    drops = {n: {e: answers[n].right[ORIGINAL] - answers[n].right[e] for e in edits} for n in names}
+    rows += [_row("drop", edit, {n: drops[n][edit] for n in names}, ids, level) for edit in edits]
+    counted = averaged_edits(edits, facts or Facts())
+    if counted:
+        parts = {n: np.stack([drops[n][e] for e in counted], axis=1) for n in names}
+        # A picture without an answer of one model counts for none of them.
+        gaps = np.isnan(np.stack(list(parts.values()))).any(axis=0)
+        chosen = list(range(len(counted)))
+        means = {n: with_average(np.where(gaps, np.nan, one), chosen)[:, -1] for n, one in parts.items()}
+        rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
+    rows += [_calibration_row(edit, edit, answers, level) for edit in (ORIGINAL, *edits)]
+    return [{**_EMPTY, **row} for row in rows]
+
+
+def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
+    """Accuracy and calibration error on a labeled folder of other pictures, one row each."""
+    ids = answers["repaired"].ids
+    row = _row("accuracy", name, {n: one.right[ORIGINAL] for n, one in answers.items()}, ids, level)
+    return [{**_EMPTY, **one} for one in (row, _calibration_row(name, ORIGINAL, answers, level))]
+
+
+def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
+    """Whether the repair was worth it against the control, and the reason in one sentence.
+
+    Better: the interval of the average drop's difference lies below zero, and the originals have not lost more than
+    two points. Worse: the whole interval of the originals lies below that loss, or that of the drop above zero. Else,
+    and with fewer than twenty photographs, it cannot be told.
+    """
+    drop = next((row for row in rows if row["measure"] == "drop" and row["pictures"] == AVERAGE), None)
+    plain = next(row for row in rows if row["measure"] == "accuracy" and row["pictures"] == ORIGINAL)
+    lost = f"accuracy on the originals is {-plain['difference']:.1f} points below the control's"
+    if drop is None:
+        return "cannot tell", "the benchmark holds no edits"
+    if plain["n"] < FEWEST:
+        return "cannot tell", f"{plain['n']} photographs were measured, at least {FEWEST} are needed"
+    if plain["difference"] < -TOLERATED:
+        return ("worse", lost) if plain["high"] < -TOLERATED else ("cannot tell", lost)
+    words = (
+        f"the average drop is {drop['repaired']:.1f} points, the control's {drop['control']:.1f} "
+        f"(difference {drop['difference']:+.1f}, 95 % interval {drop['low']:+.1f} to {drop['high']:+.1f})"
+    )
+    if drop["high"] < 0:
+        return "better", words
+    return ("worse", words) if drop["low"] > 0 else ("cannot tell", words)
+
+
+def _row(
+    measure: str,
+    pictures: str,
+    values: Mapping[str, np.ndarray],
+    ids: tuple[str, ...],
+    level: float,
+    answers: int = 1,
+) -> dict[str, Any]:
+    """values: by model (photographs,) in [-1, 1], NaN where there is none; answers: how many each value averages."""
+    together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
+    kept = {name: one[together] for name, one in values.items()}
+    count = int(together.sum())
+    row: dict[str, Any] = {"measure": measure, "pictures": pictures, "n": count}
+    if not count:
+        return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
+    row |= {name: 100 * float(one.mean()) for name, one in kept.items()}
+    apart = (kept["repaired"] - kept["control"])[:, None]
+    images = tuple(one for one, there in zip(ids, together, strict=True) if there)
+    # A difference of drops compares two answers of each model, and lies in [-2, 2].
+    sides = 1 if measure == "accuracy" else 2
+    found = estimates(apart, np.array([sides * answers]), images, Settings(level=level), reach=sides, unit=100.0)
+    return row | found.entries(0, "difference", "low", "high")
+
+
+def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> dict[str, Any]:
+    """The calibration errors, and the bootstrap interval over photographs of their difference if there are enough."""
+    together = ~np.isnan(np.stack([one.right[edit] for one in answers.values()])).any(axis=0)
+    count = int(together.sum())
+    row: dict[str, Any] = {"measure": "calibration error", "pictures": pictures, "n": count}
+    if not count:
+        return {**row, **dict.fromkeys(answers, float("nan")), "difference": float("nan")}
+    gaps = {n: bin_gaps(one.right[edit][together], one.probability[edit][together]) for n, one in answers.items()}
+    row |= {n: 100 * float(np.abs(one.sum(axis=0)).sum() / count) for n, one in gaps.items()}
+    row["difference"] = row["repaired"] - row["control"]
+    if count < FEWEST:
+        return row
+    images = tuple(one for one, there in zip(answers["repaired"].ids, together, strict=True) if there)
+    weights = Settings(level=level).weights(images)
+    drawn = [100 * np.abs(weights @ gaps[n]).sum(axis=1) / weights.sum(axis=1) for n in ("repaired", "control")]
+    apart = drawn[0] - drawn[1]
+    # Resampling raises a calibration error, most for the better calibrated model, so the draws' mean is corrected.
+    low, high = percentiles((apart - apart.mean() + row["difference"])[:, None], level)
+    return row | {"low": float(low[0]), "high": float(high[0])}

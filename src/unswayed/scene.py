@@ -1,0 +1,162 @@
+"""A scene: a photograph, the mask of its object and its label; and how it is framed as a square."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unswayed.choices import Frame, check_choice
+from unswayed.errors import BadPicture
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """One photograph and the object in it.
+
+    id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object, also made from
+    bool and uint8 (0 and 255, or 0 and 1);
+    label: index into the source's label space, or None; notes: what was done to the photograph, for the manifest;
+    parts: further masks of the same shape by name (RIVAL10's attributes).
+    """
+
+    id: str
+    image: np.ndarray
+    mask: np.ndarray
+    label: int | None = None
+    notes: tuple[str, ...] = ()
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8:
+            raise BadPicture(f"{self.id}: a picture is (H, W, 3) uint8, not {self.image.shape} {self.image.dtype}")
+        object.__setattr__(self, "mask", mask_array(self.mask, f"{self.id}: the mask"))
+        parts = {name: mask_array(part, f"{self.id}: the mask of {name}") for name, part in self.parts.items()}
+        object.__setattr__(self, "parts", parts)
+        if self.mask.shape != self.image.shape[:2]:
+            high, wide = self.mask.shape
+            raise BadPicture(
+                f"{self.id}: the mask is {wide}×{high}, its picture {self.image.shape[1]}×{self.image.shape[0]}",
+                allowed="a mask of its picture's size",
+            )
+        if not (self.mask > 0.5).any():
+            largest = float(self.mask.max(initial=0))
+            codes = (
+                f"; its largest value is {255 * largest:.0f} of 255, perhaps a code such as 1, 2, 3" if largest else ""
+            )
+            raise BadPicture(f"{self.id}: the mask is empty (no pixel above one half{codes})", allowed="white = object")
+
+    @property
+    def pixel_rate(self) -> float:
+        """The share of the picture that the object covers: mean(mask > 0.5)."""
+        return float((self.mask > 0.5).mean())
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray], *notes: str) -> Scene:
+        """The scene with its picture and all its masks changed alike, and further notes."""
+        parts = {name: change(part) for name, part in self.parts.items()}
+        return replace(self, image=change(self.image), mask=change(self.mask), parts=parts, notes=(*self.notes, *notes))
+
+    def resized(self, size: tuple[int, int], *notes: str) -> Scene:
+        """The scene in another size (width, height)."""
+        import cv2
+
+        def change(one: np.ndarray) -> np.ndarray:
+            made = cv2.resize(one, size, interpolation=cv2.INTER_AREA)
+            # Means of ones can be rounded up to more than 1, which no mask may have.
+            return made if one is self.image else np.minimum(made, 1)
+
+        return self.each(change, *notes)
+
+
+def mask_array(mask: np.ndarray, name: str = "the mask") -> np.ndarray:
+    """A mask as (H, W) float32 in [0, 1], from bool, uint8 (0 and 255, or 0 and 1) or floating point in [0, 1].
+
+    name: what to call it where it is refused.
+    """
+    allowed = "(H, W): bool, uint8, or floating point in [0, 1]"
+    floating = np.issubdtype(mask.dtype, np.floating)
+    if mask.ndim != 2 or not (mask.dtype in (bool, np.uint8) or floating):
+        raise BadPicture(f"{name} is {mask.shape} {mask.dtype}", allowed=allowed)
+    if not floating:
+        white = np.float32(1 if mask.max(initial=0) <= 1 else 255)
+        return mask.astype(np.float32) / white
+    if mask.size and not (mask.min() >= 0 and mask.max() <= 1):
+        raise BadPicture(f"{name} has values from {mask.min():g} to {mask.max():g}", allowed=allowed)
+    return mask.astype(np.float32, copy=False)
+
+
+def frame(scene: Scene, how: Frame = "object") -> Scene:
+    """The scene as a square, at the photograph's own resolution.
+
+    object: the largest square window that holds the whole object, as near to the photograph's center as that
+    allows; reflect-padded only where the object fits no such square. center: the central square, which may cut
+    the object. squash: the whole photograph, stretched to a square (what the released ImageNet-E code does).
+    """
+    check_choice("framing", how, Frame)
+    high, wide = scene.mask.shape
+    if high == wide:
+        return scene
+    side = min(high, wide)
+    if how == "squash":
+        return scene.resized((side, side))
+    along_width = wide > high
+    centered = (max(high, wide) - side) / 2
+    inside = np.flatnonzero((scene.mask > 0.5).any(axis=0 if along_width else 1))
+    first, last = int(inside[0]), int(inside[-1]) + 1
+    if how == "center":
+        offset = int(centered)
+        if not ((inside >= offset) & (inside < offset + side)).any():
+            raise BadPicture(f"{scene.id}: no part of the object is in the central square", allowed="--frame object")
+        return _window(scene, along_width, offset, side)
+    if last - first > side:
+        return _padded(scene, along_width, first, last)
+    offset = int(round(min(max(centered, last - side), first)))
+    return _window(scene, along_width, offset, side)
+
+
+def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
+    cut = np.s_[:, offset : offset + side] if along_width else np.s_[offset : offset + side]
+    return scene.each(lambda one: np.ascontiguousarray(one[cut]))
+
+
+def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
+    """The object's extent along the long side, with the short side extended to it by reflection."""
+    long = _window(scene, along_width, first, last - first)
+    axis = 0 if along_width else 1
+    missing = (last - first) - min(scene.mask.shape)
+    before = missing // 2
+    widths = [(0, 0), (0, 0)]
+    widths[axis] = (before, missing - before)
+    return replace(
+        long,
+        image=np.ascontiguousarray(long.image.take(_reflection(long.mask, axis, *widths[axis]), axis)),
+        # The mirrored strip is background: a second, mirrored object must not count as the object.
+        mask=np.pad(long.mask, widths),
+        parts={name: np.pad(part, widths) for name, part in long.parts.items()},
+        notes=(*scene.notes, f"framed with {missing} reflected pixels"),
+    )
+
+
+def _reflection(mask: np.ndarray, axis: int, before: int, after: int) -> np.ndarray:
+    """The rows (axis 0) or columns (1) to take, in order, for a picture with `before` and `after` more of them.
+
+    Each side mirrors the strip between the border and the object, back and forth, so that no second object appears;
+    if that strip is too thin (less than a quarter of what is missing), it mirrors the whole picture.
+    """
+    length = mask.shape[axis]
+    inside = np.flatnonzero((mask > 0).any(axis=1 - axis))
+    free_before, free_after = int(inside[0]), length - 1 - int(inside[-1])
+    return np.concatenate(
+        [
+            _back_and_forth(before, free_before if free_before * 4 >= before else length)[::-1],
+            np.arange(length),
+            length - 1 - _back_and_forth(after, free_after if free_after * 4 >= after else length),
+        ]
+    )
+
+
+def _back_and_forth(count: int, strip: int) -> np.ndarray:
+    """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
+    steps = np.arange(count) % (2 * max(strip, 1))
+    return np.minimum(steps, 2 * max(strip, 1) - 1 - steps)

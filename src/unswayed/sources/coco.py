@@ -1,0 +1,126 @@
+"""`coco:ANNOTATIONS`: the objects of a COCO annotation file, all of them or the largest of each picture."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from unswayed.errors import BadPicture, UserError
+from unswayed.files.records import require_fields
+from unswayed.files.whole import read_json
+from unswayed.labels import LabelSpace, own
+from unswayed.scene import Scene
+from unswayed.specs import Spec, existing_folder
+
+from .coco_masks import annotated_mask
+from .pictures import read_picture, shrunk
+from .slugs import unique_slugs
+from .source import Entry, Source
+
+OBJECTS = ("largest", "all")
+MOST_BYTES = 2**30
+_PICTURE = {"id": int, "file_name": str, "height": int, "width": int}
+_ANNOTATION = {"id": int, "image_id": int, "category_id": int, "area": float | None, "iscrowd": int | bool | None}
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The annotated objects, labeled by category; crowds are excluded.
+
+    images=DIR: the folder of the pictures (by default it is searched for near the annotations);
+    objects: `largest`, one scene per picture, or `all`, one per object.
+    """
+    path = spec.file()
+    options = spec.take(images=None, objects="largest")
+    objects = spec.one_of("objects", options["objects"], OBJECTS)
+    content = read_json(path, MOST_BYTES)
+    pictures, annotations, categories = _parts(content, path)
+    folder = _pictures_folder(path, options["images"], pictures, spec.text)
+    labels, index_of = _label_space(categories)
+    chosen = [one for one in annotations if not one["iscrowd"] and one["image_id"] in pictures]
+    if objects == "largest":
+        chosen = _largest(chosen)
+    names = [_name(pictures[one["image_id"]], one if objects == "all" else None) for one in chosen]
+    entries = tuple(
+        _entry(scene_id, pictures[one["image_id"]], one, index_of.get(one["category_id"]), folder)
+        for scene_id, one in zip(unique_slugs(names), chosen, strict=True)
+    )
+    return Source(spec.text, labels, entries, load_annotated)
+
+
+def load_annotated(entry: Entry) -> Scene:
+    """The picture of an entry with the mask of its annotation."""
+    number, segmentation, high, wide = entry.detail
+    image = read_picture(entry.image)
+    try:
+        if image.shape[:2] != (high, wide):
+            raise ValueError(f"it is for a picture of {wide}×{high}, and this one is {image.shape[1]}×{image.shape[0]}")
+        mask = annotated_mask(segmentation, high, wide)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadPicture(f"{entry.image}: annotation {number} cannot be used: {error}") from None
+    return shrunk(Scene(entry.id, image, mask, entry.label))
+
+
+def _parts(content: Any, path: Path) -> tuple[dict[int, Any], list[Any], list[Any]]:
+    """The pictures by id, the annotations in order of picture and id, the categories."""
+    where = f"{path} is not a COCO annotation file with objects"
+    require_fields(content, dict.fromkeys(("images", "annotations", "categories"), list[Any]), where)
+    pictures = {one["id"]: one for one in _listed(content, "images", _PICTURE, path)}
+    outlined = [one for one in content["annotations"] if isinstance(one, dict) and "segmentation" in one]
+    annotated = _listed({"annotations": outlined}, "annotations", _ANNOTATION, path)
+    for one in annotated:
+        one["segmentation"] = outlined[one["place"]]["segmentation"]
+    categories = _listed(content, "categories", {"id": int, "name": str}, path)
+    return pictures, sorted(annotated, key=lambda one: (one["image_id"], one["id"])), categories
+
+
+def _listed(content: dict[str, Any], name: str, kinds: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """The objects of one list of the file, each with these fields and its `place` in the list."""
+    found = []
+    for place, one in enumerate(content[name]):
+        require_fields(one, kinds, f"{path} is not a COCO annotation file with objects: {name}, entry {place + 1}")
+        found.append({key: one.get(key) for key in kinds} | {"place": place})
+    return found
+
+
+def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], text: str) -> Path:
+    """The folder of the pictures: as given, else the first likely folder that holds one of the first pictures."""
+    if given is not None:
+        return existing_folder(Path(given).expanduser(), text)
+    split = path.stem.rpartition("_")[2]
+    around = (path.parent, path.parent.parent)
+    likely = [root / inner for root in around for inner in (split, f"images/{split}", "images", "")]
+    first = [one["file_name"] for one in list(pictures.values())[:20]]
+    for folder in likely:
+        if any(os.path.isfile(folder / name) for name in first):
+            return folder
+    raise UserError(
+        f"the pictures of {path}, such as {first[:1]}, were not found near it", allowed=f"coco:{path}?images=DIR"
+    )
+
+
+def _label_space(categories: list[Any]) -> tuple[LabelSpace, dict[int, int]]:
+    """The categories in order of their ids, and the index that each id has in that order."""
+    ordered = sorted(categories, key=lambda one: one["id"])
+    return own([one["name"] for one in ordered], "coco"), {one["id"]: index for index, one in enumerate(ordered)}
+
+
+def _largest(annotations: list[Any]) -> list[Any]:
+    """The annotation with the largest area of each picture; the first of equal ones."""
+    of_picture: dict[int, list[Any]] = defaultdict(list)
+    for one in annotations:
+        of_picture[one["image_id"]].append(one)
+    return [max(group, key=lambda one: one["area"] or 0) for group in of_picture.values()]
+
+
+def _name(picture: Any, annotation: Any | None) -> str:
+    name = PurePosixPath(picture["file_name"])
+    if not name.name:
+        raise UserError(f"picture {picture['id']} has the file_name {picture['file_name']!r}", allowed="a file's name")
+    return str(name if annotation is None else name.with_stem(f"{name.stem}-{annotation['id']}"))
+
+
+def _entry(scene_id: str, picture: Any, annotation: Any, label: int | None, folder: Path) -> Entry:
+    detail = annotation["id"], annotation["segmentation"], picture["height"], picture["width"]
+    return Entry(scene_id, str(folder / picture["file_name"]), None, label, detail=detail)

@@ -1,0 +1,343 @@
+"""Pictures and masks as arrays, from all common file formats; an unusable file raises an error with the reason.
+
+A picture is (H, W, 3) uint8 RGB: EXIF orientation applied; grayscale, palette and CMYK converted to RGB; 16 bits
+reduced to 8; transparent parts over white; the first frame of an animation.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import warnings
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from unswayed.errors import BadPicture
+from unswayed.files.storage.working_copy import fetch_missing
+from unswayed.files.whole import MOST_PICTURE
+from unswayed.scene import Scene, mask_array
+
+from .source import Entry
+
+SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff")
+    + (".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif")
+)
+MOST_PIXELS = 178_956_970
+LONGEST_SIDE = 4096
+
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")
+_SIXTEEN_BITS_AS_I = ("PNG", "PPM")
+_OTHER_KINDS = (
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"%PDF", "a PDF document"),
+    (b"version https://git-lfs", "a Git LFS pointer: run `git lfs pull`"),
+    (b"<svg", "an SVG drawing: export it as PNG"),
+    (b"<!DOCTYPE", "a web page"),
+    (b"<html", "a web page"),
+    (b"\x93NUMPY", "a NumPy array"),
+)
+
+File = str | Path | bytes | IO[bytes]
+PictureLike = str | Path | Image.Image | np.ndarray
+"""A file, a Pillow image, or an array: (H, W, 3) or (H, W) uint8 for a picture, see `mask_of` for a mask."""
+
+
+def read_picture(file: File) -> np.ndarray:
+    """The picture in a file, path or bytes: (H, W, 3) uint8 RGB, upright."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        if picture.format == "JPEG" and picture.mode in ("RGB", "L") and data[-2:] == b"\xff\xd9":
+            pixels = _quick_jpeg(data)
+            if pixels is not None:
+                return _upright(pixels, picture)
+        return _upright(_rgb(picture), picture)
+
+
+def check_picture(data: bytes, name: str) -> None:
+    """Raise BadPicture if the header is not that of a readable picture; the pixels are not decoded."""
+    with _opened(data, name):
+        pass
+
+
+def read_mask(file: File) -> np.ndarray:
+    """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
+
+    Grayscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
+    its alpha. A color photograph is refused.
+    """
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        _refuse_photograph(picture, name)
+        return _upright(_coverage(picture), picture)
+
+
+def read_numbers(file: File) -> np.ndarray:
+    """The numbers that a PNG file with a palette, or of gray levels, stores for its pixels: (H, W) uint8."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        if picture.format != "PNG" or picture.mode not in ("P", "L"):
+            raise BadPicture(f"{name}: it is stored as colors", allowed="a PNG with a palette")
+        return np.asarray(picture)
+
+
+def pixels_of(file: File) -> int:
+    """The number of pixels of the picture in a file, path or bytes, without decoding it."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        return picture.width * picture.height
+
+
+def picture_of(given: PictureLike) -> np.ndarray:
+    """The picture in a file, a Pillow image or an array: (H, W, 3) uint8 RGB, upright."""
+    if isinstance(given, Image.Image):
+        return _upright(_rgb(given), given)
+    if not isinstance(given, np.ndarray):
+        return read_picture(given)
+    if given.dtype != np.uint8 or given.ndim not in (2, 3) or given.shape[2:] not in ((), (3,)):
+        raise BadPicture(f"the picture is {given.shape} {given.dtype}", allowed="(H, W, 3) or (H, W), uint8, RGB")
+    if given.size and given.max() <= 1:
+        raise BadPicture("the picture is black: its largest value is at most 1", allowed="uint8 from 0 to 255")
+    return given if given.ndim == 3 else np.repeat(given[..., None], 3, axis=2)
+
+
+def mask_of(given: PictureLike) -> np.ndarray:
+    """The mask in a file, a Pillow image or an array: (H, W) float32 in [0, 1], 1 = object.
+
+    An array is (H, W): bool, uint8 (0 and 255, or 0 and 1), or floating point in [0, 1].
+    """
+    if isinstance(given, Image.Image):
+        _refuse_photograph(given, "the mask")
+        return _upright(_coverage(given), given)
+    if not isinstance(given, np.ndarray):
+        return read_mask(given)
+    return mask_array(given)
+
+
+def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
+    """The picture in a file and its alpha: (H, W, 3) uint8 RGB as stored, (H, W) float32 in [0, 1]."""
+    data, name = _bytes(file)
+    with _opened(data, name) as picture:
+        if not _has_alpha(picture):
+            raise BadPicture(f"{name}: the cut-out has no transparent parts", allowed="a picture with an alpha channel")
+        pixels = np.asarray(picture.convert("RGBA"))
+        colors, alpha = pixels[..., :3], pixels[..., 3].astype(np.float32) / 255
+        return _upright(colors, picture), _upright(alpha, picture)
+
+
+def load_scene(entry: Entry) -> Scene:
+    """The scene of an entry with a picture file and a mask file."""
+    assert entry.mask is not None
+    return shrunk(Scene(entry.id, read_picture(entry.image), read_mask(entry.mask), entry.label))
+
+
+def shrunk(scene: Scene, longest: int = LONGEST_SIDE) -> Scene:
+    """The scene with no side above `longest` pixels, and a note if it was reduced, so that later steps stay fast."""
+    high, wide = scene.mask.shape
+    if max(high, wide) <= longest:
+        return scene
+    factor = longest / max(high, wide)
+    size = max(1, round(wide * factor)), max(1, round(high * factor))
+    return scene.resized(size, f"reduced from {wide}×{high}")
+
+
+def _bytes(file: File) -> tuple[bytes, str]:
+    """The file's bytes and a name for it in messages."""
+    if isinstance(file, bytes):
+        return file, "the picture"
+    if not isinstance(file, str | Path):
+        return file.read(), str(getattr(file, "name", "the picture"))
+    try:
+        status = os.stat(file)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise BadPicture(f"{file}: this is no file, but a pipe or a device")
+        if status.st_size > MOST_PICTURE:
+            raise BadPicture(f"{file}: it has {status.st_size:,} bytes", allowed=f"at most {MOST_PICTURE:,}")
+        return Path(file).read_bytes(), str(file)
+    except FileNotFoundError:
+        if fetch_missing(file):
+            return _bytes(file)
+        raise BadPicture(f"{file}: the file does not exist") from None
+    except IsADirectoryError:
+        raise BadPicture(f"{file}: this is a folder, not a picture") from None
+    except PermissionError:
+        raise BadPicture(f"{file}: no permission to read it") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise BadPicture(f"{str(file)[:300]}: cannot be read ({reason})") from None
+
+
+class _opened:
+    """The Pillow image of some bytes; every error while it is open becomes a BadPicture with a reason."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data, self.name = data, name
+
+    def __enter__(self) -> Image.Image:
+        if not self.data:
+            raise BadPicture(f"{self.name}: the file is empty")
+        try:
+            with warnings.catch_warnings():
+                # Pillow warns at half of our own limit, which is checked below.
+                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+                picture = Image.open(
+                    io.BytesIO(self.data), formats=_heic_formats() if _is_heic(self.data) else _FORMATS
+                )
+        except UnidentifiedImageError:
+            raise BadPicture(f"{self.name}: {_what_it_is(self.data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
+        except Image.DecompressionBombError:
+            raise self._too_large() from None
+        except Exception as error:
+            raise self._broken(error) from None
+        if picture.width * picture.height > MOST_PIXELS:
+            raise self._too_large()
+        if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
+            raise BadPicture(
+                f"{self.name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits"
+            )
+        return picture
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, BadPicture):
+            raise self._broken(error) from None
+
+    def _too_large(self) -> BadPicture:
+        return BadPicture(
+            f"{self.name}: the picture is too large", allowed=f"at most {MOST_PIXELS // 10**6} megapixels"
+        )
+
+    def _broken(self, error: Exception) -> BadPicture:
+        if "truncated" in str(error).lower() or isinstance(error, EOFError | struct.error | IndexError):
+            return BadPicture(f"{self.name}: the file is cut off (truncated)")
+        return BadPicture(f"{self.name}: the file is damaged ({error or type(error).__name__})")
+
+
+def _is_heic(data: bytes) -> bool:
+    return data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1", b"ftyphevc")
+
+
+def _heic_formats() -> tuple[str, ...]:
+    """The formats in which Pillow may read a HEIC picture: that of the package pillow-heif where it is installed."""
+    try:
+        import pillow_heif
+    except ImportError:
+        return _FORMATS
+    pillow_heif.register_heif_opener()
+    return ("HEIF", *_FORMATS)
+
+
+def _what_it_is(data: bytes) -> str:
+    """A description of a file that is not a picture."""
+    start = data[:256].lstrip()
+    for magic, kind in _OTHER_KINDS:
+        if start.startswith(magic):
+            return f"this is not a picture but {kind}"
+    if _is_heic(data):
+        return "this is a HEIC picture: `pip install 'unswayed[heic]'` to read it, or convert it to JPEG"
+    if start.startswith((b"\xff\xd8", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"GIF8")):
+        return "the file is damaged or cut off (truncated)"
+    try:
+        data[:1024].decode("ascii")
+        return "this is not a picture but text"
+    except UnicodeDecodeError:
+        return "this is not a readable picture"
+
+
+def _quick_jpeg(data: bytes) -> np.ndarray | None:
+    """The same pixels as Pillow's, in less than half the time; None if OpenCV cannot read it.
+
+    Only for files that end with the end-of-image marker: OpenCV fills a truncated one with gray.
+    """
+    import cv2
+
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:
+        return None
+
+
+def _rgb(picture: Image.Image) -> np.ndarray:
+    gray = _sixteen_bits(picture)
+    if gray is not None:
+        _refuse_few_bits(gray)
+        return np.repeat((gray >> 8).astype(np.uint8)[..., None], 3, axis=2)
+    if not _has_alpha(picture):
+        return np.asarray(picture.convert("RGB"))
+    over = Image.new("RGBA", picture.size, "white")
+    over.alpha_composite(picture.convert("RGBA"))
+    return np.asarray(over.convert("RGB"))
+
+
+def _coverage(picture: Image.Image) -> np.ndarray:
+    gray = _sixteen_bits(picture)
+    if gray is not None:
+        return _shares(gray, 65535)
+    if _has_alpha(picture):
+        alpha = np.asarray(picture.convert("RGBA"))[..., 3]
+        if alpha.min(initial=255) < 255:
+            return _shares(alpha, 255)
+    return _shares(np.asarray(picture.convert("L")), 255)
+
+
+def _refuse_photograph(picture: Image.Image, name: str) -> None:
+    """Refuse a color photograph where a mask is wanted: many colors, in many shades between black and white."""
+    if picture.mode in ("1", "L", "LA") or picture.mode.startswith(("I", "F")) or _has_alpha(picture):
+        return
+    small = picture.convert("RGB")
+    small.thumbnail((128, 128), Image.Resampling.NEAREST)
+    pixels = np.asarray(small).astype(np.int16)
+    levels = pixels.mean(axis=2)
+    colored = np.ptp(pixels, axis=2) > 24
+    shades = (levels > 25) & (levels < 230)
+    if colored.mean() > 0.1 and shades.mean() > 0.3 and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 256:
+        raise BadPicture(f"{name}: this is a color photograph, not a mask", allowed="black and white: white = object")
+
+
+def _shares(levels: np.ndarray, white: int) -> np.ndarray:
+    """Levels as shares of white, which is 1 if a mask holds only zeros and ones."""
+    return levels.astype(np.float32) / np.float32(1 if levels.max(initial=0) == 1 else white)
+
+
+def _sixteen_bits(picture: Image.Image) -> np.ndarray | None:
+    """The picture's levels as (H, W) uint16 if it is a 16-bit grayscale file, else None."""
+    if picture.mode.startswith("I;16"):
+        return np.asarray(picture).astype(np.uint16)
+    if picture.mode == "I" and picture.format in _SIXTEEN_BITS_AS_I:
+        return np.clip(np.asarray(picture), 0, 65535).astype(np.uint16)
+    return None
+
+
+def _refuse_few_bits(gray: np.ndarray) -> None:
+    """Refuse 16-bit levels that use the lowest quarter alone: such a picture would be nearly black."""
+    most = int(gray.max(initial=0))
+    if 0 < most < 2**14:
+        raise BadPicture(
+            f"the 16-bit picture is nearly black: its largest level is {most}, as of {most.bit_length()}-bit data",
+            allowed="levels up to 65535: multiply them",
+        )
+
+
+def _has_alpha(picture: Image.Image) -> bool:
+    return picture.has_transparency_data
+
+
+def _upright(pixels: np.ndarray, picture: Image.Image) -> np.ndarray:
+    """The pixels rotated and mirrored by the file's EXIF orientation."""
+    try:
+        orientation = picture.getexif().get(0x0112, 1)
+    except Exception:
+        orientation = 1  # broken EXIF must not make the picture unusable
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return np.ascontiguousarray(pixels)

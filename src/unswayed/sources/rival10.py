@@ -1,0 +1,163 @@
+"""`rival10:PATH`: RIVAL10 as published: ten classes, the object's mask and the masks of its visual attributes.
+
+`PATH/{train,test}/ordinary/<wnid>_<number>.JPEG` with `…_attr_labels.npy`, `…_attr_dict.pkl` next to it and
+`PATH/{train,test}/entire_object_masks/<wnid>_<number>.JPEG`. The folders `superimposed` and `removed` next to
+`ordinary` hold pictures to which an attribute was added, or from which one was removed, in the same layout.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unswayed.errors import BadPicture, UserError
+from unswayed.labels import RIVAL10, LabelSpace, imagenet
+from unswayed.scene import Scene
+from unswayed.specs import Spec
+
+from .arrays import read_array
+from .labeled import listed
+from .pickles import read_pickle
+from .pictures import MOST_PIXELS, SUFFIXES, pixels_of, read_mask, read_picture, shrunk
+from .slugs import unique_slugs
+from .source import Entry, Source
+
+SPLITS = ("test", "train")
+KINDS = ("ordinary", "superimposed", "removed")
+SPACES = ("rival10", "imagenet-1k")
+ATTRIBUTES = (
+    *("long-snout", "wings", "wheels", "text", "horns", "floppy-ears", "ears", "colored-eyes", "tail"),
+    *("mane", "beak", "hairy", "metallic", "rectangular", "wet", "long", "tall", "patterned"),
+)
+OBJECT = "entire-object"
+_CLASS_OF = {wnid: index for index, wnids in enumerate(RIVAL10.values()) for wnid in wnids}
+
+
+def label_space() -> LabelSpace:
+    """RIVAL10's ten classes in their published order."""
+    return LabelSpace("rival10", tuple(RIVAL10))
+
+
+def open_scenes(spec: Spec) -> Source:
+    """The scenes of a split, with the masks of the attributes that are present in `Scene.parts`.
+
+    split: test or train; kind: ordinary, superimposed or removed pictures; space: `rival10`, its ten classes, or
+    `imagenet-1k`, the class that each picture came from.
+    """
+    root = spec.folder()
+    root = root / "RIVAL10" if (root / "RIVAL10").is_dir() else root
+    options = spec.take(split="test", space="rival10", kind="ordinary")
+    folder = root / spec.one_of("split", options["split"], SPLITS)
+    labels = label_space() if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
+    pictures = folder / spec.one_of("kind", options["kind"], KINDS)
+    if not pictures.is_dir():
+        there = sorted(
+            str(one.relative_to(root)) for split in SPLITS for kind in KINDS if (one := root / split / kind).is_dir()
+        )
+        raise UserError(
+            f"{pictures} does not exist", allowed=", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"
+        )
+    names = sorted(
+        path.name
+        for path in listed(pictures)
+        if path.suffix.lower() in SUFFIXES and not path.stem.endswith("_merged_mask") and not path.name.startswith(".")
+    )
+    masks = {path.stem: path for path in _files(folder / "entire_object_masks")}
+    entries = []
+    for scene_id, name in zip(unique_slugs(names), names, strict=True):
+        wnid, stem = name.partition("_")[0], Path(name).stem
+        mask = str(masks[stem]) if stem in masks else None
+        beside = str(pictures / stem)
+        if wnid not in _CLASS_OF:
+            entries.append(
+                Entry(scene_id, str(pictures / name), mask, None, f"{wnid} is not a class of RIVAL10", beside)
+            )
+            continue
+        label = _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
+        entries.append(Entry(scene_id, str(pictures / name), mask, label, detail=beside))
+    return Source(spec.text, labels, tuple(entries), load_attributed)
+
+
+def load_attributed(entry: Entry) -> Scene:
+    """The scene with its object's mask, and the masks of its attributes by name."""
+    masks = attribute_masks(f"{entry.detail}_attr_dict.pkl")
+    whole = masks.pop(OBJECT, None)
+    if entry.mask is not None:
+        whole = _sharp(read_mask(entry.mask))
+    if whole is None:
+        raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks or in its attributes")
+    image = read_picture(entry.image)
+    _check_pixels(image.shape[0] * image.shape[1] * len(masks), entry.image)
+    notes: list[str] = []
+    whole = _of_size(whole, image, "the object's mask", notes)
+    sized = {name: _of_size(mask, image, f"the mask of {name}", notes) for name, mask in masks.items()}
+    present = {name: mask for name, mask in sized.items() if mask.any()}
+    return shrunk(Scene(entry.id, image, whole, entry.label, tuple(notes), present))
+
+
+def _of_size(mask: np.ndarray, image: np.ndarray, name: str, notes: list[str]) -> np.ndarray:
+    """The mask at the size of the picture, by the nearest pixel as in the released code; a change is noted."""
+    import cv2
+
+    high, wide = image.shape[:2]
+    if mask.shape == (high, wide):
+        return mask
+    notes.append(f"{name} was resized from {mask.shape[1]}×{mask.shape[0]} to {wide}×{high}")
+    return cv2.resize(mask, (wide, high), interpolation=cv2.INTER_NEAREST)
+
+
+def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
+    """The masks of a picture's attribute file by name: (H, W) float32 of zeros and ones; {} if there is none."""
+    if not Path(path).is_file():
+        return {}
+    content = read_pickle(path)
+    if not isinstance(content, dict):
+        raise BadPicture(f"{path}: it holds a {type(content).__name__}", allowed="a dict of attribute to picture")
+    named = {name: value for name, value in content.items() if value not in (None, "", b"")}
+    foreign = [name for name in named if name not in (*ATTRIBUTES, OBJECT)]
+    if foreign:
+        known = ", ".join((*ATTRIBUTES, OBJECT))
+        raise BadPicture(f"{path}: it has the attribute {str(foreign[0])[:60]!r}", allowed=known)
+    pictures = {name: _picture_bytes(value, name, path) for name, value in named.items()}
+    # One picture may stand under all names, so a small file could need a large picture's memory many times.
+    _check_pixels(sum(pixels_of(picture) for picture in pictures.values()), path)
+    return {name: _sharp(read_mask(picture)) for name, picture in pictures.items()}
+
+
+def _check_pixels(pixels: int, path: str | Path) -> None:
+    if pixels > MOST_PIXELS:
+        raise BadPicture(
+            f"{path}: the masks of its attributes have {pixels // 10**6} megapixels in all",
+            allowed=f"at most {MOST_PIXELS // 10**6}",
+        )
+
+
+def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
+    """Which of the 18 attributes the picture has, as annotated (row 0 of its labels file)."""
+    path = Path(f"{source.entry(key).detail}_attr_labels.npy")
+    rows = np.atleast_2d(read_array(path))
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != len(ATTRIBUTES):
+        raise BadPicture(f"{path}: it has the shape {rows.shape}", allowed=f"({len(ATTRIBUTES)},) or more rows of them")
+    return dict(zip(ATTRIBUTES, (bool(value) for value in rows[0]), strict=True))
+
+
+def _picture_bytes(value: Any, name: str, path: str | Path) -> bytes:
+    try:
+        # Encoders break lines, and browsers put "data:image/png;base64," in front.
+        text = value.decode("ascii") if isinstance(value, bytes) else value
+        return base64.b64decode("".join(text.rpartition("base64,")[2].split()), validate=True)
+    except (AttributeError, ValueError, binascii.Error):
+        raise BadPicture(f"{path}: the mask of '{name}' is not a base64 picture") from None
+
+
+def _sharp(mask: np.ndarray) -> np.ndarray:
+    """The mask as zeros and ones: JPEG leaves artifacts around it that are not part of the object."""
+    return (mask > 0.5).astype(np.float32)
+
+
+def _files(folder: Path) -> list[Path]:
+    return listed(folder) if folder.is_dir() else []

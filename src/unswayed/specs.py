@@ -1,0 +1,128 @@
+"""The one grammar that names a source of scenes or a model: `kind:NAME?option=value&option=value+wrapper`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from unswayed.errors import UserError, unknown
+
+_OPTIONS = re.compile(r"\?(?=[a-z_]+([=&]|$))")
+# A `+word` at the end, unlike the `+` in a file's name such as `a+b.onnx`.
+_WRAPPER = re.compile(r"\+([A-Za-z]+(?:-[A-Za-z]+)*)$")
+LONGEST = 120  # characters of a file's name, to which suffixes are added
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The parts of a name; `kind` determines what opens it, `name` is a path or the name of a model.
+
+    >>> Spec.parse("timm:resnet50?checkpoint=w.pt+tencrop", wrappers=["tencrop"])
+    Spec(text='timm:resnet50?checkpoint=w.pt+tencrop', kind='timm', name='resnet50', options={'checkpoint': 'w.pt'}, \
+wrappers=('tencrop',))
+    """
+
+    text: str
+    kind: str
+    name: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
+
+    @staticmethod
+    def parse(text: str, wrappers: Sequence[str] = ()) -> Spec:
+        """The parts of `text`; `%26`, `%3D`, `%2B` in an option's value stand for `&`, `=`, `+`.
+
+        wrappers: the wrappers that may follow; with none, a `+` is an ordinary character.
+        """
+        text = text.strip()
+        kind, _, rest = text.partition(":")
+        found: list[str] = []
+        while wrappers and (wrapper := _WRAPPER.search(rest)):
+            if wrapper[1] not in wrappers:
+                raise unknown("wrapper", wrapper[0], [f"+{one}" for one in wrappers])
+            found.insert(0, wrapper[1])
+            rest = rest[: wrapper.start()]
+        start = _OPTIONS.search(rest)
+        # A path that exists as written is a path, including its question mark.
+        if start is None or os.path.exists(os.path.expanduser(rest)):
+            return Spec(text, kind, rest, {}, tuple(found))
+        options: dict[str, str] = {}
+        for part in rest[start.end() :].split("&"):
+            name, equals, value = part.partition("=")
+            if not equals or not value:
+                raise UserError(
+                    f"'{part}' in '{text}' is not an option: it has no value",
+                    allowed=f"{kind}:NAME?option=value&option=value",
+                )
+            if name in options:
+                raise UserError(f"the option '{name}' is given twice in '{text}'")
+            options[name] = unquote(value)
+        return Spec(text, kind, rest[: start.start()], options, tuple(found))
+
+    def check_options(self, *allowed: str) -> None:
+        """Refuse an option that is not among those allowed."""
+        for name in self.options:
+            if name not in allowed:
+                raise unknown(f"option of {self.kind}:", name, sorted(allowed))
+
+    def take(self, **defaults: str | None) -> dict[str, str | None]:
+        """The options with their defaults; an option without a default here is an error."""
+        self.check_options(*defaults)
+        return {**defaults, **self.options}
+
+    def one_of(self, name: str, value: str | None, allowed: Sequence[str]) -> str:
+        """`value` if it is among those allowed for the option `name`."""
+        if value not in allowed:
+            raise unknown(f"value of the option '{name}' of {self.kind}:", str(value), allowed)
+        return str(value)
+
+    def without_wrappers(self) -> Spec:
+        """The spec without its wrappers."""
+        length = sum(len(wrapper) + 1 for wrapper in self.wrappers)
+        return Spec(self.text[: len(self.text) - length], self.kind, self.name, self.options)
+
+    def folder(self) -> Path:
+        """The name as a path, which must be a folder."""
+        return existing_folder(self._path(), self.text)
+
+    def file(self) -> Path:
+        """The name as a path, which must be a file."""
+        path = self._path()
+        if not path.is_file():
+            raise UserError(
+                f"{path} {'is a folder' if path.is_dir() else 'does not exist'}, '{self.text}' needs a file"
+            )
+        return path
+
+    def _path(self) -> Path:
+        if not self.name:
+            raise UserError(f"the source '{self.text}' has no path", allowed=f"{self.kind}:PATH")
+        return Path(self.name).expanduser()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def existing_folder(path: Path, text: str) -> Path:
+    """`path`, which must be a folder; `text` is the user's spec, for the message."""
+    if not path.is_dir():
+        raise UserError(f"{path} {'is a file' if path.exists() else 'does not exist'}, '{text}' needs a folder")
+    return path
+
+
+def slug_of(name: str) -> str:
+    """A model's name as a valid file name.
+
+    >>> slug_of("timm:vit_tiny.augreg+tencrop")
+    'timm-vit_tiny.augreg+tencrop'
+    """
+    slug = re.sub(r"[^A-Za-z0-9._+=-]+", "-", name).strip("-.") or "model"
+    if name.isascii() and len(slug) <= LONGEST:
+        return slug
+    # Some characters are replaced, so a hash keeps two such names apart.
+    return f"{slug[: LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

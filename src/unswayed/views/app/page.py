@@ -1,0 +1,171 @@
+"""`serve`: the page built and put on the loopback address, with everything a visitor can ask for bounded."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from unswayed.errors import UserError, missing_extra
+from unswayed.files.locks import Lock, is_held
+
+from .demo_results import demo_results
+from .downloads import FOLDER
+from .results import Results
+from .studio import Studio
+
+TITLE = "unswayed: change one thing in a photograph and see what a classifier says"
+INTRODUCTION = (
+    "<h1>unswayed</h1><p>Change one attribute of the object in a photograph, keep everything else, and see how far a "
+    "classifier's answer moves. Everything happens on this computer.</p>"
+)
+DEFAULT_MODELS = ("lite:0", "lite:1", "lite:2")
+MOST_UPLOADED = "50mb"
+MOST_WAITING = 64
+PREFIX, LOCK = "unswayed-app-", ".lock"  # of the private folder of a page
+LOCKED_WITHIN = 60.0  # seconds after the folder is made
+MOST_SESSIONS = 500
+# Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
+KEPT = (600, 7200)
+# gradio gives its drop zones a spoken name that differs from the words on them; without it these words are spoken.
+# A table that is wider than a phone is scrolled with the keyboard too.
+SPOKEN = """() => {
+  const mend = () => document.querySelectorAll("button.upload-container[aria-label]")
+    .forEach((zone) => zone.removeAttribute("aria-label"));
+  const wide = () => document.querySelectorAll("#comparison:not([tabindex])")
+    .forEach((table) => { table.tabIndex = 0; table.role = "region"; table.ariaLabel = "comparison of two models"; });
+  new MutationObserver(() => { mend(); wide(); }).observe(document.body, { childList: true, subtree: true });
+  mend();
+}"""
+# gradio's own grays are too faint to read on white (below 4.5 to 1).
+CONTRAST = {
+    **dict.fromkeys(("button_primary_background_fill", "button_primary_background_fill_dark"), "#1d4ed8"),
+    **dict.fromkeys(("button_primary_background_fill_hover", "button_primary_background_fill_hover_dark"), "#1e40af"),
+    **dict.fromkeys(("block_info_text_color", "body_text_color_subdued", "input_placeholder_color"), "#4b5563"),
+    **dict.fromkeys(("block_title_text_color", "block_label_text_color"), "#374151"),
+    **dict.fromkeys(("block_info_text_color_dark", "body_text_color_subdued_dark"), "#c3c8d0"),
+    **dict.fromkeys(("block_title_text_color_dark", "block_label_text_color_dark"), "#dfe3e8"),
+}
+
+
+def build_page(studio: Studio, results: Results) -> Any:
+    """Return the gradio page, not yet served."""
+    import gradio as gr
+
+    from .edit_tab import edit_tab
+    from .results_tabs import browse_tab, compare_tab
+
+    with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=KEPT, fill_width=True) as page:
+        gr.HTML(INTRODUCTION)
+        with gr.Tab("Edit"):
+            edit_tab(page, studio)
+        with gr.Tab("Browse") as browse:
+            browse_tab(browse, studio, results)
+        with gr.Tab("Compare") as compare:
+            compare_tab(compare, results)
+    page.queue(max_size=MOST_WAITING, default_concurrency_limit=2)
+    return page
+
+
+@contextmanager
+def served(
+    models: Sequence[str],
+    predictions: Path | None = None,
+    benchmark: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    segmenter: str = "auto",
+    device: str | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """Serve the page inside the block and yield its address and the page; its private folder is deleted afterwards."""
+    if find_spec("gradio") is None:
+        raise missing_extra("gradio", "app")
+    if predictions is None and benchmark is not None:
+        raise UserError(
+            "a benchmark is given without predictions",
+            run=f"unswayed evaluate {benchmark} -m lite:0 -o predictions, then unswayed app --predictions predictions",
+        )
+    results = demo_results() if predictions is None else Results(predictions, benchmark)
+    studio = Studio(models, segmenter, device)
+    studio.model(studio.models[0])
+    sweep()
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    lock = Lock(Path(folder) / LOCK)
+    lock.take()
+    quiet = {"GRADIO_TEMP_DIR": folder, "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    before = {name: os.environ.get(name) for name in (*quiet, FOLDER)}
+    os.environ.update({**quiet, FOLDER: folder})
+    page = None
+    try:
+        page = build_page(studio, results)
+        yield launched(page, host, port), page
+    finally:
+        if page is not None:
+            page.close(verbose=False)
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def sweep() -> None:
+    """Delete what visitors uploaded to pages whose process was killed: their folders are no longer locked.
+
+    A new folder is locked within a moment; an older one without a lock is of a process killed while it deleted it.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            status, lock = folder.stat(), folder / LOCK
+            was_locked = lock.is_file() or time.time() - status.st_mtime > LOCKED_WITHIN
+            if status.st_uid == os.getuid() and was_locked and not is_held(lock):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def launched(page: Any, host: str, port: int | None) -> str:
+    """Serve the page and return its address; that of a page that other computers can reach contains a token."""
+    import gradio as gr
+    from starlette.middleware import Middleware
+
+    from .guard import LOOPBACK, Guard
+
+    token = None if host in LOOPBACK else secrets.token_urlsafe(24)
+    theme = gr.themes.Default(
+        primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
+    ).set(**CONTRAST)
+    try:
+        _, address, _ = page.launch(
+            server_name=host,
+            server_port=port,
+            share=False,
+            quiet=True,
+            prevent_thread_lock=True,
+            ssr_mode=False,
+            pwa=False,
+            mcp_server=False,
+            enable_monitoring=False,
+            allowed_paths=[],
+            max_file_size=MOST_UPLOADED,
+            state_session_capacity=MOST_SESSIONS,
+            footer_links=[],
+            app_kwargs={
+                "middleware": [Middleware(Guard, token=token)],
+                "docs_url": None,
+                "redoc_url": None,
+                "openapi_url": None,
+            },
+            theme=theme,
+            js=SPOKEN,
+            css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
+        )
+    except OSError as error:
+        raise UserError(f"the page cannot be served at {host}:{port}: {error}", allowed="another --port") from None
+    return str(address) if token is None else f"{address}?token={token}"

@@ -1,0 +1,151 @@
+"""The data of Browse and Compare: filtered flips of a folder of predictions, and the comparison of two models."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from unswayed.analyses.drops.compare import compare
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.flips import FLIP_COLUMNS, Flip, Flips, find_flips
+from unswayed.errors import UserError
+from unswayed.evaluation.card import is_evaluated
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
+from unswayed.evaluation.frames import in_memory, model_names
+from unswayed.evaluation.suspicions import sentences
+from unswayed.views.report.gallery_pictures import CHANGED, CHANGED_WORDS, Album
+from unswayed.views.report.verdict_tables import comparison_text
+
+from .studio import Studio
+
+SHOWN = 24
+
+
+class Pictures(Protocol):
+    """Where the pictures come from: `picture` returns (H, W, 3) uint8, or None if there is none of that id.
+
+    gone: why pictures that were asked for are not shown, by id.
+    """
+
+    @property
+    def gone(self) -> Mapping[str, str]: ...
+
+    def picture(self, sample_id: str) -> np.ndarray | None: ...
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which flips are requested; None: all of them."""
+
+    model: str | None = None
+    edit: str | None = None
+    label: int | None = None
+
+
+class Results:
+    """A folder of predictions and its pictures, and a note about them; the last few results are cached."""
+
+    def __init__(self, predictions: str | Path, benchmark: str | Path | None = None, note: str = "") -> None:
+        self.predictions, self.note = Path(predictions), note
+        self.facts: Facts = read_facts(self.predictions, benchmark)
+        self.root = self.facts.root
+        self.album: Pictures = Album(self.root, self.facts.manifest)
+        self.models = model_names(self.predictions)
+        self.flips = functools.lru_cache(maxsize=32)(self._flips)
+        self.comparison = functools.lru_cache(maxsize=32)(self._comparison)
+
+    @functools.cached_property
+    def edits(self) -> list[str]:
+        found = self._scan().select(pl.col("edit").cast(pl.String).unique()).collect()["edit"].to_list()
+        return [edit for edit in self.facts.sorted(found) if edit not in (ORIGINAL, SOURCE)]
+
+    @functools.cached_property
+    def classes(self) -> dict[str, int]:
+        """Return name -> label of the classes that occur; classes with the same name get their number."""
+        labels = self._scan().select(pl.col("label").unique()).collect()["label"].drop_nulls().to_list()
+        names = Counter(map(self.class_name, labels))
+        told = {label: self.class_name(label) for label in labels}
+        return dict(sorted((name if names[name] == 1 else f"{name} ({label})", label) for label, name in told.items()))
+
+    def class_name(self, label: int) -> str:
+        return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
+
+    def _flips(self, chosen: Filter) -> Flips | None:
+        """Return up to SHOWN flips that pass the filter, sampled evenly over models and edits, and the total number."""
+        if chosen == Filter():
+            return find_flips(self.predictions, SHOWN)
+        rows = self._scan()
+        if chosen.model is not None:
+            rows = rows.filter(pl.col("model") == chosen.model)
+        if chosen.edit is not None:
+            rows = rows.filter(pl.col("edit").is_in([ORIGINAL, chosen.edit]))
+        if chosen.label is not None:
+            rows = rows.filter(pl.col("label") == chosen.label)
+        if rows.select(pl.len()).collect().item() == 0:
+            return None
+        return find_flips(rows, SHOWN)
+
+    def _scan(self) -> pl.LazyFrame:
+        return in_memory(self.predictions, FLIP_COLUMNS).lazy().with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+    def pair(self, flip: Flip) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the photograph and the edited picture of a flip; None if one is not available."""
+        return self.album.picture(f"{flip.source_id}/{ORIGINAL}/0"), self.album.picture(flip.sample_id)
+
+    def why_not_shown(self, flip: Flip) -> tuple[str, str]:
+        """Return why the pictures of a flip are not shown, and what helps."""
+        gone = [self.album.gone.get(one) for one in (f"{flip.source_id}/{ORIGINAL}/0", flip.sample_id)]
+        if CHANGED in gone:
+            return f"not shown: a picture {CHANGED_WORDS}", "restore the benchmark, or evaluate the models on it again"
+        if any(gone):
+            return "not shown: a picture could not be read", f"restore the files of {self.root}"
+        return "no pictures available", "start the page with --benchmark BENCH"
+
+    def warm_pair(self, studio: Studio, flip: Flip) -> tuple[list[np.ndarray], str]:
+        """Return both pictures with the heat maps of their predictions, or none and the reason."""
+        before, after = self.pair(flip)
+        if before is None or after is None:
+            reason, helps = self.why_not_shown(flip)
+            return [], f"{reason.capitalize()}; {helps}."
+        if flip.model not in studio.models:
+            return [], f"For heat maps start the page with -m {flip.model}."
+        try:
+            if not is_evaluated(studio.model(flip.model), self.facts.cards.get(flip.model, {})):
+                return [], f"No heat maps: {flip.model} has other weights or code than were evaluated."
+            said = studio.answers(flip.model, [before, after])
+            return studio.heat(flip.model, [before, after], [one.best for one in said]), ""
+        except UserError as error:
+            return [], f"No heat maps: {error.given}"
+
+    def _comparison(self, first: str, second: str) -> tuple[str, str]:
+        """Return the paired comparison of two models as a Markdown table, and what its average is, in a sentence."""
+        table = compare(self.predictions, first, second, facts=self.facts)
+        told = sentences(self.facts.cards, (first, second))
+        text = comparison_text(table, (first, second), "markdown", remarks=told)
+        return text, self._average_said(table, first, second)
+
+    def _average_said(self, table: pl.DataFrame, first: str, second: str) -> str:
+        """Return what the row `average` is, beside the report's average, which is net of the controls."""
+        rows = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
+        net = dict(rows.select("model", "net_drop").iter_rows())
+        average = table.filter(edit=AVERAGE)
+        if not average.height or set(net) != {first, second}:
+            return ""
+        raw = average.row(0, named=True)
+        said = (
+            f"The row “average” is the mean drop over the edits: {first} {raw['first_drop']:.1f} and "
+            f"{second} {raw['second_drop']:.1f} points."
+        )
+        if None in net.values():
+            return f"{said} Not every edit has a control here, so the report shows this average too."
+        return (
+            f"{said} The report's average is net of the control, which subtracts what the rendering alone costs: "
+            f"{first} {net[first]:.1f} and {second} {net[second]:.1f} points."
+        )

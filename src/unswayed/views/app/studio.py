@@ -1,0 +1,164 @@
+"""Models and renderers that all visitors share: a few are kept loaded, and one visitor at a time uses them."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.smallest import Predictor, predictor
+from unswayed.files.whole import canonical
+from unswayed.masks.segment import default_segmenter, open_segmenter
+from unswayed.rendering.layers import Renderer
+from unswayed.rendering.photograph import Edited, Request, edit_photograph, request_plan
+from unswayed.rendering.removal.methods import PatchRemoval
+
+from .classification import Answer, answer_all, warm_pictures
+from .jobs import Jobs, Progress
+from .photographs import Photograph
+
+if TYPE_CHECKING:
+    from unswayed.models import Classifier
+
+RENDERERS_HELD = 2
+# Of half a megabyte, and of some hundred bytes each.
+REMOVALS_HELD, ANSWERS_HELD = 32, 512
+T = TypeVar("T")
+
+
+class Studio:
+    """models: the names that can be opened, first the initial one; segmenter: as for `unswayed.masks.segment`;
+    better: the command that gets a better segmenter than the one that `auto` finds here, or None."""
+
+    def __init__(self, models: Sequence[str], segmenter: str = "auto", device: str | None = None) -> None:
+        if not models:
+            raise UserError("no model is given", run="unswayed app -m lite:0")
+        self.models, self.device = tuple(dict.fromkeys(models)), device
+        self.segmenter, self.better = default_segmenter() if segmenter == "auto" else (segmenter, None)
+        open_segmenter(self.segmenter)
+        self.jobs = Jobs()
+        self._opened: dict[str, Classifier] = {}
+        self._renderers: OrderedDict[str, Renderer] = OrderedDict()
+        self._said: OrderedDict[tuple[str, bytes], Answer] = OrderedDict()
+        # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
+        # at once. One thread each, because torch keeps memory for every thread that ever called it.
+        self._looking, self._rendering = ThreadPoolExecutor(1, "looking"), ThreadPoolExecutor(1, "rendering")
+
+    def model(self, name: str) -> Classifier:
+        """Return the model of that name, loaded once; only models that the page was started with are allowed."""
+        if name not in self.models:
+            raise unknown("model of this page", name, self.models, run=f"unswayed app -m {name}")
+        return _alone(self._looking, self._open, name)
+
+    def answers(self, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
+        """Return the model's predictions for pictures (H, W, 3) uint8; the last ones are remembered."""
+        return _alone(self._looking, self._answers, self.model(name), name, images)
+
+    def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
+        """Return the pictures with the heat maps of these classes, one per picture."""
+        return _alone(self._looking, warm_pictures, self.model(name), images, targets)
+
+    def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
+        """Return the edited photograph with its record; progress is called after each diffusion pass."""
+        work = functools.partial(
+            edit_photograph, request, photograph.scene, Path(photograph.path), remove=remembered_removal
+        )
+        return work() if request.renderer == "paste" else self.rendered(request, work, progress)
+
+    def rendered(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None = None) -> T:
+        """Return what `work` makes with the renderer of this request; progress: passes of the network done, in all."""
+        return _alone(self._rendering, self._render, request, work, progress)
+
+    def passes(self, request: Request) -> int:
+        """Return how many passes of the network the request takes."""
+        return 0 if request.renderer == "paste" else self.rendered(request, lambda one: _passes(one, request))
+
+    def predictor(self, name: str) -> Predictor:
+        """Return the model of that name for a search."""
+        asked = predictor(self.model(name))
+        return replace(asked, predict=lambda image: _alone(self._looking, asked.predict, image))
+
+    def _open(self, name: str) -> Classifier:
+        from unswayed.models import open_model
+
+        if name not in self._opened:
+            self._opened[name] = open_model(name, device=self.device)
+        return self._opened[name]
+
+    def _answers(self, model: Classifier, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
+        keys = [(name, hashlib.blake2b(image.tobytes(), digest_size=16).digest()) for image in images]
+        new = {key: image for key, image in zip(keys, images, strict=True) if key not in self._said}
+        said = {key: self._said[key] for key in keys if key not in new}
+        if new:
+            said.update(zip(new, answer_all(model, list(new.values())), strict=True))
+        self._said.update(said)
+        while len(self._said) > ANSWERS_HELD:
+            self._said.popitem(last=False)
+        return [said[key] for key in keys]
+
+    def _render(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None) -> T:
+        renderer = self._renderer(request)
+        with passes_counted(renderer, _passes(renderer, request), progress):
+            return work(renderer)
+
+    def _renderer(self, request: Request) -> Renderer:
+        """Return the renderer that a replay of this request would open, so that both make the same bytes."""
+        plan = request_plan(request)
+        key = canonical([request.to_json()["options"], plan.guide, request.size])
+        if key not in self._renderers:
+            while len(self._renderers) >= RENDERERS_HELD:
+                self._renderers.popitem(last=False)
+            self._renderers[key] = plan.open_renderer()
+        self._renderers.move_to_end(key)
+        return self._renderers[key]
+
+
+def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
+    """Run `work` in that thread, with the caller's context, which gradio needs for its progress bar."""
+    return thread.submit(contextvars.copy_context().run, work, *given).result()
+
+
+def _passes(renderer: Any, request: Request) -> int:
+    """Return the number of network passes of the request, which are those of the largest start of its edits."""
+    return int(renderer.passes(max((edit.blends_from for edit in request.chain), default=0.0)))
+
+
+def remembered_removal(image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+    """Return the picture without its object, as the method `patches` makes it; the last ones are remembered."""
+    return _removed(image.tobytes(), mask.astype(np.float32, copy=False).tobytes(), image.shape[0], seed)
+
+
+@functools.lru_cache(maxsize=REMOVALS_HELD)
+def _removed(image: bytes, mask: bytes, side: int, seed: int) -> np.ndarray:
+    picture = np.frombuffer(image, np.uint8).reshape(side, side, 3)
+    return PatchRemoval()(picture, np.frombuffer(mask, np.float32).reshape(side, side), seed)
+
+
+@contextlib.contextmanager
+def passes_counted(renderer: Any, total: int, progress: Progress | None) -> Iterator[None]:
+    """Call `progress` after every pass of the renderer's network inside the block; what it raises ends the work."""
+    if progress is None:
+        yield
+        return
+    done = 0
+
+    def passed(pictures: int) -> None:
+        nonlocal done
+        done += pictures
+        progress(min(done, total), total)
+
+    before, renderer.on_passes = renderer.on_passes, passed
+    try:
+        yield
+    finally:
+        renderer.on_passes = before

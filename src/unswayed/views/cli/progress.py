@@ -1,0 +1,115 @@
+"""The progress line of long commands on stderr: what is done, the rate and the remaining time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from unswayed.jobs.monitor import View
+
+Show = Callable[..., None]
+
+
+@contextmanager
+def progress_view() -> Iterator[Callable[[View], None]]:
+    """Yield a function that shows how a long command stands: what is done, the rate, the time left, failures, and which
+    workers do nothing and why."""
+    with progress_line("", "") as show:
+
+        def view(now: View) -> None:
+            show(now.done, now.total, "; ".join(now.remarks), what=now.command, unit=now.unit, rate=now.rate)
+
+        yield view
+
+
+@contextmanager
+def progress_line(what: str, unit: str) -> Iterator[Show]:
+    """Yield a function `show(done, total, note)` that updates the line; the rate is measured from its first call, and
+    again from the first call of another stage, which has another `what` or has done less."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]} {task.fields[unit]}/s"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(stderr=True)
+    with (
+        _output_on_stderr(),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task(what, total=None, rate="–", note="", unit=unit)
+        first: list[int] = []
+
+        def show(
+            done: int, total: int, note: str = "", what: str = what, unit: str = unit, rate: float | None = None
+        ) -> None:
+            if what != progress.tasks[0].description or done < progress.tasks[0].completed:
+                # Another stage of the command: its rate and time left do not follow from the last one's.
+                progress.reset(task, completed=done)
+                first.clear()
+            first.append(done) if not first else None
+            elapsed = progress.tasks[0].elapsed or 0.0
+            made = done - first[0]
+            rate = rate or (made / elapsed if elapsed > 0 and made else None)
+            progress.update(
+                task,
+                description=what,
+                completed=done,
+                total=total or None,
+                rate="–" if rate is None else f"{rate:.3g}",
+                note=note,
+                unit=unit,
+            )
+
+        yield show
+
+
+def unfinished_shards(names: Sequence[str], folder: Path) -> None:
+    """Say which results will be there when the last shard is done."""
+    import typer
+
+    typer.echo(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}", err=True)
+
+
+def next_command(command: str) -> None:
+    """Print the command that usually follows, on stderr, so that tables on stdout stay as they are."""
+    import typer
+
+    typer.echo(f"next: {command}", err=True)
+
+
+@contextmanager
+def _output_on_stderr() -> Iterator[None]:
+    """Send to stderr what models and libraries print meanwhile: stdout is for the command's own result."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 1)
+        os.close(before)
+
+
+@contextmanager
+def stoppable(run: str) -> Iterator[None]:
+    """Run a block; Ctrl-C prints how to resume and exits with 130."""
+    import typer
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; run the same command again to resume\nrun: {run}", err=True)
+        raise typer.Exit(130) from None

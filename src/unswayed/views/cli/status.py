@@ -1,0 +1,118 @@
+"""`unswayed status`: how a build, an evaluation or another long command stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from unswayed.jobs.monitor import Heartbeat
+
+
+def status(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a benchmark, of predictions or of other results.")
+    ],
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every few seconds while a run is alive.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Print how a long command stands, from another terminal or another machine.
+
+    - `unswayed status bench`
+
+    - `unswayed status predictions --watch`
+
+    For every run that writes into the folder: what is done, the rate, the time left, failures, and which workers do
+    nothing and why. A run that has not been heard of for a minute is said to be stale. Also what is there: scenes of
+    a benchmark, the finished, failed and unfinished models of an evaluation, or masks.
+
+    This command changes nothing. Exit codes: 0 done, 2 DIR does not exist or holds nothing of unswayed.
+    """
+    import json
+    import time
+
+    from unswayed.jobs.monitor import EVERY
+
+    while True:
+        found = _status(folder)
+        print(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(_lines(folder, found)), flush=True)
+        if not watch or not any(one["alive"] for one in found["runs"]):
+            return
+        time.sleep(EVERY)
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    """What is known about the folder, as JSON."""
+    from dataclasses import asdict
+
+    from unswayed.benchmark.layout import CARD
+    from unswayed.errors import UserError
+    from unswayed.files.storage import address
+    from unswayed.jobs.monitor import heartbeats
+
+    beats = heartbeats(folder)
+    found: dict[str, Any] = {"runs": [_run(beat) for beat in beats]}
+    if (folder / CARD).is_file():
+        from unswayed.benchmark.status import standing
+
+        return {**standing(folder).to_json(), **found}
+    from unswayed.evaluation.standing import model_standings
+
+    models = model_standings(folder)
+    masks = _masks(folder)
+    if not folder.is_dir() or not (models or beats or masks or any(folder.glob("*/*.parquet"))):
+        raise UserError(
+            f"{address(folder)} is not a folder of a benchmark, of predictions or of other results",
+            allowed="a folder that a command of unswayed writes to",
+        )
+    found = {"root": address(folder), "models": [asdict(one) for one in models], **found}
+    return {**found, "masks": masks} if masks else found
+
+
+def _masks(folder: Path) -> dict[str, int]:
+    """How many masks `unswayed masks` has made there, and how many of them a person should look at."""
+    from unswayed.masks.confidences import confidence_rows
+    from unswayed.masks.mask_confidence import LOOK_BELOW
+
+    sure = [row["confidence"] for row in confidence_rows(folder).values()]
+    return {"made": len(sure), "doubtful": sum(one < LOOK_BELOW for one in sure)} if sure else {}
+
+
+def _run(beat: Heartbeat) -> dict[str, Any]:
+    return {**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)}
+
+
+def _lines(folder: Path, found: dict[str, Any]) -> list[str]:
+    from unswayed.files.storage import address
+
+    lines = []
+    if "recipe" in found:
+        state = "running" if found["running"] else "finished" if found["finished"] else "stopped"
+        resume = ": run the same build command to resume" if state == "stopped" else ""
+        rows = ", ".join(f"{number} {name}" for name, number in found["counts"].items())
+        lines += [f"{address(folder)}: {found['kind']} of {found['recipe']}, {state}{resume}"]
+        lines += [f"{found['done']} of {found['total']} scenes, {rows}"]
+        if found["pace"] is not None and found["left"] is not None:
+            lines += [f"{found['pace']:.3g} scenes/s, about {found['left'] / 60:.0f} min left"]
+    else:
+        what = f": {len(found['models'])} models" if found["models"] else ""
+        if "masks" in found:
+            what += ": {made} masks, of which {doubtful} should be looked at".format(**found["masks"])
+        lines += [f"{address(folder)}{what}"]
+        for one in found["models"]:
+            reason = f": {one['reason']}" if one["reason"] else ""
+            lines += [f"  {one['model']}: {one['state']}, {one['predictions']} predictions{reason}"]
+    return lines + [line for run in found["runs"] for line in _of_run(run)]
+
+
+def _of_run(run: dict[str, Any]) -> list[str]:
+    """The lines about one run: what it does, and what its workers do."""
+    place = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
+    if not run["alive"]:
+        return [f"{place}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume"]
+    rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
+    left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
+    lines = [f"{place}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
+    return lines + [f"  {remark}" for remark in run.get("remarks") or []]

@@ -1,0 +1,168 @@
+"""The whole pipeline without downloads: build a small benchmark, evaluate three classifiers, write the report.
+
+run_demo("demo")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unswayed.errors import UserError
+from unswayed.files.whole import write_bytes
+
+if TYPE_CHECKING:
+    import polars
+
+    from unswayed.edits.items import Recipe
+    from unswayed.sources import Source
+
+MODELS = ("lite:0", "lite:1", "lite:2")
+GUIDE = "lite:2"
+RECIPE = "imagenet-e"
+# First six different animals that are ImageNet classes themselves, then the other exact classes. The rest of the sample
+# is labeled with the most similar class (a chameleon as an agama), so a wrong prediction there may be reasonable.
+SCENES = (
+    "dog", "dragon", "jaguar", "koala", "panda", "scarlet_macaw",
+    "bison", "chicken", "crocodile", "lemur", "pig", "polar_bear",
+)  # fmt: skip
+
+# Work in units of one pass of the network, as measured on two idle cores.
+_GUIDED_PASS, _REMOVAL, _ANSWER, _HEAT_MAP, _PAGE = 1.8, 4.0, 0.3, 1.2, 20.0
+_HEAT_MAPS = 36
+
+Show = Callable[[float, float, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """The results of the demo: the report, the contact sheet, the table of drops and the verdict; failures by scene."""
+
+    report: Path
+    sheet: Path
+    drops: polars.DataFrame
+    verdict: list[str]
+    failures: dict[str, str]
+
+
+def run_demo(
+    output: str | Path,
+    *,
+    scenes: int = 6,
+    steps: int = 20,
+    seed: int = 0,
+    models: Sequence[str] | None = None,
+    removal: str = "patches",
+    device: str | None = None,
+    heat_maps: int = _HEAT_MAPS,
+    progress: Show | None = None,
+) -> Demo:
+    """Write OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; a stopped demo resumes.
+
+    scenes: how many, first of `SCENES` and then of the rest of the sample. models: `demo_models()` if None.
+    progress: called with the work done, the total work (both in passes of the network) and the current stage.
+    """
+    from unswayed.benchmark import Benchmark, BuildSettings, build
+    from unswayed.edits.recipes import open_recipe
+    from unswayed.evaluation import EvaluateSettings, run_evaluation
+    from unswayed.evaluation.flip_heat import explain_pairs
+
+    from .report.page import write_report
+    from .report.sheet import contact_sheet
+
+    output = Path(output).expanduser()
+    models = demo_models() if models is None else models
+    source, recipe = demo_scenes(scenes), open_recipe(RECIPE)
+    each = [_work(recipe, number, steps) for number in range(len(recipe.items))]
+    whole = _Whole(progress or (lambda done, total, what: None))
+    whole.plan("render", len(source) * (sum(each) + _REMOVAL))
+    whole.plan("evaluate", len(source) * (len(each) + 1) * len(models) * _ANSWER)
+    whole.plan("report", heat_maps * _HEAT_MAP + _PAGE)
+
+    bench, predictions = output / "benchmark", output / "predictions"
+
+    built = build(
+        source,
+        bench,
+        BuildSettings(recipe=recipe, steps=steps, guide=GUIDE, removal=removal, seed=seed, device=device),
+        progress=lambda now: whole.reach("render", now.share),
+    )
+    whole.reach("render", 1.0)
+    run_evaluation(
+        bench,
+        list(models),
+        predictions,
+        EvaluateSettings(device=device),
+        progress=lambda now, of: whole.reach("evaluate", now / of),
+    )
+    whole.reach("evaluate", 1.0)
+    sheet = output / "sheet.png"
+    write_bytes(sheet, contact_sheet(Benchmark(bench)))
+    written = write_report(
+        predictions,
+        output / "report.html",
+        benchmark=bench,
+        title="unswayed demo: how much accuracy do the edits cost?",
+        flips=max(heat_maps, 12),
+        heat_maps=heat_maps,
+        explain=explain_pairs,
+        command=_command(output, scenes, steps, seed),
+        progress=lambda now, of, what: whole.reach("report", now / of),
+    )
+    whole.reach("report", 1.0)
+    return Demo(written.path, sheet, written.drops, written.verdict, built.failures)
+
+
+def demo_models() -> tuple[str, ...]:
+    """Return EfficientNet-Lite 0, 1 and 2, and MobileNetV2, an unrelated family, where its weights are installed."""
+    from unswayed.models.mobilenet import mobilenet_file
+
+    try:
+        mobilenet_file()
+    except UserError:
+        return MODELS
+    return (*MODELS, "mobilenet:v2")
+
+
+def demo_scenes(count: int) -> Source:
+    """Return the first `count` scenes of the demo's order."""
+    from unswayed.sources import open_source
+
+    sample = open_source("sample")
+    order = [*SCENES, *(one for one in sample.ids if one not in SCENES)]
+    if not 1 <= count <= len(order):
+        raise UserError(f"the number of scenes is {count}", allowed=f"1 to {len(order)}")
+    return replace(sample, entries=tuple(sample.entry(one) for one in order[:count]))
+
+
+class _Whole:
+    """The progress of all stages: the work of each, and how much of it is done."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._worth: dict[str, float] = {}
+        self._done: dict[str, float] = {}
+
+    def plan(self, stage: str, worth: float) -> None:
+        self._worth[stage], self._done[stage] = worth, 0.0
+
+    def reach(self, stage: str, share: float) -> None:
+        """Set a stage to at least this share, so that the progress bar never goes back."""
+        self._done[stage] = min(max(self._done[stage], share * self._worth[stage]), self._worth[stage])
+        self._show(sum(self._done.values()), sum(self._worth.values()), stage)
+
+
+def _work(recipe: Recipe, number: int, steps: int) -> float:
+    """Return the network passes of one edit with the fast sampler; guided passes cost more."""
+    item = recipe.items[number]
+    start = max((edit.blends_from for edit in item.chain), default=0.0)
+    guided = "guide" in item.needs
+    return max(1, round(start * steps)) * (_GUIDED_PASS if guided else 1.0) if start > 0 else 0.0
+
+
+def _command(output: Path, scenes: int, steps: int, seed: int) -> list[str]:
+    numbers = [word for name, value in (("scenes", scenes), ("steps", steps), ("seed", seed))
+               for word in (f"--{name}", str(value))]  # fmt: skip
+    return ["unswayed", "demo", "-o", str(output), *numbers]

@@ -1,0 +1,237 @@
+"""Figures of dropped accuracy: by edit, against the original accuracy, and along sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL
+
+from .palette import COLORS, GRID, MARKERS, QUIET, new_figure
+from .words import axis_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The width of the figures in inches, and of their variants for phones.
+WIDE, NARROW = 7.6, 4.0
+
+
+def drop_figure(
+    drops: pl.DataFrame, groups: Sequence[Sequence[str]], series: Mapping[str, int], narrow: bool = False
+) -> Figure:
+    """Draw the effect of every edit with its interval, one color per model, and the raw drop as a faint mark.
+
+    groups: the edits, one list for each attribute, with a gap between lists; narrow: the variant for phones, with the
+    edits' names above their rows. The elements of a model and an edit have the id `mark:MODEL'S PLACE:EDIT'S NAME`.
+    """
+    edits = [edit for group in groups for edit in group]
+    step, gap = (1.55, 0.35) if narrow else (1.0, 0.55)
+    at: dict[str, float] = {}
+    place = 0.0
+    for group in groups:
+        for edit in group:
+            at[edit] = place
+            place += step
+        place += gap
+    height = max(0.34, 0.13 * len(series)) * place + 1.0
+    figure, axes = _empty(NARROW if narrow else WIDE, height)
+    rows = drops.filter(pl.col("edit").is_in(edits) & pl.col("model").is_in(list(series)))
+    for row in rows.iter_rows(named=True):
+        number = series[row["model"]]
+        y = at[row["edit"]] + (number - (len(series) - 1) / 2) * 0.72 / len(series)
+        _mark(axes, row, y, number)
+    counts = dict(rows.group_by("edit").agg(pl.col("n").max()).iter_rows())
+    names = [f"{edit}  (n = {counts.get(edit, 0):,})" for edit in edits]
+    if narrow:
+        axes.set_yticks([])
+        for edit, name in zip(edits, names, strict=True):
+            axes.text(0, at[edit] - 0.56, name, fontsize=9, va="center", transform=axes.get_yaxis_transform())
+    else:
+        axes.set_yticks([at[edit] for edit in edits], names)
+    axes.set_ylim(place - gap - 0.4 * step, -1.0 if narrow else -0.6)
+    axes.axvline(0, color=QUIET, linewidth=1)
+    axes.set_xlabel(
+        "points of accuracy lost" if narrow else "points of accuracy lost (right: worse); bars: 95 % intervals"
+    )
+    _plain(axes, "x")
+    axes.tick_params(axis="y", length=0)
+    marks = ["faint line: raw drop"] if rows["net_drop"].is_not_null().any() else []
+    marks += ["hollow: white-box"] if rows["white_box"].any() else []
+    marks += ["cross: published"] if _published(rows) else []
+    _legend(figure, series, marks, NARROW if narrow else WIDE)
+    return figure
+
+
+def _mark(axes: Axes, row: Mapping[str, Any], y: float, number: int) -> None:
+    color, name = COLORS[number], f"mark:{number}:{row['edit']}"
+    axes.hlines(y, row["effect_low"], row["effect_high"], color=color, linewidth=1.8, alpha=0.55).set_gid(name)
+    # A white-box result has a hollow marker: the pictures were made to attack this model.
+    face = "none" if row["white_box"] else color
+    points = axes.plot(
+        row["effect"], y, MARKERS[number], color=color, markerfacecolor=face, markersize=5.5, zorder=3, gid=name
+    )
+    if row["net_drop"] is not None:
+        points += axes.plot(row["drop"], y, "|", color=color, alpha=0.45, markersize=9, gid=name)
+    if row.get("published") is not None:
+        axes.plot(row["published"], y, "x", color=color, markersize=6, gid=name)
+
+
+def _published(rows: pl.DataFrame) -> bool:
+    return "published" in rows.columns and bool(rows["published"].is_not_null().any())
+
+
+def accuracy_and_drop(
+    drops: pl.DataFrame, models: Sequence[str], series: Mapping[str, int], narrow: bool = False
+) -> Figure:
+    """Draw original accuracy against average drop, one point per model, with intervals; models without a place in the
+    palette are gray."""
+    width = NARROW if narrow else WIDE
+    average = {row["model"]: row for row in drops.filter(pl.col("edit") == AVERAGE).iter_rows(named=True)}
+    original = {row["model"]: row for row in drops.filter(pl.col("edit") == ORIGINAL).iter_rows(named=True)}
+    there = [name for name in models if name in average and name in original]
+    named = {name: series[name] for name in there if name in series}
+    figure, axes = _empty(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
+    for model in [*(one for one in there if one not in named), *named]:
+        x, y, place = original[model], average[model], named.get(model)
+        color = QUIET if place is None else COLORS[place]
+        horizontal = [[x["accuracy"] - x["accuracy_low"]], [x["accuracy_high"] - x["accuracy"]]]
+        vertical = [[y["effect"] - y["effect_low"]], [y["effect_high"] - y["effect"]]]
+        axes.errorbar(
+            100 * x["accuracy"],
+            y["effect"],
+            xerr=100 * np.maximum(horizontal, 0),
+            yerr=np.maximum(vertical, 0),
+            fmt="o" if place is None else MARKERS[place],
+            color=color,
+            ecolor=color,
+            elinewidth=1.1,
+            alpha=0.5 if place is None else 1,
+            # If two models have the same numbers, the first one is visible as a ring around the second.
+            markersize=5 if place is None else 10 - 0.7 * place,
+            zorder=3 if place is None else 4 + place,
+        )
+    axes.set_xlabel(f"accuracy on the originals, % ({_size(original.values())})")
+    axes.set_ylabel("average points lost (up: worse)")
+    _plain(axes, "both")
+    _legend(figure, named, width=width)
+    return figure
+
+
+def curve_figure(curves: pl.DataFrame, attribute: str, series: Mapping[str, int], narrow: bool = False) -> Figure:
+    """Draw accuracy along one attribute: one line per model, its points beside those of the others, with intervals."""
+    width = NARROW if narrow else WIDE
+    part = curves.filter(pl.col("attribute") == attribute)
+    named = {name: place for name, place in series.items() if name in set(part["model"])}
+    figure, axes = _empty(width, 3.6 + 0.2 * -(-len(named) // _columns(list(named), width)))
+    levels = part["level"].unique().sort().to_list()
+    logarithmic = levels[0] > 0 and levels[-1] >= 4 * levels[0]
+    for number, (model, place) in enumerate(named.items()):
+        # Both sides of a sweep through zero are one line; levels below zero are stored as distances.
+        signed = pl.when(pl.col("side") == "below 0").then(-pl.col("level")).otherwise(pl.col("level"))
+        rows = part.filter(pl.col("model") == model).with_columns(x=signed).unique("x").sort("x")
+        x, y, low, high = (rows[name].to_numpy() for name in ("x", "accuracy", "low", "high"))
+        axes.errorbar(
+            _dodged(x, number - (len(named) - 1) / 2, logarithmic),
+            100 * y,
+            yerr=100 * np.maximum([y - low, high - y], 0),
+            color=COLORS[place],
+            marker=MARKERS[place],
+            markersize=5,
+            linewidth=1.5,
+            elinewidth=1.1,
+        )
+    if logarithmic:
+        from matplotlib.ticker import NullLocator
+
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+        ticks = _apart(levels, 0.09 if narrow else 0.045)
+        axes.set_xticks(ticks, [f"{level:.3g}" for level in ticks])
+    axes.set_xlabel(axis_label(attribute))
+    axes.set_ylabel(f"accuracy, % ({_size(part.iter_rows(named=True))})")
+    _plain(axes, "both")
+    _legend(figure, named, width=width)
+    return figure
+
+
+def _dodged(x: np.ndarray, place: float, logarithmic: bool) -> np.ndarray:
+    """Return the levels moved a little, so that the intervals of several models do not hide each other."""
+    if len(x) < 2 or not place:
+        return x
+    scale = np.log(x) if logarithmic else x
+    moved = scale + place * 0.012 * (scale[-1] - scale[0])
+    return np.exp(moved) if logarithmic else moved
+
+
+def _size(rows: Any) -> str:
+    counts = sorted({row["n"] for row in rows})
+    return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
+
+
+def _apart(levels: list[float], least: float = 0.045) -> list[float]:
+    """Return levels whose tick labels do not overlap on a log axis, `least` of the axis apart."""
+    whole = float(np.log(levels[-1] / levels[0]))
+    kept = [levels[0]]
+    for level in levels[1:]:
+        if np.log(level / kept[-1]) >= least * whole * 1.5:
+            kept.append(level)
+    return kept
+
+
+def against_figure(curve: pl.DataFrame, column: str) -> Figure:
+    """Draw the drops along a column of numbers (`wide.along`): one line per edit, with its interval."""
+    figure, axes = _empty(6.4, 4.2)
+    for place, (edit, rows) in enumerate(curve.group_by("edit", maintain_order=True)):
+        color, x = COLORS[place % len(COLORS)], rows[column].to_numpy()
+        axes.fill_between(x, rows["low"].to_numpy(), rows["high"].to_numpy(), color=color, alpha=0.15, linewidth=0)
+        axes.plot(x, rows["drop"].to_numpy(), MARKERS[place % len(MARKERS)] + "-", color=color, label=str(edit[0]))
+    axes.set_xlabel(column)
+    axes.set_ylabel("dropped accuracy, points; band: 95 % interval")
+    axes.legend(frameon=False)
+    _plain(axes, "y")
+    return figure
+
+
+def _empty(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = new_figure(width, height)
+    return figure, figure.subplots()
+
+
+def _plain(axes: Axes, grid: Any) -> None:
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(QUIET)
+    axes.grid(axis=grid, color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.04)
+
+
+def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = (), width: float = WIDE) -> None:
+    """Add the models' names above the figure, and what its other marks mean."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=_short(model))
+        for model, place in series.items()
+    ]
+    signs = {"faint": "|", "hollow": "o", "cross": "x"}
+    for mark in marks:
+        sign = Line2D([], [], color=QUIET, marker=signs[mark.split(":")[0].split()[0]], linestyle="none", label=mark)
+        sign.set_markerfacecolor("none")
+        handles.append(sign)
+    columns = _columns([str(handle.get_label()) for handle in handles], width)
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=9)
+
+
+def _columns(names: Sequence[str], width: float) -> int:
+    """Return how many names fit side by side above a figure."""
+    longest = max((len(_short(name)) for name in names), default=1)
+    return max(1, min(4, int(12.5 * width) // (longest + 6)))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else f"{name[:22]}…{name[-24:]}"

@@ -1,0 +1,231 @@
+"""All results that the report shows, computed once from a folder of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from unswayed.analyses.drops.compare import Measure, compare
+from unswayed.analyses.drops.curves import accuracy_curves, curve_fits
+from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.published import with_published
+from unswayed.analyses.drops.thresholds import thresholds
+from unswayed.analyses.drops.worst import Gap, gap_between
+from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
+from unswayed.analyses.statistics.intervals import Settings
+from unswayed.analyses.statistics.paired import holm
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
+from unswayed.evaluation.frames import in_memory
+from unswayed.evaluation.suspicions import remarks, suspicions
+
+from .drop_tables import with_conditions
+from .palette import series
+
+SURE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """predictions: their folder; answers: their rows; benchmark: its root and card, None and {} if it is not available;
+    facts: of the edits; drops, curves, fits, thresholds: frames of `unswayed.analyses`, drops with the columns of
+    `with_effect`; rivals: one row for each model but the one that drops least, with the difference of their average
+    drops; framing: what the framing costs, empty if the source files were not evaluated; flips: their counts and those
+    that are shown."""
+
+    predictions: Path
+    answers: pl.DataFrame
+    benchmark: Path | None
+    card: Mapping[str, Any]
+    facts: Facts
+    drops: pl.DataFrame
+    rivals: pl.DataFrame
+    framing: pl.DataFrame
+    curves: pl.DataFrame
+    fits: pl.DataFrame
+    thresholds: pl.DataFrame
+    flips: Flips
+    settings: Mapping[str, Any]
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Return the models, the one that drops least on average first."""
+        return ranked(self.drops)
+
+    @property
+    def suspicions(self) -> list[str]:
+        """Return what is suspicious about the models, from their cards: their numbers say nothing about them."""
+        return suspicions(self.facts.cards, self.models)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what else a reader of the numbers must know, from the models' cards."""
+        return remarks(self.facts.cards, self.models)
+
+    @cached_property
+    def series(self) -> dict[str, int]:
+        """Return the place of each model in the palette."""
+        return series(self.models)
+
+    @cached_property
+    def averages(self) -> dict[str, dict[str, Any]]:
+        """Return the row of each model's average, best model first; empty if no edit is averaged."""
+        rows = {row["model"]: row for row in self.drops.filter(kind=AVERAGE).iter_rows(named=True)}
+        return {model: rows[model] for model in self.models if model in rows}
+
+    @cached_property
+    def worst(self) -> pl.DataFrame:
+        """Return the edits with their mean effect over the models that they do not attack and n, worst first; edits
+        that were possible for fewer than half of the photographs come last, because they are the least certain."""
+        fair = self.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
+        if fair.is_empty():
+            fair = self.drops.filter(kind="edit")
+        means = fair.group_by("edit").agg(pl.col("effect").mean(), pl.col("n").max())
+        few = 2 * pl.col("n") < pl.col("n").max()
+        return means.sort(few, -pl.col("effect"), "edit")
+
+    @cached_property
+    def lead(self) -> Gap | None:
+        """Return how much more the worst edit costs than the next one; None if there is only one."""
+        if self.worst.height < 2:
+            return None
+        chosen = Settings(**{name: self.settings[name] for name in ("resamples", "level", "seed")})
+        worst, following = self.worst["edit"][:2]
+        return gap_between(self.answers, worst, following, self.facts, chosen)
+
+    @cached_property
+    def edits(self) -> list[str]:
+        """Return the edits, worst first, then the controls in the benchmark's order."""
+        controls = self.drops.filter(kind="control")["edit"].unique().to_list()
+        return [*self.worst["edit"], *self.facts.sorted(controls)]
+
+    def kind(self, edit: str) -> str:
+        return str(self.drops.filter(pl.col("edit") == edit)["kind"][0])
+
+    def class_name(self, label: int) -> str:
+        names = self.facts.classes
+        return names[label] if 0 <= label < len(names) else str(label)
+
+    def named(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Return a table of other results with the models under the names that the report gives them."""
+        if "model" not in table.columns:
+            return table
+        names = {str(card.get("model", model)): model for model, card in self.facts.cards.items()}
+        return table.with_columns(pl.col("model").cast(pl.String).replace(names))
+
+    def spec(self, model: str) -> str:
+        """Return the full name of a model that the report calls by a shorter one."""
+        card = self.facts.cards.get(model, {})
+        return str(card.get("spec") or card.get("model", model))
+
+
+def find(
+    predictions: str | Path,
+    benchmark: str | Path | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    flips: int = 48,
+    draw: Draw = "worst",
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Findings:
+    """Return the findings of a folder of predictions; names: shorter names of models; flips: how many to show."""
+    predictions = Path(predictions)
+    facts, answers = read_facts(predictions, benchmark), in_memory(predictions, FLIP_COLUMNS)
+    if names:
+        facts, answers = _renamed(facts, answers, names)
+    settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
+    drops = dropped_accuracy(answers, **settings)
+    drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **settings)
+    drops = with_effect(drops)
+    return Findings(
+        predictions=predictions,
+        answers=answers,
+        benchmark=facts.root,
+        card=facts.benchmark,
+        facts=facts,
+        drops=drops,
+        rivals=_rivals(answers, drops, settings),
+        framing=_framing(answers, settings),
+        curves=accuracy_curves(answers, facts=facts, level=level),
+        fits=curve_fits(answers, **settings),
+        thresholds=thresholds(answers, **settings),
+        flips=find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4),
+        settings=settings,
+    )
+
+
+def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
+    """Return the table of drops with `effect`, `effect_low`, `effect_high` and `effect_p`, which the report puts first:
+    the net drop, or the drop where no control was evaluated; `raw` marks such rows."""
+    net = pl.col("net_drop").is_not_null()
+    pairs = {"effect": "drop", "effect_low": "low", "effect_high": "high", "effect_p": "p_holm"}
+    nets = {"drop": "net_drop", "low": "net_low", "high": "net_high", "p_holm": "net_p_holm"}
+    chosen = [pl.when(net).then(nets[name]).otherwise(name).alias(effect) for effect, name in pairs.items()]
+    return drops.with_columns(*chosen, raw=~net & pl.col("kind").is_in(["edit", AVERAGE]))
+
+
+def ranked(drops: pl.DataFrame) -> list[str]:
+    """Return the models by the effect of the average edit, least first; those without one at the end, by name."""
+    averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "effect").iter_rows())
+    names = drops["model"].unique().to_list()
+    return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
+
+
+def _renamed(facts: Facts, answers: pl.DataFrame, names: Mapping[str, str]) -> tuple[Facts, pl.DataFrame]:
+    """Return both with the models under their shorter names."""
+    models = answers["model"].cast(pl.String).unique().to_list()
+    for name in names:
+        if name not in models:
+            raise unknown("model to name", name, sorted(models))
+    final = [names.get(model, model) for model in models]
+    if len(set(final)) < len(final):
+        raise UserError(f"two models would be called {max(final, key=final.count)}", allowed="a name for each model")
+    cards = {names.get(model, model): card for model, card in facts.cards.items()}
+    white_box = frozenset(names.get(model, model) for model in facts.white_box)
+    column = pl.col("model").cast(pl.String).replace(dict(names))
+    return replace(facts, cards=cards, white_box=white_box), answers.with_columns(column)
+
+
+def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
+    """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one.
+
+    p_holm: that of `compare`, which is corrected for its edits, corrected once more for the number of models, so that
+    the two never contradict each other.
+    """
+    order = list(series(ranked(drops)))
+    averages = drops.filter(kind=AVERAGE)
+    rows = []
+    for model in order[1:] if averages.height else []:
+        measure: Measure = "drop" if averages["raw"].any() else "net"
+        table = compare(answers, order[0], model, measure=measure, **settings).filter(edit=AVERAGE)
+        names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
+        for row in table.drop_nulls(names[0]).iter_rows(named=True):
+            gap, low, high = (-row[names[place]] for place in (0, 2, 1))
+            rows.append((model, gap, low, high, row["n"], row["p_holm"]))
+    columns = dict.fromkeys(("gap", "low", "high", "p_holm"), pl.Float64)
+    order_of_columns = ("model", "gap", "low", "high", "n", "p_holm")
+    types = {name: columns.get(name, pl.String if name == "model" else pl.Int64) for name in order_of_columns}
+    frame = pl.DataFrame(rows, schema=types, orient="row")
+    adjusted = holm(frame["p_holm"].fill_null(np.nan).to_numpy())
+    return frame.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
+
+
+def _framing(answers: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
+    """Return model, n, source and original accuracy in [0, 1], drop, low and high in points; empty without sources."""
+    edits = pl.col("edit").cast(pl.String)
+    pair = answers.filter(edits.is_in([SOURCE, ORIGINAL])).with_columns(
+        edit=edits.replace({ORIGINAL: "framing", SOURCE: ORIGINAL})
+    )
+    names = ["model", "n", "source", "original", "drop", "low", "high"]
+    if pair["edit"].n_unique() < 2:
+        return pl.DataFrame(schema=names)
+    table = dropped_accuracy(pair, **settings).filter(edit="framing")
+    return table.rename({"original_accuracy": "source", "accuracy": "original"}).select(names)

@@ -1,0 +1,199 @@
+"""The gallery of flips: photograph and edited picture side by side, with what is to blame; one opens in a dialog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from unswayed.analyses.flips import Draw, Flip
+
+from .findings import Findings
+from .gallery_pictures import SIDE, Album, data_address
+from .html_table import chooser, filtered
+from .markup import joined, tag
+from .section import Section, paragraphs
+from .sections_drops import missing_words
+from .words import percent, plural
+
+LOST, GAINED = "right to wrong", "wrong to right"
+
+
+def gallery_section(
+    findings: Findings, album: Album, heat: dict[Flip, tuple[np.ndarray, np.ndarray]], notes: list[str], draw: Draw
+) -> Section:
+    """Return the gallery of the chosen flips, each a button that opens it; heat: pictures with their heat maps."""
+    flips = findings.flips.shown
+    if not flips:
+        return Section("flips", "Right to wrong", paragraphs("No edit turned a correct prediction into a wrong one."))
+    wanted = [f"{flip.source_id}/original/0" for flip in flips]
+    wanted += [flip.control_id for flip in flips if flip.control_id is not None]
+    store = {
+        sample: (f"photograph-{number}", data_address(picture))
+        for number, sample in enumerate(dict.fromkeys(wanted))
+        if (picture := album.picture(sample)) is not None
+    }
+    cards = []
+    for flip in flips:
+        picture = album.picture(flip.sample_id)
+        after = None if picture is None else data_address(picture)
+        cards.append(
+            _card(findings, flip, {sample: name for sample, (name, _) in store.items()}, after, heat.get(flip))
+        )
+    classes = sorted({findings.class_name(flip.label) for flip in flips})
+    filters = filtered(
+        "flips-list",
+        "flips",
+        chooser("change", "Change", [one for one in (LOST, GAINED) if any(_change(f) == one for f in flips)], "all"),
+        chooser("blame", "Blame", sorted({_blame(flip) for flip in flips} - {""}), "all"),
+        chooser("near", "Mistake", sorted({_near(flip) for flip in flips} - {""}), "all"),
+        chooser("class", "Class", classes, "all classes"),
+    )
+    total, n, gained = (int(findings.flips.of_edits[name].sum()) for name in ("flips", "right", "gained"))
+    chosen = (
+        "sampled evenly over models and edits"
+        if draw == "even"
+        else "those whose true class lost most probability, at most two of one photograph"
+    )
+    words = (
+        f"{plural(total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph was "
+        f"classified correctly, and {gained:,} from wrong to right (n counts each model separately). "
+        f"{sum(not flip.gained for flip in flips):,} and {sum(flip.gained for flip in flips):,} are shown: {chosen}. "
+        "Press one to enlarge it."
+    )
+    missing = None if store else missing_words(album)
+    items = tag("ul", *cards, id="flips-list", class_="flips")
+    body = joined([paragraphs(words, missing, *notes), filters, _store(store.values()), items])
+    table = pl.DataFrame([asdict(flip) for flip in flips], infer_schema_length=None)
+    return Section("flips", "Right to wrong, and back", body, tables={"flips": table})
+
+
+def _change(flip: Flip) -> str:
+    return GAINED if flip.gained else LOST
+
+
+def _blame(flip: Flip) -> str:
+    """Return what is to blame for a flip: the change itself, or the rendering, which the control shows."""
+    if flip.gained or flip.control_correct is None:
+        return ""
+    return "the change: control right" if flip.control_correct else "the rendering: control wrong already"
+
+
+def _near(flip: Flip) -> str:
+    if flip.gained or flip.same_superclass is None:
+        return ""
+    return "same superclass" if flip.same_superclass else "other superclass"
+
+
+def _store(photographs: Iterable[tuple[str, str]]) -> Markup:
+    """Return every photograph once, hidden, for the cards to refer to, because many flips share one."""
+    images = [tag("image", id=name, href=address, width=SIDE, height=SIDE) for name, address in photographs]
+    return tag("svg", tag("defs", *images), class_="store", width=0, height=0, aria_hidden="true")
+
+
+def _card(
+    findings: Findings,
+    flip: Flip,
+    store: dict[str, str],
+    after: str | None,
+    heat: tuple[np.ndarray, np.ndarray] | None,
+) -> Markup:
+    before, answer = findings.class_name(flip.before), findings.class_name(flip.after)
+    photograph = store.get(f"{flip.source_id}/original/0", "")
+    pictures = [
+        _referred(photograph, f"photograph {flip.source_id}", "before"),
+        tag("img", src=after, alt=f"the same under {flip.edit}", width=128, height=128, class_="after"),
+    ]
+    badges = [
+        tag("span", text, class_=f"badge {kind}")
+        for text, kind in (
+            (GAINED if flip.gained else "", "gained"),
+            ("control wrong already" if flip.control_correct is False and not flip.gained else "", "blamed"),
+            ("same superclass" if _near(flip) == "same superclass" else "", "near"),
+        )
+        if text
+    ]
+    caption = tag(
+        "span",
+        tag("b", flip.edit),
+        tag("span", flip.model, class_="quiet"),
+        tag("span", f"{before} {percent(flip.before_probability, 0)}"),
+        tag("span", f"→ {answer} {percent(flip.after_probability, 0)}"),
+        tag("span", *badges, class_="badges"),
+        class_="said",
+    )
+    shown = tag("span", *pictures, class_="pair") if photograph and after else None
+    opener = tag("button", shown, caption, type="button", class_="flip", aria_haspopup="dialog")
+    return tag(
+        "li",
+        opener,
+        tag("template", _opened(findings, flip, store if after else {}, heat)),
+        data_key=f"{flip.model}/{flip.sample_id}",
+        data_model=flip.model,
+        data_edit=flip.edit,
+        data_class=findings.class_name(flip.label),
+        data_change=_change(flip),
+        data_blame=_blame(flip),
+        data_near=_near(flip),
+    )
+
+
+def _opened(
+    findings: Findings, flip: Flip, store: dict[str, str], heat: tuple[np.ndarray, np.ndarray] | None
+) -> Markup:
+    """Return the content of the dialog; store: the stored pictures, empty if there are none. The edited picture is
+    copied from the button, so that the page contains it only once."""
+    truth, before, answer = (findings.class_name(label) for label in (flip.label, flip.before, flip.after))
+    shown = []
+    if store:
+        photograph = _referred(store[f"{flip.source_id}/original/0"], f"photograph {flip.source_id}")
+        shown.append(tag("figure", photograph, tag("figcaption", "photograph")))
+        if flip.control_id in store:
+            picture = _referred(store[flip.control_id], f"control {flip.control}")  # type: ignore[index]
+            shown.append(tag("figure", picture, tag("figcaption", f"control: {flip.control}")))
+        shown.append(_picture(flip.edit, f"the same under {flip.edit}", copy="after"))
+        if heat is not None:
+            shown.append(_picture(f"evidence for “{before}”", "heat map on the photograph", data_address(heat[0])))
+            shown.append(_picture(f"evidence for “{answer}”", "heat map on the edited picture", data_address(heat[1])))
+    still, meaning = flip.after_true_probability, findings.facts.describe(flip.edit)
+    control = None
+    if flip.control_answer is not None and flip.control_probability is not None:
+        control = _answer(
+            findings.class_name(flip.control_answer), flip.control_probability, flip.control_correct is True
+        )
+    facts = [
+        ("Model", flip.model),
+        ("Edit", joined([flip.edit, f" ({meaning})" if meaning else None])),
+        ("True class", truth),
+        ("Before", _answer(before, flip.before_probability, not flip.gained)),
+        ("In the control", control),
+        ("After", _answer(answer, flip.after_probability, flip.gained)),
+        ("True class after", None if still is None else joined([_bar(still), f"{truth}, {percent(still)}"])),
+        ("To blame", _blame(flip) or None),
+        ("Kind of mistake", _near(flip) or None),
+        ("Object inside the model's crop", None if flip.survives is None else percent(flip.survives, 0)),
+    ]
+    listing = tag("dl", *(joined([tag("dt", key), tag("dd", value)]) for key, value in facts if value is not None))
+    return joined([tag("h3", f"{flip.source_id}, {flip.edit}"), tag("div", *shown, class_="four"), listing])
+
+
+def _answer(name: str, share: float, right: bool) -> Markup:
+    return joined([_bar(share), f"{name}, {percent(share)}: {'right' if right else 'wrong'}"])
+
+
+def _referred(name: str, words: str, kind: str | None = None) -> Markup:
+    """Return a reference to a stored picture."""
+    use = tag("use", href=f"#{name}")
+    return tag("svg", use, role="img", aria_label=words, viewBox=f"0 0 {SIDE} {SIDE}", class_=kind)
+
+
+def _picture(caption: str, words: str, address: str | None = None, copy: str | None = None) -> Markup:
+    image = tag("img", src=address, alt=words, data_copy=copy, width=256, height=256)
+    return tag("figure", image, tag("figcaption", caption))
+
+
+def _bar(share: float) -> Markup:
+    return tag("span", tag("span", style=f"width: {100 * share:.1f}%"), class_="bar", aria_hidden="true")

@@ -1,0 +1,221 @@
+"""The report: one HTML file that needs nothing else.
+
+write_report("PREDICTIONS", "report.html")
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from unswayed.analyses.flips import Draw, Flip
+from unswayed.choices import check_choice
+from unswayed.errors import UserError
+from unswayed.files.storage import local_copy
+from unswayed.files.versions import package_version
+from unswayed.files.whole import check_writable, write_bytes
+
+from .assets import write_assets
+from .explorer import as_script, explorer_section, page_data, pictures_of
+from .extras import distribution_section, factors_section, sensitivity_section
+from .findings import Findings, find
+from .first_screen import first_screen
+from .gallery import gallery_section
+from .gallery_heat import Explain, heat_maps_of_flips
+from .gallery_pictures import Album
+from .markup import joined, render, tag
+from .provenance import made_section
+from .repair_section import RESULT, repair_section
+from .section import Section, paragraphs
+from .sections_answers import answers_section, groups_section
+from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
+from .svg import drawing
+from .verdict import verdict
+from .words import plural
+
+_LONG = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
+    under `assets`, and notes: which pictures are not available or have changed, and why models have no heat maps."""
+
+    path: Path
+    size: int
+    verdict: list[str]
+    drops: pl.DataFrame
+    flips: int
+    assets: list[Path]
+    notes: list[str]
+
+
+def write_report(
+    predictions: str | Path,
+    output: str | Path,
+    *,
+    benchmark: str | Path | None = None,
+    assets: str | Path | None = None,
+    factors: str | Path | None = None,
+    sensitivity: str | Path | None = None,
+    distribution: str | Path | None = None,
+    repair: str | Path | None = None,
+    title: str = "How much accuracy do the edits cost?",
+    names: Mapping[str, str] | None = None,
+    flips: int = 36,
+    draw: Draw = "worst",
+    heat_maps: int = 36,
+    explain: Explain | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    command: Sequence[str] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Written:
+    """Write the report of a folder of predictions as one HTML file; with `assets`, figures and tables also as files.
+
+    benchmark: where the pictures are, if they were moved; factors: predictions on ImageNet's validation images;
+    sensitivity: what `unswayed sensitivity` wrote; distribution: a folder of CSV tables; repair: what `unswayed repair`
+    wrote; all four are also found next to the predictions under these names. names: shorter names of models; flips,
+    heat_maps: how many to show; draw: which flips, the `worst` or an `even` sample of models and edits; explain:
+    makes the heat maps (`probes.flip_heat.explain_pairs`; None for no heat maps); command: the command that reproduces
+    everything, if there is one; progress: (done, total, what).
+    """
+    check_choice("draw", draw, Draw)
+    if flips < 0 or heat_maps < 0:
+        raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
+    predictions, output = local_copy(predictions), local_copy(output)
+    check_writable(output)
+    show = progress or (lambda done, total, what: None)
+    total = 3 + heat_maps
+    show(0, total, "numbers")
+    findings = find(predictions, benchmark, names=names, flips=flips, draw=draw, resamples=resamples, seed=seed)
+    album = Album(findings.benchmark, findings.facts.manifest)
+    show(2, total, "heat maps")
+    steps = iter(range(3, total + 1))
+    chosen = _spread(findings.flips.shown, heat_maps) if explain is not None else []
+    heat: dict[Flip, tuple[np.ndarray, np.ndarray]] = {}
+    notes: list[str] = []
+    if explain is not None and chosen:
+        heat, notes = heat_maps_of_flips(
+            findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
+        )
+    given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution, "repair": repair}
+    again = _command(predictions, output, benchmark, assets, given, names or {})
+    data = page_data(findings)
+    data["strips"] = pictures_of(findings, album, data)
+    with drawing("unswayed"):
+        sections = [
+            edits_section(findings, album),
+            drops_section(findings),
+            gallery_section(findings, album, heat, notes, draw),
+            explorer_section(findings, data, len(data["strips"])),
+            answers_section(findings),
+            groups_section(findings),
+            accuracy_section(findings),
+            curves_section(findings),
+            *_extra_sections(predictions, given, findings),
+            made_section(findings, again, command),
+        ]
+        remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
+        there = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
+        page = render_page(there, title, _subtitle(findings), data).encode()
+        files = write_assets(Path(assets), there) if assets is not None else []
+    write_bytes(output, page)
+    show(total, total, "done")
+    said = [*(f"Suspicious: {one}." for one in findings.suspicions), *verdict(findings)]
+    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
+
+
+def render_page(sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any]) -> str:
+    """Return the page with its sections, style, script and the data that it reads; nothing else may run or load."""
+    script = _resource("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return render(
+        "page.html",
+        title=title,
+        subtitle=subtitle,
+        version=package_version(),
+        script_hash=digest,
+        style=Markup(_resource("page.css")),
+        script=Markup(script),
+        sections=sections,
+        models=data["models"],
+        edits=data["edits"],
+        data=as_script(data),
+    )
+
+
+def _verdict_section(findings: Findings, remarks: Sequence[str]) -> Section:
+    small = (
+        "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
+    )
+    words = paragraphs(*verdict(findings), *(f"Note: {one}." for one in remarks))
+    doubts = joined(tag("p", tag("strong", f"Suspicious: {one}."), class_="doubt") for one in findings.suspicions)
+    content = [doubts, first_screen(findings), words, tag("p", small, class_="quiet")]
+    return Section("verdict", "Verdict", joined(content))
+
+
+def _extra_sections(predictions: Path, given: dict[str, str | Path | None], findings: Findings) -> list[Section]:
+    makers = {
+        "factors": factors_section,
+        "sensitivity": sensitivity_section,
+        "distribution": distribution_section,
+        "repair": repair_section,
+    }
+    found = []
+    for name, make in makers.items():
+        folder = given[name]
+        if folder is not None and not Path(folder).exists():
+            raise UserError(f"there is no folder {folder} for --{name}")
+        beside = predictions.resolve().parent / name
+        if name == "repair" and (predictions.resolve().parent / RESULT).is_file():
+            beside = predictions.resolve().parent  # the predictions that the repair itself was measured by
+        if folder is not None:
+            found.append(make(Path(folder), findings))
+        elif beside.is_dir() and beside != predictions.resolve():
+            found.append(make(beside, findings))
+    return found
+
+
+def _spread(flips: Sequence, count: int) -> list:  # type: ignore[type-arg]
+    """Return up to `count` of the flips, evenly spaced."""
+    if count >= len(flips):
+        return list(flips)
+    return [flips[place * len(flips) // count] for place in range(count)]
+
+
+def _subtitle(findings: Findings) -> str:
+    recipe = findings.card.get("recipe")
+    name = recipe.get("name") if isinstance(recipe, dict) else None
+    n = int(findings.drops["n"].max() or 0)  # type: ignore[arg-type]
+    controls = sum(findings.kind(edit) == "control" for edit in findings.edits)
+    edits = plural(len(findings.edits) - controls, "edit") + (f" and {plural(controls, 'control')}" if controls else "")
+    parts = [plural(len(findings.models), "model"), edits, plural(n, "photograph")]
+    return " · ".join([*parts, *([f"recipe {name}"] if name and len(name) <= _LONG else [])])
+
+
+def _command(
+    predictions: Path,
+    output: Path,
+    benchmark: str | Path | None,
+    assets: str | Path | None,
+    given: dict[str, str | Path | None],
+    names: Mapping[str, str],
+) -> list[str]:
+    options = {"benchmark": benchmark, "assets": assets, **given}
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    words += [word for model, name in names.items() for word in ("--name", f"{model}={name}")]
+    return ["unswayed", "report", str(predictions), "-o", str(output), *words]
+
+
+def _resource(name: str) -> str:
+    return resources.files("unswayed.views.report").joinpath(name).read_text(encoding="utf-8")

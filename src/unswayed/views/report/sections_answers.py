@@ -1,0 +1,231 @@
+"""The sections about single answers: how they change under each edit, calibration, and drops by superclass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from unswayed.analyses.drops.groups import superclass_of
+from unswayed.analyses.drops.outcomes import outcomes
+from unswayed.analyses.statistics.intervals import Settings, estimates
+from unswayed.evaluation.facts import ORIGINAL
+from unswayed.evaluation.frames import each_model
+
+from .findings import Findings
+from .html_table import Cell, Line, filtered, sortable
+from .markup import joined, render, tag
+from .section import Section, paragraphs
+from .words import interval, percent, plural, points
+
+_PAIRS = 15
+# A superclass with fewer photographs is left out: its drop would be that of single photographs.
+_LEAST = 5
+
+
+# What an edit can do to an answer, by the names of the style sheet and the script.
+KINDS = {
+    "kept": "stays right",
+    "lost": "right → wrong",
+    "blamed": "right → wrong, wrong in the control already",
+    "gained": "wrong → right",
+    "wrong": "stays wrong",
+}
+
+
+def answers_section(findings: Findings) -> Section | None:
+    """Return how the answers change under each edit, the frequent mistakes, and calibration; None without edits."""
+    counts = findings.flips.counts
+    if counts.is_empty():
+        return None
+    place = {name: number for number, name in enumerate(findings.models)}
+    order = {edit: number for number, edit in enumerate(findings.edits)}
+    counts = counts.sort(
+        pl.col("model").replace_strict(place), pl.col("edit").replace_strict(order, default=len(order))
+    )
+    accuracy = {(row["model"], row["edit"]): row["accuracy"] for row in findings.drops.iter_rows(named=True)}
+    lines, confidence = [], []
+    for row in counts.iter_rows(named=True):
+        data = {"model": row["model"], "edit": row["edit"]}
+        first = [Cell(row["model"], title=findings.spec(row["model"])), Cell(row["edit"])]
+        lines.append(Line([*first, Cell(f"{row['n']:,}", row["n"]), *_changes(row)], data))
+        right = accuracy.get((row["model"], row["edit"]))
+        if right is not None and row["confidence"] is not None:
+            gap = 100 * (row["confidence"] - right)
+            cells = [_share(right), _share(row["confidence"]), Cell(points(gap, signed=True), gap)]
+            confidence.append(Line([*first, *cells, _share(row["calibration_error"])], data))
+    headings = ["model", "edit", "n", "answers", "stay right, %", "right → wrong, %"]
+    headings += ["of these wrong in the control already, %", "wrong → right, %", "stay wrong, %"]
+    body = [
+        paragraphs(_blame_words(findings)),
+        tag(
+            "p", *(joined([tag("span", class_=f"key {kind}"), words]) for kind, words in KINDS.items()), class_="legend"
+        ),
+        filtered("answers-table", "rows"),
+        sortable("answers-table", "How the answers change.", headings, lines, frozenset(range(4, 9)) | {2}),
+        tag("h3", "Most frequent mistakes"),
+        _pairs(findings),
+        tag("h3", "Calibration under each edit"),
+        paragraphs(
+            "The gap is the mean confidence minus the accuracy: positive if the model is too sure. The calibration "
+            "error is the mean distance of both over 15 bins of confidence."
+        ),
+        filtered("calibration-table", "rows"),
+        sortable(
+            "calibration-table",
+            "Confidence and accuracy, in %.",
+            ["model", "edit", "accuracy, %", "confidence, %", "gap, points", "calibration error, %"],
+            confidence,
+            frozenset(range(2, 6)),
+        ),
+    ]
+    tables = {"answers": counts, "mistakes": _named_pairs(findings)}
+    return Section("answers", "How the answers change", joined(body), tables=tables)
+
+
+def _blame_words(findings: Findings) -> str:
+    counts = findings.flips.of_edits
+    flips, controlled, wrong, near, gained = (
+        int(counts[name].sum()) for name in ("flips", "controlled", "control_wrong", "near", "gained")
+    )
+    words = f"{plural(flips, 'prediction')} turn from right to wrong and {gained:,} from wrong to right."
+    if controlled:
+        words += f" {percent(wrong / controlled, 0)} of the first, where a control exists, are wrong in the control "
+        words += "already: the rendering is to blame for them, not the change."
+    if flips and superclass_of(findings.facts) is not None:
+        words += f" {percent(near / flips, 0)} of the wrong answers are in the superclass of the true class."
+    return words
+
+
+def _changes(row: dict[str, Any]) -> list[Cell]:
+    """Return the cells of one row: a bar and the share of each kind of change."""
+    n = max(row["n"], 1)
+    shares = {
+        "kept": (row["right"] - row["flips"]) / n,
+        "lost": (row["flips"] - row["control_wrong"]) / n,
+        "blamed": row["control_wrong"] / n,
+        "gained": row["gained"] / n,
+        "wrong": (row["n"] - row["right"] - row["gained"]) / n,
+    }
+    parts = (tag("span", class_=name, style=f"width: {100 * share:.1f}%") for name, share in shares.items())
+    known = row["controlled"] > 0
+    return [
+        Cell(tag("span", *parts, class_="stack", aria_hidden="true")),
+        _share(shares["kept"]),
+        _share(row["flips"] / n),
+        _share(row["control_wrong"] / row["controlled"]) if known else Cell("–"),
+        _share(shares["gained"]),
+        _share(shares["wrong"]),
+    ]
+
+
+def _share(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(points(100 * value), value)
+
+
+def _named_pairs(findings: Findings) -> pl.DataFrame:
+    names = pl.col("label", "predicted").map_elements(findings.class_name, return_dtype=pl.String)
+    return findings.flips.answers.with_columns(names).rename({"label": "class", "predicted": "answer"})
+
+
+def _pairs(findings: Findings) -> Markup:
+    table, counted = _named_pairs(findings), ("flips", "control_wrong")
+    lines = [
+        Line([Cell(row["class"]), Cell(row["answer"]), *(Cell(f"{row[name]:,}", row[name]) for name in counted)])
+        for row in table.head(_PAIRS).iter_rows(named=True)
+    ]
+    caption = f"The {min(_PAIRS, table.height)} most frequent of {table.height:,} pairs, over all models and edits."
+    headings = ["true class", "answer under the edit", "flips", "of these wrong in the control already"]
+    return sortable("mistakes-table", caption, headings, lines, frozenset({2, 3}))
+
+
+def groups_section(findings: Findings) -> Section | None:
+    """Return the drops by superclass (by class if the classes are not ImageNet's) and edit, averaged over models; None
+    if no group has enough photographs."""
+    kind = "class" if superclass_of(findings.facts) is None else "superclass"
+    table = group_drops(findings)
+    if table.is_empty():
+        return None
+    names = table.group_by(kind).agg(pl.col("n").max()).sort("n", kind, descending=[True, False])
+    edits = [edit for edit in findings.edits if edit in set(table["edit"])]
+    largest = max(1.0, float(table["drop"].abs().max()))  # type: ignore[arg-type]
+    cells = {(row[kind], row["edit"]): row for row in table.iter_rows(named=True)}
+    rows = [
+        {"name": name, "n": n, "cells": [_cell(cells.get((name, edit)), largest) for edit in edits]}
+        for name, n in names.iter_rows()
+    ]
+    words = (
+        f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least {_LEAST} "
+        f"photographs; hatched where the 95 % interval contains 0."
+    )
+    body = joined([paragraphs(words), render("groups.html", kind=kind, edits=edits, rows=rows)])
+    return Section("groups", f"Drop by {kind}", body, tables={"groups": table})
+
+
+def _cell(row: dict[str, Any] | None, largest: float) -> dict[str, str] | None:
+    if row is None:
+        return None
+    unsure = row["low"] <= 0 <= row["high"]
+    return {
+        "edit": row["edit"],
+        "value": f"{row['drop']:.0f}".replace("-0", "0").replace("-", "−"),
+        "share": f"{min(100.0, 100 * abs(row['drop']) / largest):.0f}",
+        "marks": ("worse" if row["drop"] > 0 else "better") + (" hatched" if unsure else ""),
+        "label": f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}",
+    }
+
+
+def group_drops(findings: Findings) -> pl.DataFrame:
+    """Return superclass (or class), edit, n, drop, low and high in points: the net drop, or the drop without a control,
+    of the mean over models, with intervals over photographs."""
+    facts, superclass = findings.facts, superclass_of(findings.facts)
+    edits = [edit for edit in findings.edits if findings.kind(edit) == "edit"]
+    total: np.ndarray | None = None
+    images: tuple[str, ...] | None = None
+    for name, rows in each_model(findings.answers) if edits else ():
+        found = outcomes(name, rows, images)
+        if images is not None and found.images != images:
+            continue  # a model on other photographs than the first has no part in the mean
+        images = found.images
+        starts = [found.of(facts.control(edit) or "") for edit in edits]
+        starts = [found.of(ORIGINAL) if np.isnan(one).all() else one for one in starts]
+        part = np.stack([start - found.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
+        total = part if total is None else total + part
+    kind = "class" if superclass is None else "superclass"
+    empty = {
+        kind: pl.String,
+        "edit": pl.String,
+        "n": pl.Int64,
+        "drop": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+    }
+    if total is None or images is None:
+        return pl.DataFrame(schema=empty)
+    labels = findings.answers.select(pl.col("source_id").cast(pl.String), "label").unique("source_id")
+    label_of = dict(labels.drop_nulls().iter_rows())
+    known = [label_of.get(image) for image in images]
+    names = [
+        None if label is None else findings.class_name(label) if superclass is None else superclass[label]
+        for label in known
+    ]
+    groups = [name for name in sorted({one for one in names if one is not None}) if names.count(name) >= _LEAST]
+    if not groups:
+        return pl.DataFrame(schema=empty)
+    member = np.array([[name == group for group in groups] for name in names])
+    mean = total / findings.answers["model"].n_unique()
+    columns = np.where(member[:, :, None], mean[:, None, :], np.nan).reshape(len(images), -1)
+    settings = Settings(findings.settings["resamples"], findings.settings["level"], findings.settings["seed"])
+    answers = np.full(columns.shape[1], findings.answers["model"].n_unique())
+    found_drops = estimates(columns, answers, images, settings, unit=100.0)
+    keys = [(group, edit) for group in groups for edit in edits]
+    numbers = [
+        (*key, int(n), float(drop), float(low), float(high))
+        for key, n, drop, low, high in zip(
+            keys, found_drops.sums.n, found_drops.mean, found_drops.low, found_drops.high, strict=True
+        )
+        if n
+    ]
+    return pl.DataFrame(numbers, schema=empty, orient="row")

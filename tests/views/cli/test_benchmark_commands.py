@@ -1,0 +1,163 @@
+"""build, verify, import, edit and status as a user runs them: exit codes, JSON, errors in words, help that teaches."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from unswayed.views.cli import main
+
+SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def unswayed(*arguments: object) -> Done:
+    """The command in this process, as `unswayed ARGUMENTS` runs it."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(stdout), redirect_stderr(stderr):
+        patch.setattr(sys, "argv", ["unswayed", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    return Done(int(stopped.value.code or 0), stdout.getvalue(), stderr.getvalue())
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    root = tmp_path_factory.mktemp("cli") / "bench"
+    done = unswayed("build", "sample", "-o", root, "--renderer", "paste", "--recipe", "original,size-0.1", "--limit", 2)
+    assert done.returncode == 0, done.stderr
+    assert "2 scenes, 8 ok, 0 skipped, 0 failed" in done.stdout
+    return root
+
+
+def test_help_is_quick_because_it_imports_nothing_heavy():
+    code = "import sys; from unswayed.views.cli import build_app; build_app(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "unswayed.views.cli.build" in loaded
+    assert not {"numpy", "torch", "cv2", "pyarrow", "PIL", "rich.progress"} & set(loaded)
+
+
+@pytest.mark.parametrize("command", ["build", "verify", "import", "edit", "status"])
+def test_help_teaches_by_example(command):
+    done = unswayed(command, "--help")
+    assert done.returncode == 0
+    assert f"unswayed {command} " in done.stdout.replace("Usage: unswayed", "")
+    assert "Exit codes" in done.stdout
+
+
+def test_verify_speaks_json_and_names_the_changed_file(bench):
+    done = unswayed("verify", bench, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) | {"benchmark": ""} == {
+        "benchmark": "",
+        "passed": True,
+        "rows": 8,
+        "files": 14,
+        "ok": 8,
+        "skipped": 0,
+        "failed": 0,
+        "problems": [],
+    }
+    path = bench / "images/size-0.1/cat.png"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    done = unswayed("verify", bench)
+    path.write_bytes(whole)
+    assert done.returncode == 1
+    assert "images/size-0.1/cat.png: is not the file that was written" in done.stdout
+
+
+def test_one_reason_of_many_failures_is_printed_once(tmp_path):
+    for number in range(6):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / f"photos/{number}.jpg")
+    Image.new("L", (20, 20), 255).save(tmp_path / "photos/5_mask.png")
+    (tmp_path / "photos/5.jpg").write_bytes(b"no picture")
+    done = unswayed("build", f"folder:{tmp_path / 'photos'}", "-o", tmp_path / "b", "--renderer", "paste")
+    first, second = [one for one in done.stderr.splitlines() if "failed:" in one]
+    assert done.returncode == 4 and first.startswith("failed: 5 scenes, such as 0: there is no mask for it")
+    assert second.startswith("failed: 5: ") and "text" in second
+
+
+def test_status_says_how_it_stands(bench, tmp_path):
+    answer = json.loads(unswayed("status", bench, "--json").stdout)
+    assert (answer["done"], answer["total"], answer["finished"], answer["running"]) == (2, 2, True, False)
+    assert "2 of 2 scenes, 8 ok" in unswayed("status", bench).stdout
+    assert unswayed("status", tmp_path).returncode == 2
+
+
+def test_the_same_command_again_makes_nothing_new(bench):
+    again = ("build", "sample", "-o", bench, "--renderer", "paste", "--recipe", "original,size-0.1", "--limit", 2)
+    assert json.loads(unswayed(*again, "--json").stdout)["made"] == 0
+    other = unswayed(*again, "--seed", 1)
+    assert other.returncode == 2
+    assert "contains another benchmark" in other.stderr
+    assert "seed: 0 there, 1 now" in other.stderr
+    assert "Traceback" not in other.stderr
+
+
+def test_edit_writes_three_files_and_replays(tmp_path):
+    out = tmp_path / "out.png"
+    options = ("--mask", SAMPLE / "dog.png", "--size", 0.05, "--position", "0,1", "--renderer", "paste", "-o", out)
+    done = unswayed("edit", SAMPLE / "dog.jpg", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["pixel_rate"] == pytest.approx(0.05, abs=0.002)
+    again = unswayed("edit", "--replay", tmp_path / "out.json", "-o", tmp_path / "again.png")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again.png").read_bytes() == out.read_bytes()
+    assert (tmp_path / "again.mask.png").read_bytes() == (tmp_path / "out.mask.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("edit", "dog.jpg", "--size", "0.1"), "the file does not exist"),
+        (("edit", "--size", "0.1"), "no photograph is given"),
+        (("edit", "dog.jpg"), "no edit is given"),
+        (("edit", "dog.jpg", "--size", "7"), "0.001 to 1"),
+        (("edit", "dog.jpg", "--size", "0.1", "--box", "1,2"), "X,Y,W,H"),
+        (("edit", "dog.jpg", "--edit", "sise=0.1"), "did you mean 'size'"),
+        (("verify", "nowhere"), "is not a benchmark"),
+        (("import", "nowhere", "-o", "bench"), "does not exist"),
+        (("build", "sampel", "-o", "bench"), "did you mean 'sample'"),
+        (("build", "folder:nowhere", "-o", "bench"), "nowhere does not exist"),
+        (("build", "sample", "-o", "bench", "--recipe", "imagenet-f"), "did you mean 'imagenet-e'"),
+    ],
+)
+def test_mistakes_exit_with_2_and_say_what_to_do(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    done = unswayed(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("bench/*"))
+
+
+def test_import_of_a_small_release(tmp_path):
+    root = tmp_path / "ImageNet-E"
+    for folder in ("ori", "005"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "ILSVRC2012_val_00000001.JPEG").write_bytes((SAMPLE / "dog.jpg").read_bytes())
+    (root / "labels.txt").write_text("ILSVRC2012_val_00000001.JPEG\t207\n")
+    done = unswayed("import", root, "-o", tmp_path / "bench", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["edits"] == ["original", "size-0.05"]
+    (root / "labels.txt").write_text("ILSVRC2012_val_00000002.JPEG\t207\n")
+    unlabelled = unswayed("import", root, "-o", tmp_path / "other")
+    assert unlabelled.returncode == 4
+    assert "no line for ILSVRC2012_val_00000001" in unlabelled.stderr

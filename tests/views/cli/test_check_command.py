@@ -1,0 +1,175 @@
+"""`unswayed check`, `compare` and `analyze` as a user runs them: exits, files, errors."""
+
+import contextlib
+import csv
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+
+from unswayed.views.cli import main
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments):
+    """The command as `unswayed …` runs it, in this process: imports are paid once."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["unswayed", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def write(path, models, n=400):
+    """A predictions folder: model -> edit -> number of photographs lost."""
+    path.mkdir(parents=True)
+    for name, edits in models.items():
+        rows = [
+            {"model": name, "source_id": f"image-{i}", "edit": edit, "run": 0, "label": i % 7, "correct": i >= lost}
+            for edit, lost in {"original": 0, **edits}.items()
+            for i in range(n)
+        ]
+        pl.DataFrame(rows).write_parquet(path / f"{name}.parquet")
+        (path / f"{name}.json").write_text(json.dumps({"model": name, "labels": {"name": "imagenet-1k"}}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def predictions(tmp_path_factory):
+    models = {"good": {"size-0.05": 20, "position": 4}, "bad": {"size-0.05": 160, "position": 4}}
+    return write(tmp_path_factory.mktemp("gate") / "p", models)
+
+
+def test_exit_0_when_every_check_passes(predictions):
+    done = run("check", predictions, "-m", "good", "--max-drop", "size-0.05=20", "--min-accuracy", "90")
+    assert done.returncode == 0, done.stderr
+    assert "unswayed check: pass" in done.stdout
+
+
+def test_exit_1_when_one_fails_and_the_files_say_which(predictions, tmp_path):
+    files = tmp_path / "check.json", tmp_path / "check.xml"
+    done = run("check", predictions, "--max-drop", "size-*=20", "--json", files[0], "--junit", files[1])
+    assert done.returncode == 1, done.stderr
+    found = json.loads(files[0].read_text())
+    assert found["verdict"] == "fail"
+    assert {check["model"]: check["verdict"] for check in found["checks"]} == {"good": "pass", "bad": "fail"}
+    suite = ElementTree.parse(files[1]).getroot()
+    assert suite.get("failures") == "1"
+    assert done.stdout.index("bad") < done.stdout.index("good"), "failures come first"
+
+
+def test_exit_3_when_the_interval_straddles_the_threshold(predictions):
+    done = run("check", predictions, "-m", "bad", "--max-drop", "size-0.05=40")
+    assert done.returncode == 3, done.stderr
+    assert "cannot tell" in done.stdout
+
+
+def test_a_shell_sees_the_exit(predictions):
+    code = "from unswayed.views.cli import main; main()"
+    arguments = ["check", str(predictions), "-m", "bad", "--max-drop", "size-0.05=40"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, timeout=300)
+    assert done.returncode == 3
+
+
+def test_a_baseline_and_a_config(predictions, tmp_path):
+    new = write(tmp_path / "new", {"good": {"size-0.05": 100, "position": 4}})
+    config = tmp_path / "gate.toml"
+    config.write_text(f'[baseline]\npath = "{predictions}"\nmargin = 5\n')
+    done = run("check", new, "--config", config)
+    assert done.returncode == 1, done.stderr
+    assert run("check", new, "--config", config, "--margin", "40").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "there is nothing to check"),
+        (["--max-drop", "size-0.5=20"], "did you mean 'size-0.05'"),
+        (["--max-drop", "size-0.05"], "EDIT=NUMBER"),
+        (["--min-accuracy", "0.9"], "90 means 90 %"),
+        (["--max-drop", "position=3", "-m", "goood"], "did you mean 'good'"),
+        (["--config", "nowhere.toml"], "does not exist"),
+        (["--baseline", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_exit_2_and_a_reason_for_a_mistake(predictions, arguments, message):
+    done = run("check", predictions, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_compare_names_the_more_robust_model(predictions):
+    done = run("compare", predictions, "good", "bad", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {row["edit"]: row for row in json.loads(done.stdout)}
+    assert found["size-0.05"]["verdict"] == "first drops less"
+    assert found["size-0.05"]["drop_difference"] == pytest.approx(-35)
+    assert found["position"]["verdict"] == "no difference shown"
+    assert "first: good, second: bad" in run("compare", predictions, "good", "bad").stdout
+    assert run("compare", predictions, "good", "bda").returncode == 2
+
+
+def test_analyze_prints_records_with_the_promised_keys(predictions):
+    done = run("analyze", predictions, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    keys = {"model", "edit", "n", "accuracy", "drop", "low", "high", "net_drop", "p_value"}
+    assert all(keys <= set(record) for record in records)
+    found = next(one for one in records if one["model"] == "bad" and one["edit"] == "size-0.05")
+    assert (found["n"], found["accuracy"], found["drop"]) == (400, 0.6, 40)
+    assert found["low"] < 40 < found["high"]
+
+
+def test_analyze_in_every_format(predictions, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(run("analyze", predictions, "--format", "csv").stdout)))
+    assert float(rows[1]["drop"]) == 1.0
+    assert "| bad | size-0.05 | 400 |" in run("analyze", predictions, "--format", "markdown").stdout
+    assert r"\toprule" in run("analyze", predictions, "--format", "latex").stdout
+    assert "size-0.05" in run("analyze", predictions).stdout
+    by_class = tmp_path / "classes.csv"
+    done = run("analyze", predictions, "--by", "class", "-e", "size-0.05", "--format", "csv", "-o", by_class)
+    assert done.stdout == ""
+    assert {row["class"] for row in csv.DictReader(by_class.open())} >= {"tench", "goldfish"}
+    done = run("analyze", predictions, "--format", "markdwn")
+    assert done.returncode == 2
+    assert "'markdown'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--table", "curvs"], "did you mean 'curves'"),
+        (["--table", "fits", "--by", "class"], "are for the table 'drops'"),
+        (["--by", "class", "--groups", "all"], "both --by and --groups"),
+        (["--by", "colour"], "no column to split by 'colour'"),
+    ],
+)
+def test_analyze_refuses_what_it_cannot_do(predictions, arguments, message):
+    done = run("analyze", predictions, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_tables_without_a_sweep_or_grid_say_so(predictions):
+    assert "no sweep" in run("analyze", predictions, "--table", "fits").stdout
+    assert "no grid" in run("analyze", predictions, "--table", "interactions").stdout
+    assert json.loads(run("analyze", predictions, "--table", "flips", "--format", "json").stdout) == []
