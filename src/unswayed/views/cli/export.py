@@ -33,8 +33,8 @@ def export(
     - `unswayed export bench --to fiftyone -o birds -p predictions`
 
     `datasets`: a folder with a dataset card that `datasets.load_dataset` opens; `unswayed import` reads it back with
-    the same pictures, hashes and credits. `imagefolder`: FOLDER/edit/class/picture for torchvision and timm. `fiftyone`:
-    one group per photograph, with masks, predictions and the flips as a saved view.
+    the same pictures, hashes and credits. `imagefolder`: FOLDER/edit/class/picture for torchvision and timm.
+    `fiftyone`: one group per photograph, with masks, predictions and the flips as a saved view.
     """
     import json
     from dataclasses import asdict
