@@ -68,9 +68,17 @@ class Registry(Generic[T]):
     allowed: red, blue
     """
 
-    def __init__(self, kind: str, parts: Mapping[str, Part], *, check: Callable[[str, Any], str | None] | None = None):
-        """kind: the singular noun of messages. check: returns what an outside object should be, None if it is."""
-        self.kind, self.group = kind, f"unswayed.{kind.replace(' ', '_')}s"
+    def __init__(
+        self,
+        kind: str,
+        parts: Mapping[str, Part],
+        *,
+        group: str | None = None,
+        check: Callable[[str, Any], str | None] | None = None,
+    ):
+        """kind: the singular noun of messages. group: of the entry points, `unswayed.<kind>s` if None. check: returns
+        what an outside object should be, None if it is."""
+        self.kind, self.group = kind, group or f"unswayed.{kind.replace(' ', '_')}s"
         self._own, self._check = dict(parts), check
 
     @functools.cached_property

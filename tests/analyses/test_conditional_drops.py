@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from prediction_worlds import benchmark, folder, frame
+from unswayed.analyses.tables import analyze
 from unswayed.benchmark.reviews import Review, add_review
 from unswayed.views.cli import build_app
-from unswayed.views.report.drop_tables import analyze
 
 RIGHT = {"original": [1] * 20, "position": [1] * 10 + [0] * 10, "size-0.1": [1] * 20}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.gate import check
+from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
 from unswayed.evaluation.identity import identity_of
 from unswayed.evaluation.picture import Picture
-from unswayed.views.report.drop_tables import analyze
 
 N = 300
 

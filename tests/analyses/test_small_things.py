@@ -11,9 +11,10 @@ from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unswayed.analyses.factors import Study, make_table
+from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError, unknown
 from unswayed.views.cli import main
-from unswayed.views.report.drop_tables import analysis_text, analyze
+from unswayed.views.report.drop_tables import analysis_text
 from unswayed.views.report.remarks import moved_lines
 
 ANSWERS = {"original": [1] * 40, "size-0.05": [0] * 20 + [1] * 20, "size-0.1": [1] * 40, "position": [1] * 40}

@@ -11,11 +11,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from color_world import copied, write_benchmark
+from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
 from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.settings import EvaluateSettings
-from unswayed.views.report.drop_tables import analyze
 from unswayed.views.report.page import write_report
 from unswayed.views.report.remarks import moved_lines
 

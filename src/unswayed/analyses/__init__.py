@@ -1,0 +1,156 @@
+"""Tables in, tables out: what the stored predictions say. Nothing here opens a picture or a network.
+
+`ANALYSES` declares the tables of `unswayed analyze --table NAME`. Another installed package adds one as an entry point
+of the group `unswayed.analyses`: a function from a polars frame of predictions to a polars frame, decorated with
+`unswayed.registry.declare(help=…, facts={"title": …})`; it is then also a section of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from unswayed.errors import UserError
+from unswayed.registry import Part, Registry
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_FINE = dict.fromkeys(("level", "halfway", "low", "high", "floor", "ceiling", "threshold", "fitted"), 4)
+_RESAMPLED = ("facts", "resamples", "level", "seed")
+_SWEEPS = "There is no sweep of at least three levels in these predictions"
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """How a table is made and displayed.
+
+    options: the keywords of `unswayed.analyses.tables.analyze` that its function takes. columns: the names of those
+    that are displayed, with spaces between them; all if empty. notes: what a reader must know; empty: what is said
+    instead where there are no rows. percent: the columns with shares in [0, 1] that are displayed in percent.
+    """
+
+    title: str
+    columns: str = ""
+    notes: str = ""
+    empty: str = "The table has no rows"
+    options: tuple[str, ...] = ()
+    digits: Mapping[str, int] = field(default_factory=lambda: {"p_holm": 4, "level": 4})
+    percent: tuple[str, ...] = ()
+
+
+def _function(name: str, thing: Any) -> str | None:
+    return None if callable(thing) else "a function from a frame of predictions to a frame"
+
+
+ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
+    "table",
+    {
+        "drops": Part(
+            "unswayed.analyses.tables:drop_table",
+            "the accuracy that each edit costs",
+            facts={
+                "title": "Dropped accuracy",
+                "options": (*_RESAMPLED, "by", "groups", "models", "edits", "interval", "condition"),
+            },
+        ),
+        "curves": Part(
+            "unswayed.analyses.drops.curves:accuracy_curves",
+            "accuracy along each attribute of a sweep",
+            facts={
+                "title": "Accuracy along each attribute",
+                "columns": "model attribute side level n accuracy low high true_probability",
+                "notes": "Accuracies in % with intervals; true_probability: mean probability of the true class in %.",
+                "empty": _SWEEPS,
+                "options": ("facts", "level"),
+                "digits": {"level": 4},
+                "percent": ("accuracy", "low", "high", "true_probability"),
+            },
+        ),
+        "fits": Part(
+            "unswayed.analyses.drops.curves:curve_fits",
+            "the level of a sweep at which half of the accuracy is lost",
+            facts={
+                "title": "The level at which half of the accuracy is lost",
+                "columns": "model attribute side levels n halfway low high floor ceiling scale",
+                "notes": "halfway: the level, in the attribute's own unit, at which accuracy is midway between floor "
+                "and ceiling; a dash if it is outside the levels of the sweep, accuracy is flat, or the ceiling was "
+                "not reached. Floor and ceiling in %.",
+                "empty": "There is no sweep of at least five levels in these predictions, which the fit of a curve "
+                "needs (`--table thresholds` needs three)",
+                "options": _RESAMPLED,
+                "digits": {**_FINE, "floor": 2, "ceiling": 2},
+                "percent": ("floor", "ceiling"),
+            },
+        ),
+        "thresholds": Part(
+            "unswayed.analyses.drops.thresholds:thresholds",
+            "the hardest level of a sweep that still meets a target",
+            facts={
+                "title": "The hardest level at which each target is still met",
+                "columns": "model attribute side target n harder met threshold low high fitted",
+                "notes": "threshold: in the attribute's own unit, by isotonic regression, with its interval; fitted: "
+                "by the fitted curve; harder: the side on which accuracy is lower.",
+                "empty": _SWEEPS,
+                "options": (*_RESAMPLED, "accuracy", "drop"),
+                "digits": _FINE,
+            },
+        ),
+        "flips": Part(
+            "unswayed.analyses.drops.curves:smallest_flips",
+            "the smallest change of a sweep that flips each prediction",
+            facts={
+                "title": "The smallest change that flips the prediction for each picture",
+                "columns": "model attribute side source_id level returns",
+                "notes": "level: a dash if no level flips it; returns: the prediction is right again at a harder "
+                "level.",
+                "empty": _SWEEPS,
+                "options": ("facts",),
+            },
+        ),
+        "corruptions": Part(
+            "unswayed.analyses.drops.corruptions:corruption_errors",
+            "corruption errors on ImageNet-C",
+            facts={
+                "title": "Corruption error on ImageNet-C",
+                "columns": "model corruption n severities error alexnet ce",
+                "notes": "error: top-1 error in %, mean over the severities; ce: in % of AlexNet's error; mean: over "
+                "the fifteen corruptions of the benchmark, its ce is the mean corruption error (mCE).",
+                "empty": _SWEEPS,
+                "options": ("facts",),
+            },
+        ),
+        "interactions": Part(
+            "unswayed.analyses.drops.grids:interactions",
+            "what two attributes of a grid cost together beyond their sum",
+            facts={
+                "title": "Interactions of two attributes",
+                "columns": "model first second n drop first_drop second_drop interaction low high p_holm",
+                "notes": "Points; interaction = drop - first_drop - second_drop, positive if the pair is worse than "
+                "the sum.",
+                "empty": "There is no grid of two attributes in these predictions",
+                "options": _RESAMPLED,
+            },
+        ),
+    },
+    group="unswayed.analyses",
+    check=_function,
+)
+
+
+def table_facts(name: str) -> TableFacts:
+    """How the table `name` is made and displayed."""
+    return TableFacts(**{"title": name, **ANALYSES.part(name).facts})
+
+
+def tables_help() -> str:
+    """What each table shows, for the help of the option `--table`."""
+    lines = []
+    for name in ANALYSES:
+        try:
+            about = ANALYSES.part(name).help
+        except UserError:  # it is refused with its reason where it is asked for
+            about = ""
+        lines.append(f"`{name}`: {about}" if about else f"`{name}`")
+    return "; ".join(lines) + "."

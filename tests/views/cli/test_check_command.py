@@ -158,7 +158,8 @@ def test_analyze_in_every_format(predictions, tmp_path):
     ("arguments", "message"),
     [
         (["--table", "curvs"], "did you mean 'curves'"),
-        (["--table", "fits", "--by", "class"], "are for the table 'drops'"),
+        (["--table", "fits", "--by", "class"], "--by is not for the table 'fits'"),
+        (["--table", "fits", "--at-accuracy", "80"], "--table thresholds"),
         (["--by", "class", "--groups", "all"], "both --by and --groups"),
         (["--by", "colour"], "no column to split by 'colour'"),
     ],

@@ -11,11 +11,12 @@ import pytest
 import rich.progress
 from typer.testing import CliRunner
 
+from unswayed.analyses.tables import analyze
 from unswayed.benchmark import BuildSettings, build
 from unswayed.benchmark.building import Progress
 from unswayed.views.cli import COMMANDS, build_app
 from unswayed.views.cli.progress import progress_line
-from unswayed.views.report.drop_tables import analysis_text, analyze
+from unswayed.views.report.drop_tables import analysis_text
 
 
 def run(*arguments: object) -> Any:

@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
+from unswayed.analyses import tables_help
 from unswayed.choices import TableFormat, WideMeasure
 
 
 def analyze(
     predictions: Annotated[Path, typer.Argument(help="The folder that `unswayed evaluate` wrote.")],
-    table: Annotated[
-        str, typer.Option(help="`drops`; for sweeps `curves`, `fits`, `thresholds`, `flips`; for grids `interactions`.")
-    ] = "drops",
+    table: Annotated[str, typer.Option(help=tables_help())] = "drops",
     by: Annotated[
         str | None,
         typer.Option(help="One row per `class`, `superclass`, or value of a predictions or manifest column."),
@@ -92,11 +91,11 @@ def analyze(
     """
     import os
 
+    from unswayed.analyses.tables import analyze as analyze_predictions
     from unswayed.errors import UserError
     from unswayed.files.storage import address
     from unswayed.files.whole import write_bytes
     from unswayed.views.report.drop_tables import analysis_text
-    from unswayed.views.report.drop_tables import analyze as analyze_predictions
     from unswayed.views.report.figures_drops import against_figure
     from unswayed.views.report.figures_factors import SUFFIXES, figure_bytes
     from unswayed.views.report.formats import format_of, format_table

@@ -7,6 +7,8 @@ from pathlib import Path
 import polars as pl
 from markupsafe import Markup
 
+from unswayed.analyses import ANALYSES, table_facts
+from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
 from unswayed.evaluation.frames import polars_table
 from unswayed.files.tables import Column
@@ -42,6 +44,18 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
         ]
     )
     return Section("factors", "ImageNet-X profile", body, {"factor-profile": figure}, {"factors": errors})
+
+
+def outside_sections(findings: Findings) -> list[Section]:
+    """Return one section for each analysis of another installed package."""
+    sections = []
+    for name in (name for name in ANALYSES if not ANALYSES.is_own(name)):
+        facts = table_facts(name)
+        table = findings.named(analyze(findings.predictions, name, benchmark=findings.benchmark))
+        note = facts.notes or ANALYSES.part(name).help if table.height else f"{facts.empty}."
+        body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, table)])
+        sections.append(Section(name, facts.title, body, {}, {name: table}))
+    return sections
 
 
 def sensitivity_section(folder: Path, findings: Findings) -> Section:

@@ -20,12 +20,12 @@ from unswayed.analyses.drops.worst import Gap, gap_between
 from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
 from unswayed.analyses.statistics.intervals import Settings
 from unswayed.analyses.statistics.paired import holm
+from unswayed.analyses.tables import with_conditions
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.frames import in_memory
 from unswayed.evaluation.suspicions import remarks, suspicions
 
-from .drop_tables import with_conditions
 from .palette import series
 
 SURE = 0.05

@@ -26,7 +26,7 @@ from unswayed.files.whole import check_writable, write_bytes
 
 from .assets import write_assets
 from .explorer import as_script, explorer_section, page_data, pictures_of
-from .extras import distribution_section, factors_section, sensitivity_section
+from .extras import distribution_section, factors_section, outside_sections, sensitivity_section
 from .findings import Findings, find
 from .first_screen import first_screen
 from .gallery import gallery_section
@@ -123,6 +123,7 @@ def write_report(
             accuracy_section(findings),
             curves_section(findings),
             *_extra_sections(predictions, given, findings),
+            *outside_sections(findings),
             made_section(findings, again, command),
         ]
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read

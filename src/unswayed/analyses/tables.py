@@ -1,0 +1,119 @@
+"""One table of a folder of predictions by its name: what `unswayed analyze --table NAME` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
+from unswayed.evaluation.facts import Facts, chosen_edits, read_facts
+from unswayed.evaluation.frames import Predictions, columns_of, common_predictions, in_memory
+
+from . import ANALYSES, table_facts
+from .drops.conditional import with_human_ceiling, with_valid_drops
+from .drops.drop import dropped_accuracy
+from .drops.drop_rows import corrected
+from .drops.model_groups import dropped_accuracy_of_groups
+from .drops.published import with_published
+
+# Keyword of `analyze` -> the command's option, for those that are refused where a table does not take them.
+_FLAGS = {"by": "--by", "groups": "--groups", "accuracy": "--at-accuracy", "drop": "--at-drop"}
+
+
+def analyze(
+    predictions: str | Path,
+    table: str = "drops",
+    *,
+    by: str | None = None,
+    groups: str | Path | None = None,
+    models: Sequence[str] | None = None,
+    edits: Sequence[str] | None = None,
+    benchmark: str | Path | None = None,
+    common: bool = False,
+    interval: str = "auto",
+    condition: Condition | None = None,
+    **settings: Any,
+) -> pl.DataFrame:
+    """Return the data frame of one table of a predictions folder.
+
+    Models from different benchmarks are refused; common: use only the pictures that they share. settings: resamples,
+    level, seed; accuracy, drop: the targets of the table `thresholds`. condition: only pictures that are valid as
+    measured or as people say; without it the drops on valid pictures stand beside those on all of them, where the
+    benchmark has invalid ones.
+    """
+    make, options = ANALYSES.load(table), table_facts(table).options
+    given = {**settings, "by": by, "groups": groups}
+    for option, flag in _FLAGS.items():
+        if given.get(option) and option not in options:
+            takers = [name for name in ANALYSES if ANALYSES.is_own(name) and option in table_facts(name).options]
+            raise UserError(
+                f"{flag} is not for the table '{table}'",
+                allowed=" or ".join(f"--table {name}" for name in takers),
+                run="unswayed analyze --help",
+            )
+    facts = read_facts(predictions, benchmark, models=models, common=common)
+    answers: Predictions = common_predictions(predictions, models) if common else predictions
+    if condition is not None:
+        answers = on_valid_pictures(answers, facts, condition, columns_of(answers))
+    if not ANALYSES.is_own(table):
+        answers = in_memory(answers, columns_of(answers)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    given |= {"facts": facts, "models": models, "edits": edits, "interval": interval, "condition": condition}
+    frame = make(answers, **{name: given[name] for name in options if name in given})
+    return frame if "models" in options else _kept(frame, models, edits)
+
+
+def drop_table(
+    predictions: Predictions,
+    *,
+    facts: Facts,
+    by: str | None = None,
+    groups: str | Path | None = None,
+    models: Sequence[str] | None = None,
+    edits: Sequence[str] | None = None,
+    condition: Condition | None = None,
+    interval: str = "auto",
+    **settings: Any,
+) -> pl.DataFrame:
+    """Dropped accuracy of models or of groups of models, with all that is known beside it: drops on valid pictures,
+    what people could tell, published numbers."""
+    if by and groups:
+        raise UserError("both --by and --groups are given", allowed="one of them")
+    if groups is not None:
+        file = None if str(groups) == "all" else groups
+        frame = _kept(dropped_accuracy_of_groups(predictions, file, facts=facts, **settings), models, edits)
+    else:
+        chosen = {"models": models, "edits": edits, "facts": facts, "interval": interval, **settings}
+        frame = dropped_accuracy(predictions, by=by, **chosen)
+        if by is None:
+            frame = with_conditions(frame, predictions, condition, **chosen)
+    return with_published(frame, facts.cards) if facts.official and by is None else frame
+
+
+def with_conditions(
+    frame: pl.DataFrame, predictions: Predictions, condition: Condition | None = None, *, facts: Facts, **settings: Any
+) -> pl.DataFrame:
+    """The table of drops with the human ceiling where pictures were reviewed, and with the drops on valid pictures
+    where the benchmark has invalid ones and no condition was asked for."""
+    if condition is None and has_invalid(facts):
+        valid = on_valid_pictures(predictions, facts, "measured", [])
+        frame = with_valid_drops(frame, dropped_accuracy(valid, facts=facts, **settings))
+    human = human_accuracy(facts)
+    return frame if human is None else with_human_ceiling(frame, human)
+
+
+def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str] | None) -> pl.DataFrame:
+    """Return the rows of these models and edits, with p-values corrected over the remaining rows."""
+    for column, chosen in (("model", models), ("edit", edits)):
+        if chosen and column in frame.columns:
+            there = frame[column].unique(maintain_order=True).to_list()
+            if column == "edit":
+                chosen = chosen_edits(chosen, there)
+            for name in chosen:
+                if name not in there:
+                    raise unknown(column, name, there)
+            frame = frame.filter(pl.col(column).is_in(list(chosen)))
+    return corrected(frame) if "p_holm" in frame.columns else frame
