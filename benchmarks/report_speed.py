@@ -82,7 +82,7 @@ def write_predictions(folder: Path, bench: Path, rows: list[tuple[str, str, int]
     import pyarrow
     import pyarrow.parquet
 
-    from unswayed.evaluation.storage import SCHEMA
+    from unswayed.evaluation.model_cards import SCHEMA
     from unswayed.files.whole import write_json
     from unswayed.labels import imagenet
 

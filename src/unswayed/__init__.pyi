@@ -13,8 +13,8 @@ from .benchmark.folder import Benchmark as Benchmark
 from .benchmark.settings import BuildSettings as BuildSettings
 from .errors import UnswayedWarning as UnswayedWarning
 from .errors import UserError as UserError
+from .evaluation.evaluation import evaluate as evaluate
 from .evaluation.fragility import fragility as fragility
-from .evaluation.reading import evaluate as evaluate
 from .evaluation.reading import read_predictions as read_predictions
 from .evaluation.settings import EvaluateSettings as EvaluateSettings
 from .labels import LabelSpace as LabelSpace

@@ -15,6 +15,8 @@ from unswayed.errors import UserError, unknown
 _OPTIONS = re.compile(r"\?(?=[a-z_]+([=&]|$))")
 # A `+word` at the end, unlike the `+` in a file's name such as `a+b.onnx`.
 _WRAPPER = re.compile(r"\+([A-Za-z]+(?:-[A-Za-z]+)*)$")
+# The kind of a model contains no `=`, so one before the first colon ends an alias.
+_ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
 LONGEST = 120  # characters of a file's name, to which suffixes are added
 
 
@@ -113,6 +115,47 @@ def existing_folder(path: Path, text: str) -> Path:
     if not path.is_dir():
         raise UserError(f"{path} {'is a file' if path.exists() else 'does not exist'}, '{text}' needs a folder")
     return path
+
+
+def split_alias(name: str) -> tuple[str | None, str]:
+    """The alias of `ALIAS=source:name`, None if there is none, and the rest.
+
+    >>> split_alias("prod=timm:resnet50?checkpoint=w.pt"), split_alias("timm:resnet50?checkpoint=w.pt")
+    (('prod', 'timm:resnet50?checkpoint=w.pt'), (None, 'timm:resnet50?checkpoint=w.pt'))
+    """
+    match = _ALIAS.match(name)
+    return (match[1], name[match.end() :]) if match else (None, name)
+
+
+def model_key(name: str) -> str:
+    """A model's name with its paths resolved and without an alias, so that two ways to write one model are equal."""
+    text, wrappers = split_alias(name)[1], ""
+    while wrapper := _WRAPPER.search(text):
+        text, wrappers = text[: wrapper.start()], wrapper[0] + wrappers
+    spec = Spec.parse(text)
+    options = [f"{key}={_resolved(value)}" for key, value in sorted(spec.options.items())]
+    return f"{spec.kind}:{_resolved(spec.name)}{'?' * bool(options)}{'&'.join(options)}{wrappers}"
+
+
+def is_same_model(one: str, two: str) -> bool:
+    """Whether two names mean the same model: the same source, file or published name, options and wrappers.
+
+    Models with equal weights are not the same model: `lite:0+flip` has the weights of `lite:0`, and two functions of
+    one Python file can return the same weights.
+    """
+    try:
+        return one == two or model_key(one) == model_key(two)
+    except UserError:  # the name of an object, which no source opens
+        return False
+
+
+def _resolved(text: str) -> str:
+    """A path that exists, or one followed by `:function`, as an absolute path without links; other text as it is."""
+    path, colon, function = text.rpartition(":")
+    for candidate, rest in ((text, ""), (path, colon + function)):
+        if candidate and os.path.exists(os.path.expanduser(candidate)):
+            return os.path.realpath(os.path.expanduser(candidate)) + rest
+    return text
 
 
 def slug_of(name: str) -> str:

@@ -10,8 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from unswayed.analyses.sensitivity.alignment import by_class, by_correctness, by_edit, by_group, summary
 from unswayed.errors import BadPicture, UserError
-from unswayed.evaluation.alignment_measures import MEASURES, alignment
-from unswayed.evaluation.channels import channel_localization
+from unswayed.evaluation.measures import MEASURES, alignment, channel_localization
 
 DATA = Path(__file__).parent.parent / "data"
 PUBLISHED = json.loads((DATA / "rival10_measures.json").read_text())["saliency"]

@@ -12,8 +12,7 @@ from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.gate import check
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
-from unswayed.evaluation.identity import identity_of
-from unswayed.evaluation.picture import Picture
+from unswayed.evaluation.model_cards import Picture, identity_of
 
 N = 300
 

@@ -4,8 +4,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from unswayed.errors import UserError
-from unswayed.evaluation.channels import auroc, best_channels, channel_localization, channel_table
-from unswayed.evaluation.suspects import suspects
+from unswayed.evaluation.measures import auroc, best_channels, channel_localization, channel_table, suspects
 
 
 def test_every_channel_agrees_with_scikit_learn_ties_included():

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from unswayed.evaluation.decoding import PIECE, Decoder, worker_count
-from unswayed.evaluation.picture import Picture
+from unswayed.evaluation.model_cards import Picture
 from unswayed.jobs.waiting import seconds_waited
 from unswayed.models.transforms import Transform
 

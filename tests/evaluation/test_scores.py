@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unswayed.benchmark.spectrum import background_amplitude
-from unswayed.evaluation.familiarity import energy, gradnorm
+from unswayed.evaluation.measures import energy, gradnorm
 from unswayed.models import open_model
 from unswayed.sources import open_source
 

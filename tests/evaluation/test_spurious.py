@@ -8,8 +8,8 @@ from torch import nn
 
 from unswayed.errors import UserError
 from unswayed.evaluation.channel_examples import channel_examples
-from unswayed.evaluation.channels import best_channels
 from unswayed.evaluation.features import activation_maps
+from unswayed.evaluation.measures import best_channels
 from unswayed.evaluation.neural_features import study_channels
 from unswayed.evaluation.spurious import cluster, shared_regions
 from unswayed.evaluation.study import Channels

@@ -14,8 +14,8 @@ from mutations import as_parquet, damaged_csv, damaged_json, damaged_lines, othe
 
 
 def predictions() -> Reader:
-    from unswayed.evaluation.frames import common_predictions, in_memory
-    from unswayed.evaluation.storage import SCHEMA
+    from unswayed.evaluation.model_cards import SCHEMA
+    from unswayed.evaluation.predictions import common_predictions, in_memory
 
     rows = 4
     columns: dict[str, Any] = {
@@ -53,7 +53,7 @@ def manifest() -> Reader:
     from unswayed.benchmark.folder import Benchmark
     from unswayed.benchmark.rows import Row, read_manifest, record, row_of, schema
     from unswayed.evaluation.facts import Facts, _with_manifest
-    from unswayed.evaluation.frames import polars_table
+    from unswayed.evaluation.predictions import polars_table
 
     rows = [Row("dog", edit, path=f"images/{edit}/dog.png", label=1, notes=["n"]) for edit in ("original", "size-0.1")]
     file = io.BytesIO()

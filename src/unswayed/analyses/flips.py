@@ -11,7 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
-from unswayed.evaluation.frames import Predictions, columns_of, each_model
+from unswayed.evaluation.predictions import Predictions, columns_of, each_model
 
 from .calibration_error import expected_calibration_error
 from .drops.groups import superclass_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from unswayed.errors import UserError
-from unswayed.evaluation.frames import polars_table
+from unswayed.evaluation.predictions import polars_table
 from unswayed.files.text_tables import read_csv
 
 

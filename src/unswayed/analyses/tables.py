@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.conditions import Condition, has_invalid, human_accuracy, on_valid_pictures
 from unswayed.evaluation.facts import Facts, chosen_edits, read_facts
-from unswayed.evaluation.frames import Predictions, columns_of, common_predictions, in_memory
+from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
+from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
 from . import ANALYSES, table_facts
 from .drops.conditional import with_human_ceiling, with_valid_drops

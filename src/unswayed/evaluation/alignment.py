@@ -20,8 +20,8 @@ from unswayed.files.whole import parse_json
 from unswayed.masks.mask_checks import mask_warnings
 from unswayed.models.label_mapping import map_labels
 
-from .alignment_measures import MEASURES, alignment
 from .mapped_answers import answers, source_mapping, strongest_output
+from .measures import MEASURES, alignment
 from .noise import at_input
 from .noise_response import labeled, noted
 from .run import Outcome, Probe, run_probe

@@ -20,7 +20,7 @@ from unswayed.jobs.waiting import counting_waits
 from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_mask, read_picture
 
-from .picture import Picture
+from .model_cards import Picture
 
 PIECE = 32  # pictures that a worker decodes at a time
 

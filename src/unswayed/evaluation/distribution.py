@@ -25,9 +25,9 @@ from unswayed.sources.pictures import read_mask, read_picture
 from unswayed.sources.slugs import unique_slugs
 from unswayed.specs import Spec
 
-from .familiarity import energy, gradnorm
 from .inception import FEATURES, picture_features
 from .inputs import ORIGINAL, Picture, open_pictures
+from .measures import energy, gradnorm
 from .run import Probe
 
 if TYPE_CHECKING:

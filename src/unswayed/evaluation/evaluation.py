@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings as python_warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from unswayed.errors import CannotWrite, UserError
+from unswayed.errors import CannotWrite, UnswayedWarning, UserError
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
 from unswayed.files.whole import make_folder, read_json, remove_file
@@ -22,16 +24,20 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.settings import shard_of
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import read_groups
-from unswayed.models.registry import model_key, model_spec, opener, split_alias
-from unswayed.specs import slug_of
+from unswayed.models.registry import model_spec, opener
+from unswayed.specs import model_key, slug_of, split_alias
 
 from .batch_sizes import batch_size_for
 from .finishing import finish, forget_failures, record_failure, remove_parts
-from .identity import require_room
 from .inputs import Pictures, open_pictures
+from .model_cards import FAILED, PARTS, require_room
+from .reading import read_predictions
 from .settings import EvaluateSettings
-from .storage import FAILED, PARTS, is_finished, parts_of
+from .storage import is_finished, parts_of
 from .worker import Answer, Evaluator, Opened, Part, name_of
+
+if TYPE_CHECKING:
+    import polars as pl
 
 GROUP = 8  # models that share a decoding pass where several worker processes share the models
 PARTS_EACH = 4  # parts for each worker process, so that none waits long for the last one
@@ -107,6 +113,33 @@ def run_evaluation(
 
     with Monitor(evaluator.folder, "evaluate", "predictions", shown) as monitor:
         return _Run(evaluator, models, monitor, remarks).run()
+
+
+def evaluate(
+    benchmark: str | Path,
+    models: str | Classifier | Sequence[str | Classifier],
+    output: str | Path,
+    settings: EvaluateSettings | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> pl.DataFrame:
+    """Return the predictions of every model for a benchmark's folder or `images:FOLDER`, one row per picture and model.
+
+    They are stored in `output`, one Parquet file and one card per model, and reused the next time. progress: called
+    with the number of predictions made so far and in total.
+    """
+    names = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
+    done = run_evaluation(benchmark, names, output, settings, progress=progress)
+    for text in [*(line for lines in done.warnings.values() for line in lines), *_failures(done.failed)]:
+        python_warnings.warn(text, UnswayedWarning, stacklevel=2)
+    good = [*done.scored, *done.skipped]
+    if not good:
+        raise UserError("no model could be evaluated:\n" + "\n".join(_failures(done.failed)))
+    return read_predictions(output, good)
+
+
+def _failures(failed: dict[str, str]) -> list[str]:
+    return [f"{name} failed: {reason}" for name, reason in failed.items()]
 
 
 @dataclass

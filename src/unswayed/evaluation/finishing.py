@@ -19,8 +19,9 @@ from unswayed.specs import slug_of
 from .contract import chance_of
 from .inputs import ORIGINAL, Pictures
 from .label_orders import suspect_exchange
+from .model_cards import FAILED
 from .settings import EvaluateSettings
-from .storage import FAILED, parts_of, write_predictions
+from .storage import parts_of, write_predictions
 from .worker import Opened
 
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning

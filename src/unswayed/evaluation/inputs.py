@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from unswayed.labels import LabelSpace, imagenet
 from unswayed.masks.mask_checks import doubted_masks, warning_summary
 from unswayed.sources.repeated import repeated_photographs
 
-from .identity import identity_of, picture_hash
-from .picture import Picture
+from .model_cards import Picture, identity_of, picture_hash, rows_of
 
 ORIGINAL = "original"
 
@@ -177,25 +176,6 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         frozenset(guides),
         (*warning_summary(notes), *repeated_photographs(originals)),
         doubted_masks(notes),
-    )
-
-
-def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
-    """Return the finished pictures in the rows of a benchmark's manifest, in their order."""
-    return tuple(
-        Picture(
-            row["sample_id"],
-            row["source_id"],
-            Path(row["path"]).name,
-            row["edit"],
-            row["run"],
-            row.get("label"),
-            str(root / row["path"]),
-            str(root / row["mask_path"]) if row.get("mask_path") else None,
-            picture_hash(row.get("sha256") or row["sample_id"]),
-        )
-        for row in manifest
-        if row["status"] == "ok"
     )
 
 

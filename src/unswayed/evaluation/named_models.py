@@ -7,8 +7,8 @@ from pathlib import Path
 from unswayed.errors import UserError
 from unswayed.files.tables import Column, read_checked
 from unswayed.files.whole import read_json
-from unswayed.models.registry import PROGRAMS, split_alias
-from unswayed.specs import Spec
+from unswayed.models.registry import PROGRAMS
+from unswayed.specs import Spec, split_alias
 
 
 def refuse_programs(predictions: str | Path) -> None:

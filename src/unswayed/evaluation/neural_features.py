@@ -11,8 +11,8 @@ import numpy as np
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 
-from .channels import channel_localization, channel_table
 from .features import activation_maps, open_layer
+from .measures import channel_localization, channel_table
 from .noise import at_input
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from unswayed.models.transforms import Geometry
 from .alignment import opened_pictures
 from .contract import REPEATED, check_answers, check_originals, sanity_sample
 from .label_orders import suspect_exchange
+from .model_cards import sentences
 from .passes import SANITY
 from .run import Careful
-from .suspicions import sentences
 
 if TYPE_CHECKING:
     from unswayed.benchmark import Benchmark

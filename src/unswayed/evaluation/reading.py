@@ -1,44 +1,23 @@
-"""Predictions as polars data frames: made by `evaluate`, or read from a folder."""
+"""Predictions of a folder in one frame: all of them, or only those on pictures that hold up."""
 
 from __future__ import annotations
 
-import warnings as python_warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from unswayed.errors import UnswayedWarning, UserError
+import polars as pl
 
-from .evaluation import run_evaluation
-from .settings import EvaluateSettings
+from unswayed.benchmark.reviews import REVIEWS, read_reviews
+from unswayed.benchmark.validity import VALID
+from unswayed.errors import UserError
+
+from .facts import Facts
+from .predictions import Predictions, in_memory
 
 if TYPE_CHECKING:
     import polars
-
-    from unswayed.models.classifier import Classifier
-
-
-def evaluate(
-    benchmark: str | Path,
-    models: str | Classifier | Sequence[str | Classifier],
-    output: str | Path,
-    settings: EvaluateSettings | None = None,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> polars.DataFrame:
-    """Return the predictions of every model for a benchmark's folder or `images:FOLDER`, one row per picture and model.
-
-    They are stored in `output`, one Parquet file and one card per model, and reused the next time. progress: called
-    with the number of predictions made so far and in total.
-    """
-    names = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
-    done = run_evaluation(benchmark, names, output, settings, progress=progress)
-    for text in [*(line for lines in done.warnings.values() for line in lines), *_failures(done.failed)]:
-        python_warnings.warn(text, UnswayedWarning, stacklevel=2)
-    good = [*done.scored, *done.skipped]
-    if not good:
-        raise UserError("no model could be evaluated:\n" + "\n".join(_failures(done.failed)))
-    return read_predictions(output, good)
 
 
 def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.DataFrame:
@@ -57,8 +36,8 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     from unswayed.files.tables import read_checked
 
     from .facts import Facts, read_facts
-    from .frames import missing_model, polars_table
-    from .storage import COLUMNS
+    from .model_cards import STORED
+    from .predictions import missing_model, polars_table
 
     folder = local_copy(folder)
     found = cards(folder)
@@ -71,7 +50,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     facts = read_facts(folder, common=True) if any(card.get("white_box") for card in found.values()) else Facts()
     texts = polars.col(polars.Categorical).cast(polars.String)
     tables = [
-        polars_table(read_checked(file, COLUMNS, required=["model", "edit"])).with_columns(texts) for file in files
+        polars_table(read_checked(file, STORED, required=["model", "edit"])).with_columns(texts) for file in files
     ]
     try:
         return polars.concat(tables, how="diagonal_relaxed").lazy().with_columns(facts.white_box_rows())
@@ -81,7 +60,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
 
 def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
     """Return every finished model's card by the model's name; `file` is its file name without suffix."""
-    from .frames import read_cards
+    from .predictions import read_cards
 
     found = read_cards(folder)
     if not found:
@@ -89,5 +68,67 @@ def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _failures(failed: dict[str, str]) -> list[str]:
-    return [f"{name} failed: {reason}" for name, reason in failed.items()]
+Condition = Literal["measured", "human"]
+PICTURE = ("source_id", "edit", "run")
+
+
+def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, columns: list[str]) -> pl.DataFrame:
+    """The predictions on valid pictures alone, with these further columns where they are there.
+
+    by: `measured` keeps pictures whose validity is one half or more, or was never measured (the photographs
+    themselves); `human` keeps those that more than half of their raters called valid, and all photographs.
+    """
+    measured = by == "measured"
+    pictures = _invalid(facts) if measured else _ratings(facts).filter(pl.col("valid_share") > 0.5)
+    photographs = pl.col("edit").is_in(["original", "source"])
+
+    def keep(rows: pl.DataFrame) -> pl.DataFrame:
+        rows = rows.with_columns(pl.col("run").fill_null(0).cast(pl.Int64))
+        if measured:
+            return rows.join(pictures, on=PICTURE, how="anti")
+        kept = rows.filter(~photographs).join(pictures, on=PICTURE, how="semi")
+        return pl.concat([rows.filter(photographs), kept])
+
+    return in_memory(predictions, columns, keep)
+
+
+def has_invalid(facts: Facts) -> bool:
+    """Return whether the benchmark is available and contains invalid pictures."""
+    return facts.manifest is not None and _measured(facts.manifest) and not _invalid(facts).is_empty()
+
+
+def _measured(manifest: pl.DataFrame) -> bool:
+    """Whether validity was measured for any picture; it is not for an imported dataset."""
+    return "validity" in manifest.columns and not manifest["validity"].is_null().all()
+
+
+def human_accuracy(facts: Facts) -> pl.DataFrame | None:
+    """One row per edit that people rated: `human_accuracy`, the mean share of raters who could tell the object, and
+    `human_n`, the pictures; None where there are no reviews."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        return None
+    ratings = _ratings(facts)
+    return ratings.group_by("edit").agg(human_accuracy=pl.col("told_share").mean(), human_n=pl.len().cast(pl.Int64))
+
+
+def _invalid(facts: Facts) -> pl.DataFrame:
+    if facts.manifest is None:
+        raise UserError(
+            "the benchmark of these predictions is not available", run="unswayed analyze … --benchmark BENCH"
+        )
+    if not _measured(facts.manifest):
+        raise UserError(
+            "the manifest of this benchmark has no validity", run="unswayed build … --quality report, into a new folder"
+        )
+    made = facts.manifest.filter((pl.col("validity") < VALID) & (pl.col("status") == "ok"))
+    return made.select(*PICTURE).with_columns(pl.col("run").cast(pl.Int64))
+
+
+def _ratings(facts: Facts) -> pl.DataFrame:
+    """One row per rated picture: the shares of its raters who called it valid and who could tell the object."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        raise UserError("nobody has reviewed the pictures of this benchmark", run="unswayed review BENCH --rater NAME")
+    reviews = pl.DataFrame([asdict(one) for one in read_reviews(facts.root)])
+    return reviews.group_by(PICTURE).agg(
+        valid_share=(pl.col("answer") == "valid").mean(), told_share=(pl.col("answer") != "unrecognizable").mean()
+    )

@@ -19,45 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from unswayed.errors import UserError
-from unswayed.files.tables import Column, read_checked, stored_text
+from unswayed.files.tables import read_checked
 from unswayed.files.whole import read_json, remove_folder, write_json, write_parquet
 
-from .picture import Picture
-
-COLUMNS = {
-    **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
-    **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
-    **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
-    **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
-    **dict.fromkeys(("energy", "object_survives"), Column("number")),
-    **dict.fromkeys(("top5", "top5_probabilities"), Column("list")),
-    **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
-}
-PARTS = ".parts"
-FAILED = ".failed.json"
-FINGERPRINT = b"unswayed.fingerprint"  # in the Parquet file itself, since a stop can leave it beside an earlier card
-SCHEMA = pa.schema(
-    [
-        ("model", pa.dictionary(pa.int32(), pa.string())),
-        ("sample_id", pa.string()),
-        ("source_id", pa.string()),
-        ("file_name", pa.string()),
-        ("edit", pa.dictionary(pa.int32(), pa.string())),
-        ("run", pa.int32()),
-        ("label", pa.int32()),
-        ("predicted", pa.int32()),
-        ("probability", pa.float32()),
-        ("true_probability", pa.float32()),
-        ("correct", pa.bool_()),
-        ("rank", pa.int32()),
-        ("top5", pa.list_(pa.int32())),
-        ("top5_probabilities", pa.list_(pa.float32())),
-        ("energy", pa.float32()),
-        ("object_survives", pa.float32()),
-        ("picture", pa.string()),
-        ("subset_correct", pa.bool_()),
-    ]
-)
+from .model_cards import FINGERPRINT, PARTS, SCHEMA, Picture, stored_fingerprint
 
 
 def make_table(
@@ -187,11 +152,6 @@ def begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
 def write_predictions(table: pa.Table, path: Path, fingerprint: str) -> None:
     """Write the table, with the fingerprint of everything that determines it."""
     write_parquet(path, table.replace_schema_metadata({FINGERPRINT: fingerprint}))
-
-
-def stored_fingerprint(path: Path) -> str | None:
-    """Return the fingerprint in a Parquet file of predictions; None if an earlier version wrote it without one."""
-    return stored_text(path, FINGERPRINT)
 
 
 def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:

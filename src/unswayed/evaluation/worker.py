@@ -16,15 +16,16 @@ from unswayed.jobs.journal import Journal
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import check_framing
 from unswayed.models.label_mapping import LabelMapping, map_labels
-from unswayed.models.registry import is_same_model, open_model, split_alias
-from unswayed.specs import slug_of
+from unswayed.models.registry import open_model
+from unswayed.specs import is_same_model, slug_of, split_alias
 
 from .batch_sizes import batch_size_for, fits_beside
 from .card import fingerprint_of, model_card
 from .inputs import Pictures
+from .model_cards import PARTS
 from .passes import Job, Pass
 from .settings import EvaluateSettings
-from .storage import PARTS, Parts, begun_size, is_finished
+from .storage import Parts, begun_size, is_finished
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
@@ -16,7 +15,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.hub import quick_hub
 from unswayed.files.records import read_object
 from unswayed.labels import LabelSpace
-from unswayed.specs import Spec
+from unswayed.specs import Spec, split_alias
 
 from .classifier import Classifier
 from .options import TRANSFORM
@@ -45,8 +44,6 @@ PROGRAMS = ("python", "torchscript", "pt2")  # opening one runs what its file sa
 HUB_SOURCES = ("timm", "open_clip", "transformers")
 # Models of these come with their transform; for any other the user states it.
 WITH_TRANSFORM = (*HUB_SOURCES, "lite", "mobilenet", "torchvision", "head", "repaired")
-# The kind of a model contains no `=`, so one before the first colon ends an alias.
-_ALIAS = re.compile(r"([^\s:=?/+]+)=(?=[\w.-]+:)")
 
 MOST_BASES = 8  # models between a head, or a repaired model, and the one that stands on its own
 _ABOVE: ContextVar[int] = ContextVar("_ABOVE", default=0)
@@ -87,16 +84,6 @@ def open_model(
     for wrapper in spec.wrappers:
         model = WRAPPERS[wrapper](model)
     return replace(model, name=str(spec), fixed_hash=weights)
-
-
-def split_alias(name: str) -> tuple[str | None, str]:
-    """The alias of `ALIAS=source:name`, None if there is none, and the rest.
-
-    >>> split_alias("prod=timm:resnet50?checkpoint=w.pt"), split_alias("timm:resnet50?checkpoint=w.pt")
-    (('prod', 'timm:resnet50?checkpoint=w.pt'), (None, 'timm:resnet50?checkpoint=w.pt'))
-    """
-    match = _ALIAS.match(name)
-    return (match[1], name[match.end() :]) if match else (None, name)
 
 
 def brings_transform(name: str) -> bool:
@@ -148,35 +135,6 @@ def _check_base(spec: Spec, base: str) -> None:
     if spec.options.get("trust") != "yes":
         again = f"{spec.kind}:{spec.name}?trust=yes"
         refuse_untrusted(base, run=f"the same command with '{again}', if you trust the folder")
-
-
-def model_key(name: str) -> str:
-    """A model's name with its paths resolved and without an alias, so that two ways to write one model are equal."""
-    spec = model_spec(name)
-    options = [f"{key}={_resolved(value)}" for key, value in sorted(spec.options.items())]
-    wrappers = "".join(f"+{one}" for one in spec.wrappers)
-    return f"{spec.kind}:{_resolved(spec.name)}{'?' * bool(options)}{'&'.join(options)}{wrappers}"
-
-
-def is_same_model(one: str, two: str) -> bool:
-    """Whether two names mean the same model: the same source, file or published name, options and wrappers.
-
-    Models with equal weights are not the same model: `lite:0+flip` has the weights of `lite:0`, and two functions of
-    one Python file can return the same weights.
-    """
-    try:
-        return model_key(one) == model_key(two)
-    except UserError:  # the name of an object, which no source opens
-        return one == two
-
-
-def _resolved(text: str) -> str:
-    """A path that exists, or one followed by `:function`, as an absolute path without links; other text as it is."""
-    path, colon, function = text.rpartition(":")
-    for candidate, rest in ((text, ""), (path, colon + function)):
-        if candidate and os.path.exists(os.path.expanduser(candidate)):
-            return os.path.realpath(os.path.expanduser(candidate)) + rest
-    return text
 
 
 def model_spec(name: str) -> Spec:

@@ -9,9 +9,9 @@ from typing import Any
 
 from unswayed.edits.transforms.mixture import KINDS, EditMixture
 from unswayed.evaluation.facts import Facts, read_facts
-from unswayed.evaluation.frames import Predictions, missing_model, model_names
+from unswayed.evaluation.predictions import Predictions, missing_model, model_names
 from unswayed.files.records import read_object
-from unswayed.models.registry import is_same_model
+from unswayed.specs import is_same_model
 
 PROBABILITY = 0.7
 FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then

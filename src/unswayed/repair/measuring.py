@@ -17,7 +17,7 @@ from unswayed.analyses.drops.drop_rows import with_average
 from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.analyses.statistics.paired import percentiles
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits
-from unswayed.evaluation.storage import COLUMNS
+from unswayed.evaluation.model_cards import STORED
 from unswayed.files.tables import read_checked
 
 Verdict = Literal["better", "worse", "cannot tell"]
@@ -39,7 +39,7 @@ class Answers:
 def read_answers(path: str | Path) -> Answers:
     """The answers in a Parquet file of predictions; NaN where a photograph has no such edit."""
     wanted = ["source_id", "edit", "correct", "probability"]
-    table = read_checked(path, COLUMNS, select=wanted, required=wanted).select(wanted)
+    table = read_checked(path, STORED, select=wanted, required=wanted).select(wanted)
     columns = {name: table[name].to_pylist() for name in table.column_names}
     ids = tuple(sorted(set(columns["source_id"])))
     place = {one: number for number, one in enumerate(ids)}

@@ -155,7 +155,7 @@ def _flips(predictions: Path, model: str, edit: str) -> str:
 
     from unswayed.analyses.flips import FLIP_COLUMNS, find_flips, worst_flips
     from unswayed.evaluation.facts import read_facts
-    from unswayed.evaluation.frames import columns_of
+    from unswayed.evaluation.predictions import columns_of
 
     if any(name not in columns_of(predictions) for name in FLIP_COLUMNS[:-2]):
         return ""

@@ -17,8 +17,8 @@ from unswayed.analyses.statistics.agreement import agreement, fleiss_kappa
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.reviews import REVIEWS, Review, add_review, read_reviews
 from unswayed.errors import UserError
-from unswayed.evaluation.conditions import human_accuracy, on_valid_pictures
 from unswayed.evaluation.facts import Facts
+from unswayed.evaluation.reading import human_accuracy, on_valid_pictures
 from unswayed.views.review.server import served
 from unswayed.views.review.session import open_session
 from unswayed.views.review.summary import summarize, summary_text

@@ -9,9 +9,8 @@ import numpy as np
 
 from unswayed.analyses.statistics.intervals import Settings
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
-from unswayed.evaluation.frames import Predictions, each_model
-from unswayed.evaluation.overlap import Overlap
-from unswayed.evaluation.suspicions import chance_in
+from unswayed.evaluation.model_cards import chance_in
+from unswayed.evaluation.predictions import Overlap, Predictions, each_model
 
 from .compare import compared, read_pair
 from .gate_rows import PASS, check_row, judge, not_measured, out_of_reach, withheld

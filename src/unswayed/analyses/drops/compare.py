@@ -15,7 +15,8 @@ from unswayed.analyses.statistics.paired import sign_flip
 from unswayed.choices import check_choice
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
-from unswayed.evaluation.frames import (
+from unswayed.evaluation.model_cards import KEYS, PICTURE, require_same_benchmark, warn_of_suspicions
+from unswayed.evaluation.predictions import (
     COLUMNS,
     Predictions,
     columns_of,
@@ -25,9 +26,8 @@ from unswayed.evaluation.frames import (
     missing_model,
     model_names,
     read_cards,
+    shared_pictures,
 )
-from unswayed.evaluation.identity import KEYS, PICTURE, require_same_benchmark, shared_pictures
-from unswayed.evaluation.suspicions import warn_of_suspicions
 
 from .drop_rows import POINTS, corrected, lattice_of, need_original, with_average
 from .outcomes import Outcomes, outcomes

@@ -8,7 +8,7 @@ import polars as pl
 
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
-from unswayed.evaluation.frames import Predictions, in_memory
+from unswayed.evaluation.predictions import Predictions, in_memory
 
 MEAN = "mean"
 # AlexNet's published top-1 errors in percent, means over the five severities.

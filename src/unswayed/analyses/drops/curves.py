@@ -14,7 +14,7 @@ from unswayed.analyses.columns import schema
 from unswayed.analyses.statistics.intervals import Settings
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
-from unswayed.evaluation.frames import COLUMNS, Predictions, columns_of, each_model
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
 
 from .drop_rows import accuracy_entries
 from .outcomes import Outcomes, outcomes

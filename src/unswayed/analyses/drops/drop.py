@@ -13,8 +13,8 @@ import polars as pl
 
 from unswayed.analyses.statistics.intervals import Settings
 from unswayed.evaluation.facts import Facts, read_facts
-from unswayed.evaluation.frames import Predictions
-from unswayed.evaluation.suspicions import warn_of_suspicions
+from unswayed.evaluation.model_cards import warn_of_suspicions
+from unswayed.evaluation.predictions import Predictions
 
 from .drop_rows import finish, model_rows
 from .groups import dropped_accuracy_by

@@ -16,16 +16,18 @@ import polars as pl
 from unswayed.analyses.statistics.intervals import Settings
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts, read_facts
-from unswayed.evaluation.frames import (
+from unswayed.evaluation.model_cards import remarks, suspicion_in
+from unswayed.evaluation.predictions import (
+    Overlap,
     Predictions,
     common_predictions,
     is_frame,
     missing_model,
     model_names,
+    overlap_of,
+    overlap_of_models,
     read_cards,
 )
-from unswayed.evaluation.overlap import Overlap, overlap_of, overlap_of_models
-from unswayed.evaluation.suspicions import remarks, suspicion_in
 
 from .baseline_rows import baseline_rows
 from .compare import read_model

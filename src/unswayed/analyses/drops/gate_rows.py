@@ -13,7 +13,7 @@ from unswayed.analyses.statistics.intervals import Settings
 from unswayed.analyses.statistics.power import photographs_to_tell
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
-from unswayed.evaluation.suspicions import chance_in
+from unswayed.evaluation.model_cards import chance_in
 
 from .curves import levels_found, sweeps
 from .outcomes import Outcomes

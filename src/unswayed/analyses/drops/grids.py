@@ -12,7 +12,7 @@ from unswayed.analyses.columns import schema
 from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.analyses.statistics.paired import sign_flip
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
-from unswayed.evaluation.frames import Predictions
+from unswayed.evaluation.predictions import Predictions
 
 from .curves import single_levels
 from .drop_rows import POINTS, corrected, lattice_of, need_original

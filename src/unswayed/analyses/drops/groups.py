@@ -16,7 +16,7 @@ from unswayed.analyses.statistics.intervals import Settings, Sums, intervals
 from unswayed.analyses.statistics.paired import bootstrap_means, mcnemar, shrink, sign_flip
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, WHITE_BOX, Facts, averaged_edits, chosen_edits
-from unswayed.evaluation.frames import COLUMNS, Predictions, columns_of, each_model
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
 from unswayed.labels import imagenet
 
 from .drop_rows import POINTS, finish, lattice_of, need_original

@@ -13,7 +13,7 @@ from unswayed.analyses.model_files import read_model_groups
 from unswayed.analyses.statistics.intervals import Settings
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import Facts, read_facts
-from unswayed.evaluation.frames import Predictions
+from unswayed.evaluation.predictions import Predictions
 
 from .drop_rows import finish, model_rows
 from .outcomes import Outcomes, each_outcomes

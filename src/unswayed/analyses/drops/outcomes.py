@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError
-from unswayed.evaluation.frames import Predictions, each_model
+from unswayed.evaluation.predictions import Predictions, each_model
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from unswayed.analyses.statistics.power import (
 )
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
-from unswayed.evaluation.frames import Predictions
+from unswayed.evaluation.predictions import Predictions
 
 from .drop_rows import need_original
 from .outcomes import Outcomes, each_outcomes

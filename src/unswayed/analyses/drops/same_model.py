@@ -16,8 +16,8 @@ from unswayed.analyses.columns import schema
 from unswayed.analyses.statistics.power import photographs_to_tell
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE
-from unswayed.evaluation.frames import Predictions, columns_of, each_model
-from unswayed.evaluation.identity import KEYS
+from unswayed.evaluation.model_cards import KEYS
+from unswayed.evaluation.predictions import Predictions, columns_of, each_model
 
 from .compare import compare
 

@@ -16,7 +16,7 @@ from unswayed.analyses.statistics.intervals import Settings
 from unswayed.analyses.statistics.paired import SMALL_N, wilson_interval
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts, read_facts
-from unswayed.evaluation.frames import Predictions
+from unswayed.evaluation.predictions import Predictions
 
 from .curves import Sweep, resampled_counts, sweeps
 from .outcomes import Outcomes, each_outcomes

@@ -9,7 +9,7 @@ import polars as pl
 
 from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.evaluation.facts import ORIGINAL, Facts
-from unswayed.evaluation.frames import Predictions
+from unswayed.evaluation.predictions import Predictions
 
 from .outcomes import Outcomes, each_outcomes
 

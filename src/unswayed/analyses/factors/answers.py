@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError
-from unswayed.evaluation.frames import polars_table
+from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column, column_names, read_checked
 from unswayed.files.text_tables import csv_names, read_csv
 from unswayed.sources.imagenet_x.annotations import Annotations, image_keys

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.frames import polars_table
+from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column
 from unswayed.files.text_tables import csv_names, read_csv
 from unswayed.sources.imagenet_x.annotations import FACTORS

@@ -9,7 +9,7 @@ from unswayed.analyses.columns import schema
 from unswayed.analyses.statistics.balanced import interval
 from unswayed.analyses.statistics.paired import bootstrap_means, resample_weights
 from unswayed.choices import ClassColumn, check_choice
-from unswayed.evaluation.alignment_measures import MEASURES
+from unswayed.evaluation.measures import MEASURES
 
 from .foreground import members_of_groups
 

@@ -12,8 +12,8 @@ from unswayed.benchmark.layout import ORIGINAL_EDIT
 from unswayed.benchmark.rows import OK
 from unswayed.errors import UserError, missing_extra
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
-from unswayed.evaluation.frames import each_model
-from unswayed.evaluation.identity import KEYS
+from unswayed.evaluation.model_cards import KEYS
+from unswayed.evaluation.predictions import each_model
 
 from .exported import Exported, Show
 

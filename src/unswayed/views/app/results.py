@@ -18,8 +18,8 @@ from unswayed.analyses.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unswayed.errors import UserError
 from unswayed.evaluation.card import is_evaluated
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
-from unswayed.evaluation.frames import in_memory, model_names
-from unswayed.evaluation.suspicions import sentences
+from unswayed.evaluation.model_cards import sentences
+from unswayed.evaluation.predictions import in_memory, model_names
 from unswayed.views.report.gallery_pictures import CHANGED, CHANGED_WORDS, Album
 from unswayed.views.report.verdict_tables import comparison_text
 

@@ -93,10 +93,10 @@ def sensitivity(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
+    from unswayed.evaluation.measures import check_measure
     from unswayed.evaluation.noise import choose_levels
     from unswayed.evaluation.noise_response import NoiseSettings
     from unswayed.evaluation.study import run_study
-    from unswayed.evaluation.suspects import check_measure
     from unswayed.jobs import EngineSettings
     from unswayed.views.report.formats import format_table
     from unswayed.views.report.sensitivity_tables import (

@@ -58,7 +58,7 @@ def _status(folder: Path) -> dict[str, Any]:
         from unswayed.benchmark.status import standing
 
         return {**standing(folder).to_json(), **found}
-    from unswayed.evaluation.standing import model_standings
+    from unswayed.evaluation.predictions import model_standings
 
     models = model_standings(folder)
     masks = _masks(folder)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from unswayed.analyses import ANALYSES, table_facts
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
-from unswayed.evaluation.frames import polars_table
+from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column
 from unswayed.files.text_tables import read_csv
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from unswayed.evaluation.alignment_measures import MEASURES
+from unswayed.evaluation.measures import MEASURES
 
 from .heat_map import cells_of, heat_map
 from .palette import COLORS, GRID, MARKERS, MOST, QUIET, new_figure

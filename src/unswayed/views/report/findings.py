@@ -23,8 +23,8 @@ from unswayed.analyses.statistics.paired import holm
 from unswayed.analyses.tables import with_conditions
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
-from unswayed.evaluation.frames import in_memory
-from unswayed.evaluation.suspicions import remarks, suspicions
+from unswayed.evaluation.model_cards import remarks, suspicions
+from unswayed.evaluation.predictions import in_memory
 
 from .palette import series
 

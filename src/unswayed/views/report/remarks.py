@@ -7,9 +7,8 @@ from pathlib import Path
 
 from unswayed.analyses.drops.curves import levels_found
 from unswayed.evaluation.facts import read_facts
-from unswayed.evaluation.frames import each_model, model_names, read_cards, read_failures
-from unswayed.evaluation.overlap import overlap_of
-from unswayed.evaluation.suspicions import sentences, suspicion_in
+from unswayed.evaluation.model_cards import sentences, suspicion_in
+from unswayed.evaluation.predictions import each_model, model_names, overlap_of, read_cards, read_failures
 
 
 def remark_lines(

@@ -12,7 +12,7 @@ from unswayed.analyses.drops.groups import superclass_of
 from unswayed.analyses.drops.outcomes import outcomes
 from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.evaluation.facts import ORIGINAL
-from unswayed.evaluation.frames import each_model
+from unswayed.evaluation.predictions import each_model
 
 from .findings import Findings
 from .html_table import Cell, Line, filtered, sortable

@@ -14,8 +14,8 @@ from unswayed.analyses.sensitivity import alignment
 from unswayed.analyses.sensitivity import foreground as measures
 from unswayed.choices import ClassColumn, Convention
 from unswayed.errors import UserError, unknown
+from unswayed.evaluation.measures import suspects
 from unswayed.evaluation.run import read_probe
-from unswayed.evaluation.suspects import suspects
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import write_bytes
 

@@ -1,13 +1,16 @@
-"""Predictions as data frames: one model after another from a folder, or from a frame with several models."""
+"""Predictions as data frames: one model after another from a folder or a frame, what models share, how they stand."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as parquet
 from typing_extensions import TypeIs
 
 from unswayed.errors import UserError, unknown
@@ -16,10 +19,9 @@ from unswayed.files.storage import local_copy
 from unswayed.files.tables import column_names, read_checked
 from unswayed.files.whole import read_json
 from unswayed.jobs.prefetch import prefetch
+from unswayed.specs import is_same_model
 
-from .identity import shared_pictures
-from .storage import COLUMNS as DECLARED
-from .storage import FAILED, stored_fingerprint
+from .model_cards import FAILED, KEYS, PARTS, PICTURE, STORED, stored_fingerprint
 
 
 class ForeignFrame(Protocol):
@@ -157,6 +159,20 @@ def common_predictions(predictions: Predictions, models: Sequence[str] | None = 
     return pl.concat(shared_pictures(frames), how="vertical_relaxed")
 
 
+def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return the rows of each frame whose pictures all frames have: the same photograph, edit, run and file."""
+    keys = [*KEYS, *([PICTURE] if all(PICTURE in frame.columns for frame in frames) else [])]
+    kept = frames[0].select(keys)
+    for frame in frames[1:]:
+        kept = kept.join(frame.select(keys), on=keys, how="semi", nulls_equal=True)
+    if kept.is_empty():
+        raise UserError(
+            "the predictions have no picture in common",
+            allowed="predictions with at least some common pictures",
+        )
+    return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
+
+
 def columns_of(predictions: Predictions) -> list[str]:
     """Return the names of the predictions' columns; for a folder, those of its first file."""
     if is_frame(predictions):
@@ -187,7 +203,7 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     run = "unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
-    frame = polars_table(read_checked(path, DECLARED, select=columns, required=columns, run=run)).select(columns)
+    frame = polars_table(read_checked(path, STORED, select=columns, required=columns, run=run)).select(columns)
     if frame.is_empty():
         raise UserError(f"{path} contains no rows", run="the same `unswayed evaluate` command again")
     return frame
@@ -217,11 +233,112 @@ def _require(there: Any, columns: Sequence[str], where: str) -> None:
 
 def missing_model(name: str, names: Iterable[str], predictions: Predictions) -> UserError:
     """Return the error for a model that is not among these names, with the name it is stored under if there is one."""
-    from unswayed.models.registry import is_same_model
-
     for known, card in read_cards(predictions).items():
         if is_same_model(name, card.get("spec") or known):
             return UserError(
                 f"the predictions of {name} are stored under the name '{known}'", run=f"the same command with '{known}'"
             )
     return unknown("model", name, names, run=None if is_frame(predictions) else f"ls {predictions}")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What several models have in common: photographs and pictures, and how many each of them has.
+
+    each: name -> (photographs, pictures).
+    """
+
+    photographs: int
+    pictures: int
+    each: dict[str, tuple[int, int]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every picture of every model is common."""
+        return all(pictures == self.pictures for _, pictures in self.each.values())
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.photographs:,} of {photographs:,} photographs and {self.pictures:,} of {pictures:,} pictures "
+            f"of {name}"
+            for name, (photographs, pictures) in self.each.items()
+        ]
+        return f"--common compares {', and '.join(parts)}"
+
+    @property
+    def brief(self) -> str:
+        """The photographs alone: `1 of 16 and 1 of 20 photographs are common`."""
+        parts = [f"{self.photographs:,} of {photographs:,}" for photographs, _ in self.each.values()]
+        return f"{' and '.join(parts)} photographs are common"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts for a JSON file."""
+        each = {name: {"photographs": one, "pictures": two} for name, (one, two) in self.each.items()}
+        return {"photographs": self.photographs, "pictures": self.pictures, "of": each}
+
+
+def overlap_of(sides: Sequence[tuple[str, Predictions, str]]) -> Overlap:
+    """Return what the models have in common. sides: what to call each, its predictions and its name there."""
+    frames = [_keys(predictions, model) for _, predictions, model in sides]
+    common = shared_pictures(frames)[0]
+    counts = {name: _counts(rows) for (name, _, _), rows in zip(sides, frames, strict=True)}
+    return Overlap(*_counts(common), counts)
+
+
+def overlap_of_models(predictions: Predictions, models: Sequence[str]) -> Overlap:
+    """Return what models of the same predictions have in common."""
+    return overlap_of([(name, predictions, name) for name in models])
+
+
+def _keys(predictions: Predictions, model: str) -> pl.DataFrame:
+    columns = ["model", *KEYS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
+    (_, rows), *_ = each_model(predictions, columns, models=[model])
+    return rows
+
+
+def _counts(rows: pl.DataFrame) -> tuple[int, int]:
+    return rows["source_id"].n_unique(), rows.height
+
+
+@dataclass(frozen=True)
+class ModelStanding:
+    """One model, how many predictions of it are stored, and why it failed."""
+
+    model: str
+    state: Literal["finished", "unfinished", "failed"]
+    predictions: int
+    reason: str | None = None
+
+
+def model_standings(folder: str | Path) -> list[ModelStanding]:
+    """Return the models of a folder of predictions; changes nothing."""
+    return [*_finished(Path(folder)), *_failed(Path(folder)), *_unfinished(Path(folder))]
+
+
+def _finished(folder: Path) -> Iterator[ModelStanding]:
+    for path in sorted(folder.glob("*.parquet")):
+        card = path.with_suffix(".json")
+        with contextlib.suppress(UserError):
+            if card.is_file():
+                yield ModelStanding(str(read_object(card, {"model": str})["model"]), "finished", _rows(path))
+
+
+def _failed(folder: Path) -> Iterator[ModelStanding]:
+    for path in sorted(folder.glob(f"*{FAILED}")):
+        with contextlib.suppress(UserError):
+            record = read_object(path, {"model": str, "error": str})
+            yield ModelStanding(record["model"], "failed", 0, record["error"])
+
+
+def _unfinished(folder: Path) -> Iterator[ModelStanding]:
+    for parts in sorted((folder / PARTS).glob("*-*-*")):
+        if parts.is_dir():
+            rows = sum(_rows(path) for path in parts.glob("*-*.parquet"))
+            yield ModelStanding(parts.name.rsplit("-", 2)[0], "unfinished", rows)
+
+
+def _rows(path: Path) -> int:
+    try:
+        return int(parquet.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):  # damaged, or just removed
+        return 0

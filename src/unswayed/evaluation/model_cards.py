@@ -1,25 +1,71 @@
-"""The identity of the benchmark behind predictions: a hash of its settings and pictures, in every model's card.
+"""What a folder of predictions holds: the columns of its tables, the cards of its models, and the benchmark in them.
 
-Predictions for different pictures must not be compared as if the pictures were the same, so `evaluate`, `analyze`,
-`compare`, `check` and the report first compare this hash and report what differs.
+Predictions for different pictures must not be compared as if the pictures were the same. So every card holds the
+identity of its benchmark, a hash of its settings and pictures, which `evaluate`, `analyze`, `compare` and the report
+compare first, to report what differs.
+
+A suspicion in a card says that a number measured with the model means nothing, and no gate passes: labels in another
+order, a wrong transform, untrained weights, wrong masks, photographs of the training, answers mostly of other classes.
+A remark says what a reader must know beside numbers that are right, and gates pass: outputs that are no logits, a few
+answers of other classes, automatic masks, repeated photographs, a few photographs of the training.
 """
 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from unswayed.errors import UserError
+import pyarrow as pa
+
+from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.records import fits
-from unswayed.files.tables import read_checked
+from unswayed.files.tables import Column, read_checked, stored_text
 from unswayed.files.whole import canonical, read_json
 
-if TYPE_CHECKING:
-    import polars as pl
+STORED = {
+    **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
+    **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
+    **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
+    **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
+    **dict.fromkeys(("energy", "object_survives"), Column("number")),
+    **dict.fromkeys(("top5", "top5_probabilities"), Column("list")),
+    **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
+}
+PARTS = ".parts"
+FAILED = ".failed.json"
+FINGERPRINT = b"unswayed.fingerprint"  # in the Parquet file itself, since a stop can leave it beside an earlier card
+SCHEMA = pa.schema(
+    [
+        ("model", pa.dictionary(pa.int32(), pa.string())),
+        ("sample_id", pa.string()),
+        ("source_id", pa.string()),
+        ("file_name", pa.string()),
+        ("edit", pa.dictionary(pa.int32(), pa.string())),
+        ("run", pa.int32()),
+        ("label", pa.int32()),
+        ("predicted", pa.int32()),
+        ("probability", pa.float32()),
+        ("true_probability", pa.float32()),
+        ("correct", pa.bool_()),
+        ("rank", pa.int32()),
+        ("top5", pa.list_(pa.int32())),
+        ("top5_probabilities", pa.list_(pa.float32())),
+        ("energy", pa.float32()),
+        ("object_survives", pa.float32()),
+        ("picture", pa.string()),
+        ("subset_correct", pa.bool_()),
+    ]
+)
 
-    from .picture import Picture
+
+def stored_fingerprint(path: Path) -> str | None:
+    """Return the fingerprint in a Parquet file of predictions; None if an earlier version wrote it without one."""
+    return stored_text(path, FINGERPRINT)
+
 
 # The fields of a card that concern every picture; edits, runs and photographs are known for each picture.
 SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")
@@ -28,9 +74,46 @@ PICTURE = "picture"
 _DIGITS = 16  # of a picture's hash: 64 bits are enough to distinguish the pictures of one benchmark
 
 
+@dataclass(frozen=True)
+class Picture:
+    """One picture to be classified.
+
+    path and mask are files; mask is None if there is none; picture: a short hash that identifies the picture.
+    """
+
+    sample_id: str
+    source_id: str
+    file_name: str
+    edit: str
+    run: int
+    label: int | None
+    path: str
+    mask: str | None = None
+    picture: str | None = None
+
+
 def picture_hash(*parts: Any) -> str:
     """Return a short hash that identifies one picture: of its SHA-256, or of its file's name, size and time."""
     return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:_DIGITS]
+
+
+def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
+    """Return the finished pictures in the rows of a benchmark's manifest, in their order."""
+    return tuple(
+        Picture(
+            row["sample_id"],
+            row["source_id"],
+            Path(row["path"]).name,
+            row["edit"],
+            row["run"],
+            row.get("label"),
+            str(root / row["path"]),
+            str(root / row["mask_path"]) if row.get("mask_path") else None,
+            picture_hash(row.get("sha256") or row["sample_id"]),
+        )
+        for row in manifest
+        if row["status"] == "ok"
+    )
 
 
 def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -> dict[str, Any]:
@@ -153,9 +236,8 @@ def stored_differences(
     identity, rows: of the other one, which is the same if it has the settings and the pictures of the predictions:
     some of them, or, if `whole`, all of them. So a benchmark that has only grown is the same.
     """
-    from .storage import COLUMNS
 
-    table = read_checked(path, COLUMNS, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
+    table = read_checked(path, STORED, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
     there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
     now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
     shared = there.keys() & now.keys()
@@ -167,19 +249,50 @@ def stored_differences(
     return identity_differences(stated, identity, words, len(photographs))
 
 
-def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Return the rows of each frame whose pictures all frames have: the same photograph, edit, run and file."""
-    keys = [*KEYS, *([PICTURE] if all(PICTURE in frame.columns for frame in frames) else [])]
-    kept = frames[0].select(keys)
-    for frame in frames[1:]:
-        kept = kept.join(frame.select(keys), on=keys, how="semi", nulls_equal=True)
-    if kept.is_empty():
-        raise UserError(
-            "the predictions have no picture in common",
-            allowed="predictions with at least some common pictures",
-        )
-    return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
-
-
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+Cards = Mapping[str, Mapping[str, Any]]
+
+
+def suspicion_in(card: Mapping[str, Any]) -> str | None:
+    """Return what `evaluate` found suspicious about a model, as one sentence; None if nothing."""
+    found = card.get("suspicion")
+    return str(found) if found else None
+
+
+def chance_in(card: Mapping[str, Any]) -> float:
+    """Return the accuracy of guessing, in [0, 1]; 0 if the card does not state it."""
+    originals = card.get("originals")
+    return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
+
+
+def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
+    """Return the suspicions about these models, or about all."""
+    return [found for card in _chosen(cards, models) if (found := suspicion_in(card))]
+
+
+def remarks(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
+    """Return what else a reader of the numbers of these models, or of all, must know; each remark once."""
+    found = (card.get("remarks") for card in _chosen(cards, models))
+    return list(dict.fromkeys(str(one) for listed in found if isinstance(listed, list) for one in listed))
+
+
+def sentences(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
+    """Return the suspicions about these models, or about all, and then the remarks, as sentences for a reader."""
+    chosen = list(cards if models is None else models)
+    return [
+        *(f"Suspicious: {one}." for one in suspicions(cards, chosen)),
+        *(f"Note: {one}." for one in remarks(cards, chosen)),
+    ]
+
+
+def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> None:
+    """Warn of the suspicions and remarks about these models, for callers in Python."""
+    for text in sentences(cards, models):
+        warnings.warn(text, UnswayedWarning, stacklevel=3)
+
+
+def _chosen(cards: Cards, models: Iterable[str] | None) -> list[Mapping[str, Any]]:
+    return [cards[name] for name in (cards if models is None else models) if name in cards]
