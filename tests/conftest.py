@@ -16,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
+from command_line import PROGRAM
+
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
@@ -49,7 +51,7 @@ def ordinary_user() -> Callable[..., subprocess.CompletedProcess[str]]:
         pytest.skip("drops capabilities of Linux")
 
     def run(command: str, closed: Path) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-c", "from unswayed.views.cli import main; main()", *command.split()]
+        program = [*PROGRAM, *command.split()]
         closed.chmod(0)
         try:
             return subprocess.run(program, capture_output=True, text=True, preexec_fn=_without_rights_of_root)

@@ -8,21 +8,16 @@ import polars as pl
 import pytest
 from test_curves import SIZES
 from test_one_benchmark import world
-from typer.testing import CliRunner
 
+from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
 from unswayed.analyses.drops.thresholds import thresholds
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.views.cli import build_app
 
 SUSPICION = "m: accuracy on 64 originals is 0.0% (chance is 10.0%); suspected: the label order. Its outputs are shifted"
-
-
-def run(*arguments):
-    return CliRunner().invoke(build_app(), [str(one) for one in arguments])
 
 
 def answers(n, originals, edited):
@@ -71,18 +66,18 @@ def test_every_command_repeats_the_suspicion(suspected, tmp_path):
     with pytest.warns(UnswayedWarning, match="suspected: the label order"):
         compare(suspected, "good", "m")
     for arguments in (["analyze", suspected], ["compare", suspected], ["compare", suspected, "m", "good"]):
-        done = run(*arguments)
+        done = run_cli(*arguments)
         assert done.exit_code == 0
         assert f"Suspicious: {SUSPICION}." in done.stderr.splitlines()
         assert "suspected: the label order" in " ".join(done.stdout.split())
-    headings = [line for line in run("analyze", suspected).stdout.splitlines() if line.startswith(("m", "good"))]
+    headings = [line for line in run_cli("analyze", suspected).stdout.splitlines() if line.startswith(("m", "good"))]
     assert headings == ["good", "m (suspicious, see the note below)"]
-    assert "suspected" not in run("analyze", suspected, "-m", "good").output
-    done = run("check", suspected, "-m", "m", "--max-drop", "size-0.05=20", "--format", "markdown")
+    assert "suspected" not in run_cli("analyze", suspected, "-m", "good").output
+    done = run_cli("check", suspected, "-m", "m", "--max-drop", "size-0.05=20", "--format", "markdown")
     assert done.exit_code == 3
     assert "suspected: the label order" in done.stdout
     page = tmp_path / "report.html"
-    done = run("report", suspected, "-o", page, "--heat-maps", "0", "--resamples", "50")
+    done = run_cli("report", suspected, "-o", page, "--heat-maps", "0", "--resamples", "50")
     assert done.exit_code == 0, done.output
     assert f"Suspicious: {SUSPICION}" in done.stderr
     assert "suspected: the label order" in page.read_text()
@@ -101,20 +96,20 @@ def test_a_remark_about_the_benchmark_is_one_note_and_no_suspicion(tmp_path):
         ["compare", there],
         ["compare", there, "one", "two"],
     ):
-        done = run(*arguments)
+        done = run_cli(*arguments)
         assert (done.stderr.count(note), " ".join(done.stdout.split()).count(note)) == (1, 1), done.output
         assert "uspicious" not in done.output
     page = tmp_path / "report.html"
-    done = run("report", there, "-o", page, "--heat-maps", "0", "--resamples", "50")
+    done = run_cli("report", there, "-o", page, "--heat-maps", "0", "--resamples", "50")
     assert page.read_text().count(note) == 1 and "Suspicious" not in page.read_text() + done.output
 
 
 def test_a_fraction_instead_of_points_is_pointed_out(tmp_path):
     there = folder(tmp_path / "p", {"m": answers(400, 400, 280)})
-    done = run("check", there, "--max-drop", "size-0.05=0.4")
+    done = run_cli("check", there, "--max-drop", "size-0.05=0.4")
     assert done.exit_code == 1
     assert "for 40 points, write size-0.05=40" in " ".join(done.output.split())
-    assert "write" not in run("check", there, "--max-drop", "size-0.05=40").output
+    assert "write" not in run_cli("check", there, "--max-drop", "size-0.05=40").output
 
 
 @pytest.mark.parametrize("right", [0, 40, 80])
@@ -165,7 +160,7 @@ def test_one_common_photograph_of_sixteen_decides_nothing(tmp_path):
     options = ["--baseline", old, "--margin", "5", "--common", "--json", files[0], "--junit", files[1]]
     said = "1 of 16 photographs and 2 of 32 pictures of m in"
     for style in ("table", "markdown"):
-        done = run("check", new, *options, "--format", style)
+        done = run_cli("check", new, *options, "--format", style)
         assert done.exit_code == 3, done.output
         assert " ".join(done.stdout.split()).count(said) == 2
     common = json.loads(files[0].read_text())["common"]
@@ -174,14 +169,14 @@ def test_one_common_photograph_of_sixteen_decides_nothing(tmp_path):
     suite = ElementTree.parse(files[1]).getroot()
     assert said in suite.find("properties/property").get("value")
     assert all("1 of 16 and 1 of 16" in case.findtext("system-out") for case in suite.iter("testcase"))
-    done = run("compare", new, "m", "m", "--other", old, "--common")
+    done = run_cli("compare", new, "m", "m", "--other", old, "--common")
     assert " ".join(done.stdout.split()).count(said) == 2
 
 
 def test_analyze_says_how_much_is_common(tmp_path):
     world(tmp_path / "p", model="a", photographs=12)
     there = world(tmp_path / "p", model="b", photographs=20)
-    done = run("analyze", there, "--common")
+    done = run_cli("analyze", there, "--common")
     assert "12 of 20 photographs and 24 of 40 pictures of b" in done.stderr
     found = check(there, max_drop={"size-0.05": 40}, common=True)
     assert "12 of 20 photographs" in found.remarks[0]
@@ -223,7 +218,7 @@ def test_a_few_photographs_that_are_always_right_do_not_show_a_threshold(n, perc
 def test_levels_are_printed_with_enough_digits(tmp_path):
     sweep = {f"size-{level:g}": [1] * 200 if level > 0.04 else [0] * 200 for level in SIZES}
     there = folder(tmp_path / "p", {"m": frame({"original": [1] * 200} | sweep)})
-    done = run("check", there, "--min-threshold", "size=0.0425@80", "--resamples", "50")
+    done = run_cli("check", there, "--min-threshold", "size=0.0425@80", "--resamples", "50")
     assert "0.0425" in done.stdout
 
 
@@ -237,10 +232,10 @@ def test_the_average_is_not_less_certain_than_each_edit_where_nothing_changed():
 def test_too_few_levels_are_counted(tmp_path):
     sweep = {f"size-{level}": [1] * 20 for level in (0.1, 0.2, 0.4)}
     there = folder(tmp_path / "p", {"m": frame({"original": [1] * 20, "position": [1] * 20} | sweep)})
-    said = " ".join(run("analyze", there, "--table", "fits").stdout.split())
+    said = " ".join(run_cli("analyze", there, "--table", "fits").stdout.split())
     assert "no sweep of at least five levels" in said
     assert "levels found: size has 3 levels (0.1, 0.2, 0.4)." in said
-    assert "size" in run("analyze", there, "--table", "thresholds", "--resamples", "20").stdout
+    assert "size" in run_cli("analyze", there, "--table", "thresholds", "--resamples", "20").stdout
     with pytest.raises(UserError, match="found: size has 3 levels"):
         check(there, min_threshold={"position": (0.1, 80)})
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.gate import check_predictions
 from unswayed.analyses.drops.planning import pilot_designs, plan_photographs
@@ -25,7 +26,6 @@ from unswayed.analyses.statistics.power import (
     smallest_drop,
 )
 from unswayed.errors import UserError
-from unswayed.views.cli import main
 
 
 @pytest.mark.parametrize(("n", "drop"), itertools.product((40, 150, 600), (0.02, 0.06, 0.15)))
@@ -163,22 +163,19 @@ def test_no_number_tells_what_lies_at_the_limit():
     assert checks["more"].to_list() == [None] and "no feasible number" in checks["reason"][0]
 
 
-def run_plan(capsys, monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["unswayed", "plan", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
+def run_plan(*arguments):
+    result = run_cli("plan", *arguments)
+    return result.exit_code, result.stdout, result.stderr
 
 
 def test_the_command_answers_from_a_guess_and_from_a_pilot(tmp_path, capsys, monkeypatch):
-    code, out, _ = run_plan(capsys, monkeypatch, "--drop", 5, "--gains", 3, "--format", "json")
+    code, out, _ = run_plan("--drop", 5, "--gains", 3, "--format", "json")
     table = pl.read_json(out.encode())
     assert code == 0 and table["photographs"].to_list() == [photographs_to_detect(Design(0.05, 0.03))]
     assert abs(table["power"][0] - table["simulated"][0]) < 0.03
 
     pilot = folder(tmp_path / "p", {"m": made_pilot(Design(0.15, 0.03, 0.8), 200)})
-    code, out, _ = run_plan(capsys, monkeypatch, pilot)
+    code, out, _ = run_plan(pilot)
     assert code == 0 and "smallest drop they show" in out and "photographs that show this drop" in out
-    code, _, err = run_plan(capsys, monkeypatch, pilot, "--edit", "sise-0.05")
+    code, _, err = run_plan(pilot, "--edit", "sise-0.05")
     assert code == 2 and "size-0.05" in err

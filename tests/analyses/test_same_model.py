@@ -7,10 +7,10 @@ import json
 import polars as pl
 import pytest
 
+from command_line import refusal, run_cli
 from prediction_worlds import folder
 from unswayed.analyses.drops.same_model import same_model
 from unswayed.errors import UserError
-from unswayed.views.cli import main
 
 
 def answers(lost: dict[str, int], n: int = 2000, gained: int = 0) -> pl.DataFrame:
@@ -68,24 +68,17 @@ def test_few_photographs_cannot_tell_and_the_sentence_says_how_many_more(tmp_pat
     assert wide.answer == "equivalent"
 
 
-def test_the_command_prints_the_sentence_last(tmp_path, monkeypatch, capsys):
+def test_the_command_prints_the_sentence_last(tmp_path):
     place = folder(
         tmp_path / "p",
         {"a": answers({"original": 0, "position": 0}), "b": answers({"original": 0, "position": 200})},
     )
-    words = ["unswayed", "compare", str(place), "a", "b", "--same-model"]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit, match="0"):
-        main()
-    assert capsys.readouterr().out.strip().splitlines()[-1].startswith("Yes: b is less robust than a; it loses 10.0")
-    monkeypatch.setattr("sys.argv", [*words, "--format", "json", "--margin", "20"])
-    with pytest.raises(SystemExit, match="0"):
-        main()
-    assert json.loads(capsys.readouterr().out)["answer"] == "equivalent"
-    monkeypatch.setattr("sys.argv", [*words[:-1], "--margin", "2"])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert "--margin 2 needs --same-model" in capsys.readouterr().err
+    command = ["compare", place, "a", "b"]
+    told = run_cli(*command, "--same-model", code=0).stdout
+    assert told.strip().splitlines()[-1].startswith("Yes: b is less robust than a; it loses 10.0")
+    told = run_cli(*command, "--same-model", "--format", "json", "--margin", "20", code=0).stdout
+    assert json.loads(told)["answer"] == "equivalent"
+    refusal(run_cli(*command, "--margin", "2"), "--margin 2 needs --same-model")
 
 
 def test_a_margin_of_nothing_is_refused(tmp_path):

@@ -5,6 +5,7 @@ import json
 import polars as pl
 import pytest
 
+from command_line import run_cli
 from factor_worlds import write_annotations
 from prediction_worlds import folder, frame, row
 from unswayed.analyses.drops.compare import compare
@@ -13,7 +14,6 @@ from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
 from unswayed.analyses.factors import Study, make_table
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError, unknown
-from unswayed.views.cli import main
 from unswayed.views.report.drop_tables import analysis_text
 from unswayed.views.report.remarks import moved_lines
 
@@ -25,23 +25,16 @@ def there(tmp_path):
     return folder(tmp_path / "p", {"m": frame(ANSWERS)})
 
 
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["unswayed", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return stop.value.code or 0
-
-
 @pytest.mark.parametrize(
     ("name", "begins"), [("t.tex", "\\begin"), ("t.csv", "model,edit"), ("t.md", "**Dropped"), ("t.json", "[")]
 )
 def test_the_suffix_of_the_output_decides_the_format(there, tmp_path, monkeypatch, name, begins):
-    assert run(monkeypatch, "analyze", there, "-o", tmp_path / name) == 0
+    assert run_cli("analyze", there, "-o", tmp_path / name).exit_code == 0
     assert begins in (tmp_path / name).read_text()[:400]
 
 
 def test_a_suffix_without_a_format_is_refused(there, tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, "analyze", there, "-o", tmp_path / "t.xlsx") == 2
+    assert run_cli("analyze", there, "-o", tmp_path / "t.xlsx").exit_code == 2
     assert "the format of t.xlsx is not known" in capsys.readouterr().err
     assert not (tmp_path / "t.xlsx").exists()
 

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from scipy.special import expit, logit
 from test_curves import SIZES, observer
-from typer.testing import CliRunner
 
+from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.gate import check_predictions
 from unswayed.analyses.drops.psychometric import fit_logistic, isotonic_crossing
@@ -120,21 +120,17 @@ def test_bad_thresholds_are_refused():
 
 
 def test_the_commands_print_and_gate_thresholds(tmp_path):
-    from unswayed.views.cli import build_app
 
-    app = build_app()
     predictions = folder(tmp_path / "p", {"a": frame(observer(1, 400, 0.05), model="a")}, {"a": {}})
-    shown = CliRunner().invoke(
-        app, ["analyze", str(predictions), "--table", "thresholds", "--at-accuracy", "80", "--format", "csv"]
-    )
+    shown = run_cli("analyze", predictions, "--table", "thresholds", "--at-accuracy", "80", "--format", "csv")
     assert shown.exit_code == 0, shown.output
     assert pl.read_csv(shown.output.encode())["target"].to_list() == ["accuracy ≥ 80 %"]
-    passed = CliRunner().invoke(app, ["check", str(predictions), "--min-threshold", "size=0.2@80"])
+    passed = run_cli("check", predictions, "--min-threshold", "size=0.2@80")
     assert passed.exit_code == 0, passed.output
     config = tmp_path / "gate.toml"
     config.write_text('[min-threshold]\nsize = "0.03@80"\n')
     assert read_rules(config).min_threshold == {"size": (0.03, 80.0)}
-    failed = CliRunner().invoke(app, ["check", str(predictions), "--config", str(config)])
+    failed = run_cli("check", predictions, "--config", config)
     assert failed.exit_code == 1, failed.output
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import run_cli_process
 from unswayed.benchmark import Benchmark
 
 UNSWAYED = str(Path(sys.executable).with_name("unswayed"))
@@ -40,9 +40,9 @@ def mask(folder: Path, stem: str) -> Path:
 
 def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     out = tmp_path / "bench"
-    command = [UNSWAYED, "build", f"folder:{bad_folder}", "-o", str(out), "--renderer", "paste", "--pixels", "32"]
+    command = ["build", f"folder:{bad_folder}", "-o", str(out), "--renderer", "paste", "--pixels", "32"]
     command += ["--recipe", "original,size-0.1", "--workers", "2", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_cli_process(*command)
     assert done.returncode == 4, done.stderr
     answer = json.loads(done.stdout)
     reasons = {source.partition("--")[2]: reason for source, reason in answer["failures"].items()}
@@ -56,7 +56,7 @@ def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     good = [row for row in rows if row["source_id"] not in answer["failures"]]
     assert {row["status"] for row in good} == {"ok"}
     assert len(good) == 991 * 4
-    verified = subprocess.run([UNSWAYED, "verify", str(out), "--json"], capture_output=True, text=True)
+    verified = run_cli_process("verify", out, "--json")
     assert verified.returncode == 1
     problems = json.loads(verified.stdout)["problems"]
     assert len(problems) == 9 * 4
@@ -70,8 +70,8 @@ def test_a_mask_of_another_size_and_two_masks_are_said(drawn_folder, tmp_path):
     second.with_suffix(".bmp").write_bytes(b"")
     Image.open(second).save(second.with_suffix(".bmp"))
     out = tmp_path / "bench"
-    command = [UNSWAYED, "build", f"folder:{folder}", "-o", str(out), "--renderer", "paste", "--recipe", "original"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["build", f"folder:{folder}", "-o", str(out), "--renderer", "paste", "--recipe", "original"]
+    done = run_cli_process(*command)
     assert done.returncode == 4
     assert "the mask is 20×20, its picture 48×40" in done.stderr
     assert "0001" in done.stderr

@@ -17,10 +17,10 @@ import pyarrow.parquet as parquet
 import pytest
 from PIL import Image
 
+from command_line import run_cli
 from unswayed.benchmark import Benchmark, verify
 from unswayed.benchmark.exchange import export_benchmark, import_published
 from unswayed.errors import UserError
-from unswayed.views.cli import main
 
 
 def finished(bench: Path) -> list[dict]:
@@ -264,17 +264,10 @@ def test_push_and_import_through_the_hub(bench, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    out = str(tmp_path / "out")
-    monkeypatch.setattr(
-        "sys.argv", ["unswayed", "export", str(bench), "--to", "datasets", "-o", out, "--push", "me/it"]
-    )
-    with pytest.raises(SystemExit, match="0"):
-        main()
+    exported = run_cli("export", bench, "--to", "datasets", "-o", tmp_path / "out", "--push", "me/it", code=0)
     assert calls == [("me/it", True, "dataset")]
-    assert "https://huggingface.co/datasets/me/it" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["unswayed", "import", "hf:me/it@v1", "-o", str(tmp_path / "back")])
-    with pytest.raises(SystemExit, match="0"):
-        main()
+    assert "https://huggingface.co/datasets/me/it" in exported.stdout
+    run_cli("import", "hf:me/it@v1", "-o", tmp_path / "back", code=0)
     assert verify(tmp_path / "back").passed
 
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command_line import run_cli_process
 from unswayed.edits import EDITS, make_edit, parse_edit
 from unswayed.edits.catalog import catalog, edits_table
 from unswayed.edits.recipes import open_recipe
@@ -14,10 +13,7 @@ from unswayed.errors import UserError
 
 
 def unswayed(*arguments: str) -> str:
-    program = "from unswayed.views.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
-    ).stdout
+    return run_cli_process(*arguments, code=0).stdout
 
 
 def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:

@@ -5,47 +5,38 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from typer.testing import CliRunner
-
-from unswayed.errors import UserError
-from unswayed.views.cli import build_app
-
-run = CliRunner().invoke
+from command_line import refusal, run_cli
 
 
 def test_evaluate_prints_what_came_of_it(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     arguments = ["evaluate", str(benchmark), "-m", own_models + "good", "-o", str(tmp_path), "--device", "cpu"]
-    first = run(build_app(), [*arguments, "--json"])
+    first = run_cli(*arguments, "--json")
     assert first.exit_code == 0
     assert json.loads(first.stdout)["scored"] == [own_models + "good"]
-    again = run(build_app(), arguments)
+    again = run_cli(*arguments)
     assert "100.0% of 24 originals (already evaluated)" in again.stdout
 
 
 def test_exit_codes_tell_some_failures_from_all(benchmark: Path, own_models: str, tmp_path: Path) -> None:
     arguments = ["evaluate", str(benchmark), "-o", str(tmp_path), "--device", "cpu", "-m", own_models + "broken"]
-    alone = run(build_app(), arguments)
+    alone = run_cli(*arguments)
     assert alone.exit_code == 2
     assert "NaN or infinite" in alone.stderr
-    assert run(build_app(), [*arguments, "-m", own_models + "good"]).exit_code == 4
+    assert run_cli(*arguments, "-m", own_models + "good").exit_code == 4
 
 
 def test_models_lists_the_sources() -> None:
-    listed = json.loads(run(build_app(), ["models", "--json"]).stdout)
+    listed = json.loads(run_cli("models", "--json").stdout)
     assert listed["lite"].startswith("lite:0, lite:1, lite:2")
     assert {"timm", "torchvision", "open_clip", "transformers", "onnx", "python", "head", "wrappers"} <= set(listed)
 
 
 def test_models_prints_a_card() -> None:
-    card = json.loads(run(build_app(), ["models", "lite:1", "--json"]).stdout)
+    card = json.loads(run_cli("models", "lite:1", "--json").stdout)
     assert card["transform"]["crop"] == 240
     assert card["heat layer"]["name"] == "bn2"
-    assert "bn2" in run(build_app(), ["models", "lite:1"]).stdout
+    assert "bn2" in run_cli("models", "lite:1").stdout
 
 
 def test_a_wrong_name_is_a_users_error() -> None:
-    answer = run(build_app(), ["models", "lite:5"])
-    assert isinstance(answer.exception, UserError)
-    with pytest.raises(UserError, match="allowed: 0, 1, 2"):
-        raise answer.exception
+    refusal(run_cli("models", "lite:5"), given="lite:5", allowed="0, 1, 2")

@@ -1,8 +1,6 @@
 """`unswayed distribution` from pictures to text: a real classifier, photographs, noise; FID as torch-fidelity's."""
 
-import io
 import os
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from command_line import run_cli
 from unswayed.benchmark import build
 from unswayed.benchmark.settings import BuildSettings
 from unswayed.errors import UserError
@@ -18,7 +17,6 @@ from unswayed.evaluation.distribution import features_probe, sets_of
 from unswayed.evaluation.inception import inception_file, open_inception
 from unswayed.evaluation.lpips import lpips_file, open_lpips
 from unswayed.files.known_weights import place_of
-from unswayed.views.cli import main
 
 here = pytest.mark.skipif(not place_of("inception").is_file(), reason="run `unswayed weights fetch inception` first")
 lpips_here = pytest.mark.skipif(lpips_file() is None, reason="run `unswayed weights fetch lpips-alex` first")
@@ -41,14 +39,8 @@ def edited(tmp_path_factory):
 
 
 def run(*arguments):
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr("sys.argv", ["unswayed", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-    return code, out.getvalue(), err.getvalue()
+    result = run_cli(*arguments)
+    return result.exit_code, result.stdout, result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
 from color_world import CLASSES
+from command_line import run_cli
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
@@ -18,7 +18,6 @@ from unswayed.errors import UserError
 from unswayed.evaluation import cards, read_predictions, run_evaluation
 from unswayed.evaluation.predictions import read_failures
 from unswayed.models import Classifier, Transform, open_model
-from unswayed.views.cli import build_app
 
 
 def test_an_alias_is_the_name_in_tables_and_the_spec_stays(benchmark: Path, own_models: str, tmp_path: Path) -> None:
@@ -114,8 +113,7 @@ def test_the_name_that_was_asked_for_is_said_beside_the_one_that_is_stored(
     path = Path(spec.partition(":")[2].rpartition(":")[0])
     again = f"python:{path.parent}/../{path.parent.name}/{path.name}:good"
     run_evaluation(benchmark, [spec], tmp_path)
-    run = CliRunner().invoke
-    said = run(build_app(), ["evaluate", str(benchmark), "-m", again, "-o", str(tmp_path), "--device", "cpu"])
+    said = run_cli("evaluate", benchmark, "-m", again, "-o", tmp_path, "--device", "cpu")
     assert f"{again} (stored as {spec}): 100.0% of 24 originals (already evaluated)" in said.stdout
     for ask in (
         lambda: check(tmp_path, models=[again], max_drop={"*": 50}),

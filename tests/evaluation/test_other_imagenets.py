@@ -6,20 +6,13 @@ import json
 import polars as pl
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
+from command_line import run_cli
 from unswayed.analyses.drops.corruptions import ALEXNET, corruption_errors
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
 from unswayed.models import open_model
 from unswayed.sources import open_source
-from unswayed.views.cli import build_app
-
-
-def run(*arguments):
-    done = CliRunner().invoke(build_app(), list(map(str, arguments)))
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +26,7 @@ def test_a_folder_of_some_classes_is_scored_over_them_and_over_all(tmp_path, sce
     for scene, wnid in zip(scenes, classes, strict=True):
         (tmp_path / "a" / wnid).mkdir(parents=True)
         Image.fromarray(255 - scene.image).save(tmp_path / "a" / wnid / "picture.png")
-    text = run("evaluate", f"images:{tmp_path}/a", "-m", "lite:0", "-o", tmp_path / "p")
+    text = run_cli("evaluate", f"images:{tmp_path}/a", "-m", "lite:0", "-o", tmp_path / "p", code=0).stdout
     card = json.loads((tmp_path / "p" / "lite-0.json").read_text())
     rows = pl.read_parquet(tmp_path / "p" / "lite-0.parquet")
     model = open_model("lite:0", device="cpu")
@@ -49,8 +42,10 @@ def test_a_folder_of_some_classes_is_scored_over_them_and_over_all(tmp_path, sce
 
 
 def test_a_benchmark_has_no_subset(tmp_path):
-    run("build", "sample", "-o", tmp_path / "bench", "--recipe", "original", "--renderer", "paste", "--limit", 2)
-    run("evaluate", tmp_path / "bench", "-m", "lite:0", "-o", tmp_path / "p")
+    run_cli(
+        "build", "sample", "-o", tmp_path / "bench", "--recipe", "original", "--renderer", "paste", "--limit", 2, code=0
+    )
+    run_cli("evaluate", tmp_path / "bench", "-m", "lite:0", "-o", tmp_path / "p", code=0)
     assert "subset" not in json.loads((tmp_path / "p" / "lite-0.json").read_text())
     assert pl.read_parquet(tmp_path / "p" / "lite-0.parquet")["subset_correct"].null_count() > 0
 
@@ -61,11 +56,11 @@ def test_imagenet_c_is_read_in_its_layout(tmp_path, scenes, above):
         place = tmp_path / "c" / f"{above}gaussian_noise" / str(severity) / imagenet().wnids[scene.label]
         place.mkdir(parents=True)
         Image.fromarray(scene.image).save(place / "ILSVRC2012_val_00000001.JPEG")
-    run("evaluate", f"images:{tmp_path}/c", "-m", "lite:0", "-o", tmp_path / "p")
+    run_cli("evaluate", f"images:{tmp_path}/c", "-m", "lite:0", "-o", tmp_path / "p", code=0)
     rows = pl.read_parquet(tmp_path / "p" / "lite-0.parquet")
     assert set(rows["edit"].cast(pl.String)) == {"gaussian_noise-1", "gaussian_noise-3"}
     assert set(rows["label"]) == {scene.label for scene in scenes[:2]}
-    table = json.loads(run("analyze", tmp_path / "p", "--table", "corruptions", "--format", "json"))
+    table = json.loads(run_cli("analyze", tmp_path / "p", "--table", "corruptions", "--format", "json", code=0).stdout)
     assert [row["corruption"] for row in table] == ["gaussian_noise"]  # no mean without all fifteen
     assert table[0]["severities"] == 2
     assert table[0]["error"] == pytest.approx(100 * (1 - rows["correct"].mean()))

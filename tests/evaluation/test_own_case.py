@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 import unswayed
+from command_line import run_cli
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
-from unswayed.views.cli import build_app
 
 SAMPLE = resources.files("unswayed.data") / "sample"
 CROPS = (0, 3, 6, 9)
@@ -127,7 +126,7 @@ def test_a_wrong_label_order_is_detected_and_named(case: Path) -> None:
 def test_the_command_says_so_too(case: Path) -> None:
     models = ["-m", f"python:{case}/mine.py:build", "-m", f"python:{case}/mine.py:wrong_order"]
     arguments = ["evaluate", str(case / "bench"), *models, "-o", str(case / "both"), "--device", "cpu"]
-    told = CliRunner().invoke(build_app(), arguments)
+    told = run_cli(*arguments)
     assert "originals" in told.stdout
     assert "suspected: the label order" in told.stderr
 

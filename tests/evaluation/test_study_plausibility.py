@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
+from command_line import run_cli
 from unswayed.benchmark.building import build
 from unswayed.benchmark.settings import BuildSettings
 from unswayed.errors import UserError
@@ -22,7 +22,6 @@ from unswayed.labels import RIVAL10, LabelSpace, imagenet
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
 from unswayed.sources import open_source
-from unswayed.views.cli import build_app
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import find
 
@@ -79,7 +78,7 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     out = tmp_path / "out"
     arguments = ["sensitivity", "sample", "-m", f"{models}shifted", "-m", "lite:0", "-o", out, "--limit", "8"]
     arguments += ["--levels", "60", "--no-attributes", "--no-ablation", "--resamples", "20"]
-    done = CliRunner().invoke(build_app(), [str(one) for one in arguments])
+    done = run_cli(*arguments)
     assert done.exit_code == 0, done.output
     assert "suspected: the label order" in done.stderr
     assert "output j means class j + 1" in done.stderr
@@ -134,7 +133,7 @@ def test_masks_that_look_wrong_are_said_by_evaluate_and_no_gate_passes_on_them(w
     build(source, tmp_path / "bench", BuildSettings(recipe="size=0.1", renderer="paste", quality="off"))
     done = run_evaluation(str(tmp_path / "bench"), ["lite:0"], tmp_path / "p", EvaluateSettings())
     assert "the masks may be wrong" in done.warnings["lite:0"][0] and words in done.warnings["lite:0"][0]
-    gate = CliRunner().invoke(build_app(), ["check", str(tmp_path / "p"), "--min-accuracy", "10"])
+    gate = run_cli("check", tmp_path / "p", "--min-accuracy", "10")
     assert gate.exit_code == 3 and "the masks may be wrong" in " ".join(gate.output.split()), gate.output
 
 
@@ -153,7 +152,7 @@ def test_automatic_masks_that_seem_good_are_a_remark_of_every_table(tmp_path):
     build(f"folder:{folder}", tmp_path / "bench", BuildSettings(recipe="size=0.1", renderer="paste", quality="off"))
     run_evaluation(str(tmp_path / "bench"), ["lite:0"], tmp_path / "p", EvaluateSettings())
     for arguments in (["analyze", str(tmp_path / "p")], ["check", str(tmp_path / "p"), "--min-accuracy", "10"]):
-        output = " ".join(CliRunner().invoke(build_app(), arguments).output.split())
+        output = " ".join(run_cli(*arguments).output.split())
         assert "2 of 2 masks were made automatically" in output, output
 
 

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from command_line import run_cli
 from unswayed.errors import UserError
 from unswayed.files import known_weights as weights
 from unswayed.files.known_weights import KNOWN, Known, fetch, listing, verify
@@ -213,27 +214,19 @@ def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
 def test_the_command_lists_and_checks(server, tmp_path):
     import json
 
-    from typer.testing import CliRunner
-
-    from unswayed.views.cli import build_app
-
-    run = CliRunner().invoke
-    rows = json.loads(run(build_app(), ["weights", "--json"]).stdout)
+    rows = json.loads(run_cli("weights", "--json").stdout)
     assert {"compact", "net"} <= {row["name"] for row in rows}
-    fetched = run(build_app(), ["weights", "fetch", "net"])
+    fetched = run_cli("weights", "fetch", "net")
     assert fetched.stdout.strip() == str(tmp_path / "net.pt")
-    assert run(build_app(), ["weights", "check", str(tmp_path / "net.pt")]).exit_code == 0
+    assert run_cli("weights", "check", tmp_path / "net.pt").exit_code == 0
     (tmp_path / "other.pt").write_bytes(b"no")
-    assert run(build_app(), ["weights", "check", str(tmp_path / "other.pt")]).exit_code == 1
+    assert run_cli("weights", "check", tmp_path / "other.pt").exit_code == 1
 
 
 def test_the_list_vouches_for_no_file_that_it_has_not_read(server, monkeypatch, tmp_path):
-    from typer.testing import CliRunner
-
-    from unswayed.views.cli import build_app
 
     def said():
-        lines = CliRunner().invoke(build_app(), ["weights"]).stdout.splitlines()
+        lines = run_cli("weights").stdout.splitlines()
         return lines[next(i for i, line in enumerate(lines) if line.startswith("net:")) + 2].strip()
 
     assert said() == f"sha256 {DIGEST}"
@@ -243,7 +236,7 @@ def test_the_list_vouches_for_no_file_that_it_has_not_read(server, monkeypatch, 
     assert said() == f"{tmp_path / 'net.pt'} is a different file: 5 bytes instead of {len(BODY):,}"
     monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url))
     assert said() == "sha256 unknown: the file cannot be checked"
-    done = CliRunner().invoke(build_app(), ["weights", "fetch", "net"])
+    done = run_cli("weights", "fetch", "net")
     assert done.exit_code == 0
     assert "no SHA-256 of net is known" in done.stderr
 

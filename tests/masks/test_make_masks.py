@@ -1,15 +1,13 @@
 """`unswayed masks`: whole files, goes on where it stopped, and does not end on one bad picture."""
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
+from command_line import refusal, run_cli, run_cli_process
 from deadly import unswayed
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
@@ -19,7 +17,6 @@ from unswayed.masks.make_masks import make_masks, mask_png
 from unswayed.masks.object_choice import ChosenBy
 from unswayed.sources import open_source
 from unswayed.sources.pictures import read_mask
-from unswayed.views.cli import build_app
 
 NAMES = ("koala/1.jpg", "panda/1.jpg", "panda/bad.jpg")
 
@@ -95,7 +92,7 @@ def test_after_an_interrupted_run_the_command_gives_every_mask_its_confidence(ph
     interrupted = make_masks(photographs, tmp_path / "masks", "grabcut")
     assert next(interrupted).picture == "koala/1.jpg"
     interrupted.close()
-    ends = CliRunner().invoke(build_app(), ["masks", str(photographs), "-o", str(tmp_path / "masks")])
+    ends = run_cli("masks", photographs, "-o", tmp_path / "masks")
     assert "1 made, 1 kept, 1 failed" in ends.stdout
     undisturbed = list(make_masks(photographs, tmp_path / "whole", "grabcut"))
     assert confidences(tmp_path / "masks") == {
@@ -119,7 +116,7 @@ def test_two_shards_that_end_together_keep_each_others_confidences(photographs, 
     command = ["masks", str(photographs), "-o", str(tmp_path), "--shard", "1/2"]
     with ThreadPoolExecutor() as pool:
         with only_writer(tmp_path):
-            other = pool.submit(CliRunner().invoke, build_app(), command)
+            other = pool.submit(run_cli, *command)
             while not all((tmp_path / name).with_suffix(".png").is_file() for name in parts[1] if "bad" not in name):
                 assert not other.done()
             write_bytes(tmp_path / "confidence.csv", f"picture,confidence\n{parts[2][0]},0.5\n".encode())
@@ -130,10 +127,8 @@ def test_two_shards_that_end_together_keep_each_others_confidences(photographs, 
 def test_the_command_has_the_options_of_the_engine_and_places_the_classifier(photographs, tmp_path):
     command = ["masks", str(photographs / "koala"), "-o", str(tmp_path / "masks"), "--segmenter", "grabcut"]
     options = ["-m", "lite:0", "--label", "no animal", "--device", "cpu", "--per-gpu", "2"]
-    with pytest.raises(UserError, match="no class in imagenet-1k 'no animal'"):
-        CliRunner().invoke(build_app(), [*command, *options], catch_exceptions=False)
-    with pytest.raises(UserError, match="--device cpu needs a classifier"):
-        CliRunner().invoke(build_app(), [*command, "--device", "cpu"], catch_exceptions=False)
+    refusal(run_cli(*command, *options), "no class in imagenet-1k 'no animal'")
+    refusal(run_cli(*command, "--device", "cpu"), "--device cpu needs a classifier")
     workers = set()
     show = lambda view: workers.update((one.name, one.device) for one in view.workers)  # noqa: E731
     chosen, engine = ChosenBy("lite:0", "koala", "cpu"), EngineSettings(device="cpu")
@@ -146,18 +141,13 @@ def test_a_mask_comes_back_from_its_file():
     assert np.abs(read_mask(mask_png(mask)) - mask).max() < 1 / 255
 
 
-def run(*arguments):
-    command = [sys.executable, "-c", "from unswayed.views.cli import main; main()", "masks", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_the_command_ends_with_4_after_a_failure_and_prints_json(photographs, tmp_path):
-    done = run(photographs, "-o", tmp_path / "masks", "--json")
+    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--json")
     assert done.returncode == 4
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["status"] for row in rows] == ["made", "made", "failed"]
     (photographs / "panda/bad.jpg").unlink()
-    done = run(photographs, "-o", tmp_path / "masks")
+    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks")
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "0 made, 2 kept, 0 failed")
 
 
@@ -179,8 +169,8 @@ def test_a_photograph_that_ends_its_reader_fails_alone(photographs, tmp_path):
 
 
 def test_the_command_refuses_a_wrong_box_and_an_unknown_segmenter(photographs, tmp_path):
-    done = run(photographs, "-o", tmp_path / "masks", "--box", "1,2")
+    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--box", "1,2")
     assert (done.returncode, "X,Y,W,H" in done.stderr) == (2, True)
-    done = run(photographs, "-o", tmp_path / "masks", "--segmenter", "grabcat")
+    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--segmenter", "grabcat")
     assert (done.returncode, "did you mean 'grabcut'" in done.stderr) == (2, True)
     assert not (tmp_path / "masks").exists()

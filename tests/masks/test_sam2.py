@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from command_line import run_cli
 from unswayed.errors import BadPicture, UserError
 from unswayed.masks import sam2
 from unswayed.masks.make_masks import make_masks
@@ -131,25 +132,19 @@ def test_missing_weights_name_the_command(tmp_path, monkeypatch):
         open_segmenter("sam2")
 
 
-def test_masks_come_with_their_confidence_and_the_worst_on_a_sheet(tmp_path, monkeypatch, capsys):
+def test_masks_come_with_their_confidence_and_the_worst_on_a_sheet(tmp_path, monkeypatch):
     import csv
     import shutil
 
     from PIL import Image
-
-    from unswayed.views.cli import main
 
     monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path / "cache"))
     photos = tmp_path / "photos"
     photos.mkdir()
     for name in ("panda", "cat"):
         shutil.copy(open_source("sample").entry(name).image, photos / f"{name}.jpg")
-    monkeypatch.setattr("sys.argv", ["unswayed", "masks", str(photos), "-o", str(tmp_path / "masks")])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert not stop.value.code
-    captured = capsys.readouterr()
-    assert "2 made" in captured.out and "unswayed weights fetch masks" in captured.err
+    result = run_cli("masks", photos, "-o", tmp_path / "masks", code=0)
+    assert "2 made" in result.stdout and "unswayed weights fetch masks" in result.stderr
     rows = list(csv.DictReader((tmp_path / "masks" / "confidence.csv").open()))
     assert [float(row["confidence"]) for row in rows] == sorted(float(row["confidence"]) for row in rows)
     assert Image.open(tmp_path / "masks" / "worst.jpg").size == (400, 216)

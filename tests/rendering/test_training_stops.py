@@ -13,12 +13,12 @@ import torch
 from PIL import Image
 
 import dying_run
+from command_line import run_cli
 from dying_run import SMALL, small_recipe
 from unswayed.errors import UserError
 from unswayed.rendering.training import loop
 from unswayed.rendering.training import saving as keeping
 from unswayed.rendering.training.photos import load_photos, read_photos
-from unswayed.views.cli import main
 
 
 @pytest.fixture
@@ -50,14 +50,6 @@ def network(folder):
     return (folder / "network.safetensors").read_bytes()
 
 
-def unswayed(monkeypatch, *arguments):
-    """The exit code of the command, run in this process."""
-    monkeypatch.setattr(sys, "argv", ["unswayed", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
-
-
 @pytest.mark.parametrize(("when", "step"), [("after", 3), ("between", 2)])
 def test_a_killed_run_goes_on_from_its_last_whole_state(photos, tmp_path, when, step):
     script = [sys.executable, dying_run.__file__, str(photos), str(tmp_path / "run"), when]
@@ -83,7 +75,7 @@ def test_a_stopped_run_finishes_its_step_and_saves(photos, tmp_path, number):
     assert network(tmp_path / "run") == network(tmp_path / "whole")
 
 
-def test_the_command_says_how_to_go_on_and_exits_with_130(photos, tmp_path, monkeypatch, capsys):
+def test_the_command_says_how_to_go_on_and_exits_with_130(photos, tmp_path, monkeypatch):
     advance = loop.Trainer.advance
 
     def interrupted(self):
@@ -92,8 +84,8 @@ def test_the_command_says_how_to_go_on_and_exits_with_130(photos, tmp_path, monk
 
     monkeypatch.setattr(loop.Trainer, "advance", interrupted)
     given = ("train-network", photos, "-o", tmp_path / "run", "--batch", 2, "--held-out", 2, "--no-compile")
-    assert unswayed(monkeypatch, *given) == 130
-    assert f"run: unswayed train-network {photos} -o {tmp_path / 'run'}" in capsys.readouterr().err
+    stopped = run_cli(*given, code=130)
+    assert f"run: unswayed train-network {photos} -o {tmp_path / 'run'}" in stopped.stderr
     assert state(tmp_path / "run")["step"] == 1
 
 

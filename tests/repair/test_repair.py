@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
+from command_line import refusal, run_cli
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
 from unswayed.benchmark import BuildSettings, build
@@ -29,7 +29,6 @@ from unswayed.models.training_photographs import keys_of, trained_on
 from unswayed.repair import RepairSettings, photographs, repair
 from unswayed.repair.enhancing import enhance
 from unswayed.repair.measuring import EXITS
-from unswayed.views.cli import build_app
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
 RECIPE = "original,background-random"
@@ -80,7 +79,7 @@ def test_a_command_killed_in_the_second_arm_and_resumed_has_the_losses_of_one_th
     assert killed.returncode == -9, killed.stderr.decode()
     states = [json.loads((tmp_path / "state" / arm / "state.json").read_bytes()) for arm in ("control", "repaired")]
     assert 0 < states[1]["step"] < states[0]["step"] and not (tmp_path / "card.json").exists()
-    resumed = CliRunner().invoke(build_app(), command)
+    resumed = run_cli(*command)
     assert resumed.exit_code == 3 and "cannot tell" in resumed.output, resumed.output
     for part in ("control", "."):
         whole, again = (
@@ -104,7 +103,7 @@ def test_a_repair_that_makes_a_model_worse_exits_with_1(tmp_path, monkeypatch):
     command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--recipe", RECIPE, "--json"]
     command += ["--epochs", "6", "--batch-size", "8", "--fill", "smooth", "--workers", "1", "--no-freeze-norm"]
     command += ["--consistency", "1e6", "--learning-rate", "3e-3", "--held-out", "0.5", "--ema", "0"]
-    result = CliRunner().invoke(build_app(), command)
+    result = run_cli(*command)
     found = json.loads(result.stdout.splitlines()[-1])
     original = next(row for row in found["rows"] if (row["measure"], row["pictures"]) == ("accuracy", "original"))
     assert (result.exit_code, found["verdict"]) == (1, "worse") and original["high"] < -2
@@ -174,7 +173,7 @@ def test_the_table_holds_every_model_every_edit_and_the_folders(done):
 def test_a_repaired_folder_opens_as_a_model_that_is_described(done):
     model = open_model(f"repaired:{done.folder}?trust=yes", device="cpu")
     assert model.labels.classes == CLASSES and model.transform == TRANSFORM
-    described = CliRunner().invoke(build_app(), ["models", f"repaired:{done.folder}?trust=yes"])
+    described = run_cli("models", f"repaired:{done.folder}?trust=yes")
     assert described.exit_code == 0 and "arm" in described.output and "repaired" in described.output
     damaged = bytearray((done.folder / "control" / "model.safetensors").read_bytes())
     damaged[-1] ^= 255
@@ -225,7 +224,7 @@ def test_the_command_compares_with_another_model_and_prints_every_edit(done, tmp
     bench, repaired = str(done.folder / "benchmark"), f"repaired:{done.folder}?trust=yes"
     model = f"python:{done.folder.parent / 'model/small.py'}:build"
     command = ["enhance", bench, "-m", model, "-o", str(tmp_path), "--with", repaired, "--device", "cpu"]
-    plain = CliRunner().invoke(build_app(), [*command, "--format", "json"])
+    plain = run_cli(*command, "--format", "json")
     assert plain.exit_code == 0, plain.output
     rows = {row["way"]: row for row in json.loads(plain.stdout)}
     assert list(rows)[0] == "plain" and list(rows)[-1] == repaired and "tencrop-probability" in rows
@@ -234,7 +233,7 @@ def test_the_command_compares_with_another_model_and_prints_every_edit(done, tmp
     assert np.isclose(found["average_drop"], before["repaired"])
     assert np.isclose(found["drop_difference"], before["repaired"] - before["before"])
     assert rows["plain"]["drop_difference"] is None and np.isclose(rows["plain"]["average_drop"], before["before"])
-    table = CliRunner().invoke(build_app(), [*command, "--by-edit"])
+    table = run_cli(*command, "--by-edit")
     assert table.exit_code == 0 and "background-random" in table.stdout and "calibration error" in table.stdout
     stored = json.loads((tmp_path / "enhance/enhance.json").read_bytes())
     assert stored["rows"] == list(rows.values())
@@ -311,7 +310,7 @@ def command(photos, done):
 def test_the_command_draws_by_the_drops_of_the_model_and_the_ranges_of_a_file(done, command, tmp_path):
     (tmp_path / "ranges.json").write_text('{"most": 1, "size": [0.05, 0.1]}')
     options = ["--from", str(done.folder / "predictions"), "--mixture", str(tmp_path / "ranges.json")]
-    result = CliRunner().invoke(build_app(), [*command, "-o", str(tmp_path / "out"), *options, "--probability", "0.4"])
+    result = run_cli(*command, "-o", tmp_path / "out", *options, "--probability", "0.4")
     assert result.exit_code in EXITS.values(), result.output
     used = json.loads((tmp_path / "out/repair.json").read_bytes())["settings"]["mixture"]
     assert used["most"] == 1 and used["size"] == [0.05, 0.1] and used["probability"] == 0.4
@@ -324,9 +323,7 @@ def test_the_command_refuses_files_of_edits_that_it_cannot_use(done, command, tm
     def refused(text: str, *options: str) -> str:
         (tmp_path / "mixture.json").write_text(text)
         given = ["-o", str(tmp_path / "out"), "--mixture", str(tmp_path / "mixture.json"), *options]
-        result = CliRunner().invoke(build_app(), [*command, *given])
-        assert isinstance(result.exception, UserError), result.output
-        return str(result.exception)
+        return refusal(run_cli(*command, *given))
 
     assert "not readable JSON" in refused("{")
     assert "did you mean 'size'" in refused('{"sise": [0.1, 0.2]}')
@@ -344,7 +341,7 @@ def test_repair_frees_a_classifier_from_the_background_that_betrays_the_label(tm
     command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--json", "--workers", "1"]
     options = ["--epochs", "24", "--batch-size", "32", "--learning-rate", "3e-3", "--no-freeze-norm"]
     options += ["--fill", "smooth", "--recipe", RECIPE, "--probability", "0.8", "--patience", "24"]
-    result = CliRunner().invoke(build_app(), [*command, *options])
+    result = run_cli(*command, *options)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout.splitlines()[-1])
     rows = {(row["measure"], row["pictures"]): row for row in found["rows"]}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from command_line import run_cli_process
 
 # Python runs this when a process starts.
 CUSTOMIZE = """
@@ -23,6 +24,4 @@ def unswayed(folder: Path, *arguments: object) -> subprocess.CompletedProcess[st
     """Run a command where files named `deadly` are such photographs; folder: with further modules for Python."""
     (folder / "sitecustomize.py").write_text(CUSTOMIZE)
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-c", "from unswayed.views.cli import main; main()", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return run_cli_process(*arguments, env={"PYTHONPATH": path})

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,8 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import fsspec
 import pytest
+
+from command_line import PROGRAM
 
 SECRET = "VkVSWVNFQ1JFVA=="
 ACCOUNT = "account"
@@ -77,7 +78,7 @@ class Store:
     def kill(self, command: list[str], cache: Path, when: Callable[[list[str]], bool]) -> None:
         """Run a command in processes of its own and kill them at once when the objects written fulfill `when`."""
         self.written.clear()
-        program = [sys.executable, "-c", "from unswayed.views.cli import main; main()", *command]
+        program = [*PROGRAM, *command]
         environment = {**os.environ, "UNSWAYED_CACHE": str(cache)}
         with subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, start_new_session=True) as process:
             self.before = lambda: when(self.written) and os.killpg(process.pid, signal.SIGKILL)

@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL, run
+from command_line import run_cli
+from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL
 from unswayed.views.app.page import served
 
 
@@ -17,8 +18,8 @@ def predictions(tmp_path_factory) -> Path:
     """Two models on four scenes and two edits; and a third, the first again under hostile names."""
     root = tmp_path_factory.mktemp("results")
     bench, folder = root / "bench", root / "predictions"
-    run("build", "sample", "-o", bench, "--limit", 4, "--renderer", "paste", "--recipe", "size=0.02:0.05:2")
-    run("evaluate", bench, "-m", "lite:0", "-m", "lite:1", "-o", folder)
+    run_cli("build", "sample", "-o", bench, "--limit", 4, "--renderer", "paste", "--recipe", "size=0.02:0.05:2", code=0)
+    run_cli("evaluate", bench, "-m", "lite:0", "-m", "lite:1", "-o", folder, code=0)
     [path] = folder.glob("lite*0*.parquet")
     rows = pl.read_parquet(path).with_columns(pl.col("model", "edit").cast(pl.String))
     names = {"size-0.05": HOSTILE_EDIT}

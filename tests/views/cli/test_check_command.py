@@ -1,18 +1,15 @@
 """`unswayed check`, `compare` and `analyze` as a user runs them: exits, files, errors."""
 
-import contextlib
 import csv
 import io
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
 import polars as pl
 import pytest
 
-from unswayed.views.cli import main
+from command_line import run_cli, run_cli_process
 
 
 @dataclass
@@ -20,22 +17,6 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
-
-
-def run(*arguments):
-    """The command as `unswayed …` runs it, in this process: imports are paid once."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        patch.setattr(sys, "argv", ["unswayed", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-    return Done(code, out.getvalue(), err.getvalue())
 
 
 def write(path, models, n=400):
@@ -59,15 +40,15 @@ def predictions(tmp_path_factory):
 
 
 def test_exit_0_when_every_check_passes(predictions):
-    done = run("check", predictions, "-m", "good", "--max-drop", "size-0.05=20", "--min-accuracy", "90")
-    assert done.returncode == 0, done.stderr
+    done = run_cli("check", predictions, "-m", "good", "--max-drop", "size-0.05=20", "--min-accuracy", "90")
+    assert done.exit_code == 0, done.stderr
     assert "unswayed check: pass" in done.stdout
 
 
 def test_exit_1_when_one_fails_and_the_files_say_which(predictions, tmp_path):
     files = tmp_path / "check.json", tmp_path / "check.xml"
-    done = run("check", predictions, "--max-drop", "size-*=20", "--json", files[0], "--junit", files[1])
-    assert done.returncode == 1, done.stderr
+    done = run_cli("check", predictions, "--max-drop", "size-*=20", "--json", files[0], "--junit", files[1])
+    assert done.exit_code == 1, done.stderr
     found = json.loads(files[0].read_text())
     assert found["verdict"] == "fail"
     assert {check["model"]: check["verdict"] for check in found["checks"]} == {"good": "pass", "bad": "fail"}
@@ -77,25 +58,22 @@ def test_exit_1_when_one_fails_and_the_files_say_which(predictions, tmp_path):
 
 
 def test_exit_3_when_the_interval_straddles_the_threshold(predictions):
-    done = run("check", predictions, "-m", "bad", "--max-drop", "size-0.05=40")
-    assert done.returncode == 3, done.stderr
+    done = run_cli("check", predictions, "-m", "bad", "--max-drop", "size-0.05=40")
+    assert done.exit_code == 3, done.stderr
     assert "cannot tell" in done.stdout
 
 
 def test_a_shell_sees_the_exit(predictions):
-    code = "from unswayed.views.cli import main; main()"
-    arguments = ["check", str(predictions), "-m", "bad", "--max-drop", "size-0.05=40"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, timeout=300)
-    assert done.returncode == 3
+    run_cli_process("check", predictions, "-m", "bad", "--max-drop", "size-0.05=40", code=3)
 
 
 def test_a_baseline_and_a_config(predictions, tmp_path):
     new = write(tmp_path / "new", {"good": {"size-0.05": 100, "position": 4}})
     config = tmp_path / "gate.toml"
     config.write_text(f'[baseline]\npath = "{predictions}"\nmargin = 5\n')
-    done = run("check", new, "--config", config)
-    assert done.returncode == 1, done.stderr
-    assert run("check", new, "--config", config, "--margin", "40").returncode == 0
+    done = run_cli("check", new, "--config", config)
+    assert done.exit_code == 1, done.stderr
+    assert run_cli("check", new, "--config", config, "--margin", "40").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -111,26 +89,26 @@ def test_a_baseline_and_a_config(predictions, tmp_path):
     ],
 )
 def test_exit_2_and_a_reason_for_a_mistake(predictions, arguments, message):
-    done = run("check", predictions, *arguments)
-    assert done.returncode == 2
+    done = run_cli("check", predictions, *arguments)
+    assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_compare_names_the_more_robust_model(predictions):
-    done = run("compare", predictions, "good", "bad", "--format", "json")
-    assert done.returncode == 0, done.stderr
+    done = run_cli("compare", predictions, "good", "bad", "--format", "json")
+    assert done.exit_code == 0, done.stderr
     found = {row["edit"]: row for row in json.loads(done.stdout)}
     assert found["size-0.05"]["verdict"] == "first drops less"
     assert found["size-0.05"]["drop_difference"] == pytest.approx(-35)
     assert found["position"]["verdict"] == "no difference shown"
-    assert "first: good, second: bad" in run("compare", predictions, "good", "bad").stdout
-    assert run("compare", predictions, "good", "bda").returncode == 2
+    assert "first: good, second: bad" in run_cli("compare", predictions, "good", "bad").stdout
+    assert run_cli("compare", predictions, "good", "bda").exit_code == 2
 
 
 def test_analyze_prints_records_with_the_promised_keys(predictions):
-    done = run("analyze", predictions, "--format", "json")
-    assert done.returncode == 0, done.stderr
+    done = run_cli("analyze", predictions, "--format", "json")
+    assert done.exit_code == 0, done.stderr
     records = json.loads(done.stdout)
     keys = {"model", "edit", "n", "accuracy", "drop", "low", "high", "net_drop", "p_value"}
     assert all(keys <= set(record) for record in records)
@@ -140,17 +118,17 @@ def test_analyze_prints_records_with_the_promised_keys(predictions):
 
 
 def test_analyze_in_every_format(predictions, tmp_path):
-    rows = list(csv.DictReader(io.StringIO(run("analyze", predictions, "--format", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(run_cli("analyze", predictions, "--format", "csv").stdout)))
     assert float(rows[1]["drop"]) == 1.0
-    assert "| bad | size-0.05 | 400 |" in run("analyze", predictions, "--format", "markdown").stdout
-    assert r"\toprule" in run("analyze", predictions, "--format", "latex").stdout
-    assert "size-0.05" in run("analyze", predictions).stdout
+    assert "| bad | size-0.05 | 400 |" in run_cli("analyze", predictions, "--format", "markdown").stdout
+    assert r"\toprule" in run_cli("analyze", predictions, "--format", "latex").stdout
+    assert "size-0.05" in run_cli("analyze", predictions).stdout
     by_class = tmp_path / "classes.csv"
-    done = run("analyze", predictions, "--by", "class", "-e", "size-0.05", "--format", "csv", "-o", by_class)
+    done = run_cli("analyze", predictions, "--by", "class", "-e", "size-0.05", "--format", "csv", "-o", by_class)
     assert done.stdout == ""
     assert {row["class"] for row in csv.DictReader(by_class.open())} >= {"tench", "goldfish"}
-    done = run("analyze", predictions, "--format", "markdwn")
-    assert done.returncode == 2
+    done = run_cli("analyze", predictions, "--format", "markdwn")
+    assert done.exit_code == 2
     assert "'markdown'" in done.stderr
 
 
@@ -165,12 +143,12 @@ def test_analyze_in_every_format(predictions, tmp_path):
     ],
 )
 def test_analyze_refuses_what_it_cannot_do(predictions, arguments, message):
-    done = run("analyze", predictions, *arguments)
-    assert done.returncode == 2
+    done = run_cli("analyze", predictions, *arguments)
+    assert done.exit_code == 2
     assert message in done.stderr
 
 
 def test_tables_without_a_sweep_or_grid_say_so(predictions):
-    assert "no sweep" in run("analyze", predictions, "--table", "fits").stdout
-    assert "no grid" in run("analyze", predictions, "--table", "interactions").stdout
-    assert json.loads(run("analyze", predictions, "--table", "flips", "--format", "json").stdout) == []
+    assert "no sweep" in run_cli("analyze", predictions, "--table", "fits").stdout
+    assert "no grid" in run_cli("analyze", predictions, "--table", "interactions").stdout
+    assert json.loads(run_cli("analyze", predictions, "--table", "flips", "--format", "json").stdout) == []

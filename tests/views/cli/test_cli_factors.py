@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
+from command_line import run_cli
 from factor_worlds import random_answers, write_annotations
 from unswayed.analyses.factors import FACTORS, load_annotations
-from unswayed.views.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +27,15 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def factors(world, capsys, monkeypatch):
-    """Run the command in this process: options -> (exit code, stdout, stderr)."""
+def factors(world):
+    """Run the command: options -> (exit code, stdout, stderr)."""
 
-    def run(*options: str) -> tuple[int, str, str]:
+    def factors(*options: str) -> tuple[int, str, str]:
         folder, predictions = world
-        words = ["unswayed", "factors", str(predictions), "--annotations", str(folder), *options]
-        monkeypatch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return int(stopped.value.code or 0), *capsys.readouterr()
+        result = run_cli("factors", predictions, "--annotations", folder, *options)
+        return result.exit_code, result.stdout, result.stderr
 
-    return run
+    return factors
 
 
 def test_json_is_a_list_of_records_and_coverage_is_said_beside_it(factors):
@@ -82,13 +78,9 @@ def test_mistakes_exit_with_two_and_say_what_is_allowed(factors, options, reason
     assert error.startswith("error: ")
 
 
-def test_a_result_table_with_unknown_factors_is_refused_and_nothing_is_drawn(tmp_path, capsys, monkeypatch):
+def test_a_result_table_with_unknown_factors_is_refused_and_nothing_is_drawn(tmp_path):
     (tmp_path / "results.csv").write_text("model,pose,weather,average\na,0.5,0.4,0.6\n")
     figure = tmp_path / "figure.png"
-    words = ["unswayed", "factors", str(tmp_path / "results.csv"), "--table", "accuracy", "--figure", str(figure)]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    out, error = capsys.readouterr()
-    assert (stopped.value.code, out, figure.exists()) == (2, "", False)
-    assert "weather, which are not factors of ImageNet-X" in error
+    result = run_cli("factors", str(tmp_path / "results.csv"), "--table", "accuracy", "--figure", str(figure))
+    assert (result.exit_code, result.stdout, figure.exists()) == (2, "", False)
+    assert "weather, which are not factors of ImageNet-X" in result.stderr

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from typer.testing import CliRunner
 
-from unswayed.views.cli import COMMANDS, build_app
+from command_line import run_cli
+from unswayed.views.cli import COMMANDS
 
 
 def test_help_lists_every_command_once_in_pipeline_order_under_its_group():
-    shown = CliRunner().invoke(build_app(), ["--help"], terminal_width=100).stdout
+    shown = run_cli("--help", env={"COLUMNS": "100"}).stdout
     listed = [line.strip("│ ").split()[0] for line in shown.splitlines() if line.startswith("│ ") and line[2] != " "]
     commands = [name for group in COMMANDS.values() for name in group]
     assert [word for word in listed if not word.startswith("-")] == commands
@@ -22,7 +22,7 @@ def test_help_lists_every_command_once_in_pipeline_order_under_its_group():
 
 def test_completion_offers_the_commands():
     environment = {"_UNSWAYED_COMPLETE": "complete_bash", "COMP_WORDS": "unswayed ver", "COMP_CWORD": "1"}
-    done = CliRunner().invoke(build_app(), [], prog_name="unswayed", env=environment)
+    done = run_cli(env=environment)
     assert done.stdout.split() == ["verify"]
 
 
@@ -37,14 +37,14 @@ def test_completion_offers_the_commands():
     ],
 )
 def test_help_lists_the_choices_and_a_wrong_one_exits_with_two(command, option, choices):
-    shown = CliRunner().invoke(build_app(), [command, "--help"], env={"COLUMNS": "200"})
+    shown = run_cli(command, "--help", env={"COLUMNS": "200"})
     assert f"<{choices}>" in shown.output
-    wrong = CliRunner().invoke(build_app(), [command, "x", option, "wrong"], env={"COLUMNS": "200"})
+    wrong = run_cli(command, "x", option, "wrong", env={"COLUMNS": "200"})
     assert wrong.exit_code == 2
     assert all(f"'{choice}'" in wrong.output for choice in choices.split("|"))
 
 
 def test_completion_offers_the_choices():
     environment = {"_UNSWAYED_COMPLETE": "complete_bash", "COMP_WORDS": "unswayed build --frame ", "COMP_CWORD": "3"}
-    done = CliRunner().invoke(build_app(), [], prog_name="unswayed", env=environment)
+    done = run_cli(env=environment)
     assert done.output.split() == ["object", "center", "squash"]

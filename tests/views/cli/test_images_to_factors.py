@@ -8,10 +8,10 @@ from importlib import resources
 
 import pytest
 
+from command_line import run_cli
 from unswayed.analyses.factors import FACTORS, load_annotations
 from unswayed.errors import UserError
 from unswayed.sources.sample import credits
-from unswayed.views.cli import main
 
 
 @pytest.fixture
@@ -22,14 +22,7 @@ def annotations():
         pytest.skip(f"the ImageNet-X annotations are not installed: {error}")
 
 
-def run(monkeypatch, *words: str) -> int:
-    monkeypatch.setattr("sys.argv", ["unswayed", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
-def test_evaluate_then_factors(tmp_path, monkeypatch, capsys, annotations):
+def test_evaluate_then_factors(tmp_path, annotations):
     names = [f"{key}.JPEG" for key in annotations.keys[:8]]
     lines = []
     with resources.as_file(resources.files("unswayed.data").joinpath("sample")) as sample:
@@ -38,10 +31,8 @@ def test_evaluate_then_factors(tmp_path, monkeypatch, capsys, annotations):
             lines.append(f"{name}\t{credit.label}")
     (tmp_path / "labels.txt").write_text("\n".join(lines) + "\n")
     predictions = str(tmp_path / "predictions")
-    assert run(monkeypatch, "evaluate", f"images:{tmp_path}", "-m", "lite:0", "-o", predictions) == 0
-    capsys.readouterr()
-    assert run(monkeypatch, "factors", predictions, "--which", "multi", "--format", "json") == 0
-    records = json.loads(capsys.readouterr().out)
+    run_cli("evaluate", f"images:{tmp_path}", "-m", "lite:0", "-o", predictions, code=0)
+    records = json.loads(run_cli("factors", predictions, "--which", "multi", "--format", "json", code=0).stdout)
     by_factor = {record["factor"]: record for record in records if record["model"] == "lite:0"}
     assert set(FACTORS) <= set(by_factor)
     # The labels are the annotations' own, so pictures of sample animals are wrong answers here: what counts is that

@@ -9,19 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
-from unswayed.errors import UserError
+from command_line import refusal, run_cli
 from unswayed.files.whole import write_json, write_parquet
 from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.scheduling import WorkerState
-from unswayed.views.cli import build_app
-
-run = CliRunner().invoke
 
 
 def status(*arguments: object) -> str:
-    result = run(build_app(), ["status", *map(str, arguments)])
+    result = run_cli("status", *arguments)
     assert result.exit_code == 0
     return result.stdout
 
@@ -75,5 +71,4 @@ def test_a_finished_folder_of_masks_says_how_many_should_be_looked_at(tmp_path: 
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a folder of a benchmark, of predictions"):
-        run(build_app(), ["status", str(tmp_path)], catch_exceptions=False)
+    refusal(run_cli("status", tmp_path), "is not a folder of a benchmark, of predictions")

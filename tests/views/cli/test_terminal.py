@@ -9,18 +9,14 @@ from typing import Any
 import polars as pl
 import pytest
 import rich.progress
-from typer.testing import CliRunner
 
+from command_line import run_cli
 from unswayed.analyses.tables import analyze
 from unswayed.benchmark import BuildSettings, build
 from unswayed.benchmark.building import Progress
 from unswayed.views.cli import COMMANDS, build_app
 from unswayed.views.cli.progress import progress_line
 from unswayed.views.report.drop_tables import analysis_text
-
-
-def run(*arguments: object) -> Any:
-    return CliRunner().invoke(build_app(), [str(one) for one in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +38,7 @@ def predictions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("options", [(), ("--by", "class"), ("--table", "curves"), ("--groups", "all")])
 def test_analyze_fits_eighty_columns_and_names_each_model_once(predictions: Path, options: tuple[str, ...]) -> None:
     """The table was up to 150 columns wide and repeated the model in every row."""
-    shown = run("analyze", predictions, "--resamples", 50, *options)
+    shown = run_cli("analyze", predictions, "--resamples", 50, *options)
     assert shown.exit_code == 0, shown.output
     lines = shown.stdout.splitlines()
     assert max(len(line) for line in lines) <= 80
@@ -58,13 +54,12 @@ def test_only_what_is_sure_is_colored_and_a_small_p_is_printed_so(predictions: P
     assert [line.split("size")[1].split()[0] for line in colored] == ["-0.05", "-0.1"] * 2
     assert "< 0.001" in text
     assert "\x1b" not in analysis_text(frame, "drops", "table")
-    assert "\x1b" not in run("analyze", predictions, "--resamples", 50).stdout
+    assert "\x1b" not in run_cli("analyze", predictions, "--resamples", 50).stdout
 
 
 def test_no_help_shows_a_type_for_an_option_that_takes_no_value() -> None:
-    app = build_app()
     for command in ["", *(name for names in COMMANDS.values() for name in names)]:
-        shown = CliRunner().invoke(app, [*([command] if command else []), "--help"], env={"COLUMNS": "120"})
+        shown = run_cli(*([command] if command else []), "--help", env={"COLUMNS": "120"})
         assert shown.exit_code == 0
         assert "bool" not in shown.output.lower(), command
 
@@ -72,20 +67,22 @@ def test_no_help_shows_a_type_for_an_option_that_takes_no_value() -> None:
 def test_build_and_evaluate_end_with_the_next_command(tmp_path: Path) -> None:
     bench = tmp_path / "bench"
     arguments = ("-o", bench, "--recipe", "color-gray", "--renderer", "paste", "--limit", 1, "--quality", "off")
-    built = run("build", "sample", *arguments)
+    built = run_cli("build", "sample", *arguments)
     assert (
         built.stderr.splitlines()[-1] == f"next: unswayed evaluate {bench} -m lite:0 -m lite:2 -o {bench}-predictions"
     )
-    evaluated = run("evaluate", bench, "-m", "lite:0", "-o", tmp_path / "predictions")
+    evaluated = run_cli("evaluate", bench, "-m", "lite:0", "-o", tmp_path / "predictions")
     assert evaluated.stderr.splitlines()[-1] == f"next: unswayed analyze {tmp_path / 'predictions'}"
-    assert "next:" not in run("build", "sample", *arguments, "--json").output
+    assert "next:" not in run_cli("build", "sample", *arguments, "--json").output
 
 
-def test_the_app_says_what_it_does_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_app_says_what_it_does_before_it_loads_anything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "unswayed.views.app.page", None)  # the import of the page fails, after the message
-    shown = run("app", "-m", "lite:1")
-    assert isinstance(shown.exception, ImportError)
-    assert "loading the page and lite:1 …" in shown.stderr
+    with pytest.raises(ImportError):
+        build_app()(["app", "-m", "lite:1"])
+    assert "loading the page and lite:1 …" in capsys.readouterr().err
 
 
 def test_a_build_reports_every_pass_of_the_network(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow.parquet as parquet
 import pytest
 
+from command_line import run_cli
 from report_world import CLASSES, HOSTILE, make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
 from unswayed.errors import UserError
@@ -291,12 +292,8 @@ def test_a_sweep_through_zero_is_one_curve_from_left_to_right() -> None:
 def test_the_command_prints_where_the_report_is(world: Path, tmp_path: Path) -> None:
     import json
 
-    from typer.testing import CliRunner
-
-    from unswayed.views.cli import build_app
-
     arguments = ["report", str(world / "predictions"), "-o", str(tmp_path / "r.html"), "--heat-maps", "0", "--json"]
-    result = CliRunner().invoke(build_app(), arguments)
+    result = run_cli(*arguments)
     assert result.exit_code == 0
     record = json.loads(result.stdout)
     assert record["bytes"] == (tmp_path / "r.html").stat().st_size

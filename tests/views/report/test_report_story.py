@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from command_line import refusal, run_cli
 from report_world import make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
-from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import find
@@ -201,12 +201,9 @@ def test_models_have_one_color_in_every_section(world: Path, tmp_path: Path) -> 
 
 
 def test_short_names_are_shown_and_full_names_stay_with_them(world: Path, tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from unswayed.views.cli import build_app
 
     arguments = ["report", str(world / "predictions"), "-o", str(tmp_path / "r.html"), "--heat-maps", "0"]
-    result = CliRunner().invoke(build_app(), [*arguments, "--name", "plain=Ours <1>"])
+    result = run_cli(*arguments, "--name", "plain=Ours <1>")
     assert result.exit_code == 0, result.output
     page = (tmp_path / "r.html").read_text()
     assert 'title="plain"' in page
@@ -218,8 +215,7 @@ def test_short_names_are_shown_and_full_names_stay_with_them(world: Path, tmp_pa
         ("plain=worse", "two models"),
         ("plain", "MODEL=NAME"),
     ):
-        with pytest.raises(UserError, match=words):
-            CliRunner().invoke(build_app(), [*arguments, "--name", wrong], catch_exceptions=False)
+        refusal(run_cli(*arguments, "--name", wrong), words)
 
 
 def test_every_table_of_the_page_can_be_saved_as_csv(page: str, world: Path) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import run_cli
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.benchmark import BuildSettings, build
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
-from unswayed.views.cli import main
 from unswayed.views.tracking import record
 from unswayed.views.tracking.tracker import chosen_trackers, opener
 
@@ -87,20 +87,13 @@ def server(tmp_path_factory):
         process.wait(60)
 
 
-def run(monkeypatch, *words) -> None:
-    monkeypatch.setattr("sys.argv", ["unswayed", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert not stop.value.code
-
-
 @pytest.mark.slow  # the server takes half a minute to start
-def test_an_mlflow_server_holds_the_numbers_of_the_table(server, predictions, tmp_path, monkeypatch, capsys):
+def test_an_mlflow_server_holds_the_numbers_of_the_table(server, predictions, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     bench = predictions.parent / "bench"
-    run(monkeypatch, "evaluate", bench, "-m", "lite:0", "-o", predictions)
-    assert "recording in mlflow, because MLFLOW_TRACKING_URI is set" in capsys.readouterr().err
-    run(monkeypatch, "report", predictions, "-o", tmp_path / "report.html", "--heat-maps", 0, "--resamples", 50)
+    evaluated = run_cli("evaluate", bench, "-m", "lite:0", "-o", predictions, code=0)
+    assert "recording in mlflow, because MLFLOW_TRACKING_URI is set" in evaluated.stderr
+    run_cli("report", predictions, "-o", tmp_path / "report.html", "--heat-maps", 0, "--resamples", 50, code=0)
     import mlflow
 
     client = mlflow.MlflowClient(server)
