@@ -13,7 +13,7 @@ from unswayed.evaluation import EvaluateSettings
 from unswayed.jobs import ENGINES
 from unswayed.rendering.networks.devices import PRECISIONS
 from unswayed.rendering.sampling.samplers import SAMPLERS
-from unswayed.views.report.formats import FORMATS
+from unswayed.views.tables import FORMATS
 
 
 @pytest.mark.parametrize(

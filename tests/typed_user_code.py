@@ -71,7 +71,7 @@ def measure(model: torch.nn.Module, folder: Path) -> str:
     if not found.passed:
         print(found.checks.height, drops.height, compared.height, again.height, logits.ndim)
     try:
-        written = unswayed.views.report("predictions", Path("report.html"), heat_maps=4)
+        written = unswayed.report("predictions", Path("report.html"), heat_maps=4)
     except unswayed.UserError as error:
         return error.given
     return f"{unswayed.__version__} {found.verdict} {written.path} {written.verdict[0]} {written.drops.height}"

@@ -21,11 +21,10 @@ from unswayed.evaluation.flip_heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
 from unswayed.masks.mask_confidence import LOOK_BELOW
 from unswayed.views.report.findings import find
-from unswayed.views.report.markup import joined, tag
 from unswayed.views.report.page import write_report
 from unswayed.views.report.svg import drawing
 from unswayed.views.report.verdict import verdict
-from unswayed.views.report.words import interval, points
+from unswayed.views.text import interval, joined, points, tag
 
 
 def test_markup_escapes_everything_but_markup() -> None:

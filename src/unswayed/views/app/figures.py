@@ -13,8 +13,7 @@ from unswayed.analyses.flips import Flip, Flips
 from unswayed.sources.pictures import shrunk
 from unswayed.views.report.figures_sensitivity import outlined
 from unswayed.views.report.gallery_pictures import data_address
-from unswayed.views.report.markup import joined, tag
-from unswayed.views.report.words import percent, plural
+from unswayed.views.text import joined, percent, plural, tag
 
 from .classification import Answer
 from .jobs import Step

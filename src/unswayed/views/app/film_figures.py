@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 from unswayed.evaluation.smallest import Found, Still, Strip
 from unswayed.views.report.gallery_pictures import data_address
-from unswayed.views.report.markup import tag
-from unswayed.views.report.words import percent, plural
+from unswayed.views.text import percent, plural, tag
 
 THUMBNAIL = 96
 MEANING = (

@@ -10,7 +10,7 @@ import gradio as gr
 
 from unswayed.edits import Edit
 from unswayed.errors import UserError
-from unswayed.views.report.words import percent
+from unswayed.views.text import percent
 
 from . import figures
 from .controls import chosen_chain

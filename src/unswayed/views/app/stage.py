@@ -11,8 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from unswayed.edits import Edit
-from unswayed.views.report.markup import joined, tag
-from unswayed.views.report.words import percent
+from unswayed.views.text import joined, percent, tag
 
 from .classification import Answer
 from .photographs import Photograph

@@ -98,9 +98,9 @@ def analyze(
     from unswayed.views.report.drop_tables import analysis_text
     from unswayed.views.report.figures_drops import against_figure
     from unswayed.views.report.figures_factors import SUFFIXES, figure_bytes
-    from unswayed.views.report.formats import format_of, format_table
     from unswayed.views.report.remarks import failure_lines, moved_lines, remark_lines, suspicious_models, swept
     from unswayed.views.report.wide import along, wide_text
+    from unswayed.views.tables import format_of, format_table
 
     from .progress import next_command
 

@@ -60,7 +60,7 @@ def distribution(
     from unswayed.evaluation.run import read_probe
     from unswayed.jobs import EngineSettings
     from unswayed.views.report.distribution_tables import write_distribution
-    from unswayed.views.report.formats import format_table
+    from unswayed.views.tables import format_table
 
     from . import EXIT_WITH_FAILURES
     from .progress import progress_view, unfinished_shards

@@ -48,7 +48,7 @@ def enhance(
 
     from unswayed.repair.enhancing import enhance as run_enhance
     from unswayed.specs import slug_of
-    from unswayed.views.report.formats import format_table
+    from unswayed.views.tables import format_table
 
     from .progress import progress_line
 

@@ -69,7 +69,7 @@ def factors(
     `unswayed factors --table distribution --figure distribution.pdf`
     """
     from unswayed.analyses.factors import DIGITS, HEADINGS, Study, make_table, remarks, two_models
-    from unswayed.views.report.formats import format_table
+    from unswayed.views.tables import format_table
 
     study = chosen(context, Study, predictions=predictions, pair=two_models(models))
     result = make_table(study, table)

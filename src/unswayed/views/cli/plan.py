@@ -74,7 +74,7 @@ def plan(
     """
     from unswayed.analyses.drops.planning import PHOTOGRAPHS, pilot_designs, plan_photographs
     from unswayed.analyses.statistics.power import Design
-    from unswayed.views.report.formats import format_table
+    from unswayed.views.tables import format_table
 
     asked = bool(photographs or drop or max_drop is not None)
     numbers = tuple(photographs or ())

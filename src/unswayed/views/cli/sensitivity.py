@@ -98,7 +98,6 @@ def sensitivity(
     from unswayed.evaluation.noise_response import NoiseSettings
     from unswayed.evaluation.study import run_study
     from unswayed.jobs import EngineSettings
-    from unswayed.views.report.formats import format_table
     from unswayed.views.report.sensitivity_tables import (
         HEADINGS,
         TableSettings,
@@ -107,6 +106,7 @@ def sensitivity(
         write_tables,
     )
     from unswayed.views.report.study_pictures import write_study_pictures
+    from unswayed.views.tables import format_table
 
     from . import EXIT_WITH_FAILURES
     from .progress import progress_view, unfinished_shards

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unswayed.files.whole import write_bytes
+from unswayed.views.tables import format_table
 
 from .figures_factors import SUFFIXES, figure_bytes
-from .formats import format_table
 from .section import Section
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from dataclasses import replace
 
 import polars as pl
 
 from unswayed.analyses import table_facts
 from unswayed.analyses.drops.conditional import differs
+from unswayed.views.tables import Column, Row, Table, interval_of
+from unswayed.views.text import plural, probability
 
-from .formats import format_table, interval_cell, model_blocks
-from .words import probability
-
-_DIGITS = {"p_holm": 4, "level": 4}
 _POINTS = "Accuracies in %, drops in points with intervals over photographs; net: relative to the edit's control"
 
 
@@ -34,105 +32,112 @@ def analysis_text(
     sentences that a reader of the numbers must know; below the table in the formats for people. found: what there is
     instead of a sweep, where the table is empty. suspicious: models whose blocks are marked.
     """
-    if format in ("csv", "json"):
-        return format_table(frame, format)
     shown = table_facts(table)
-    marks: dict[str, Any] = {"color": color, "suspicious": suspicious}
     if table == "drops":
-        title, notes = _title(frame, by), " ".join([_notes(frame, format == "table"), *remarks])
-        if format == "table":
-            return model_blocks(_compact(frame, by, level), frame, digits=1, title=title, notes=notes, **marks)
-        return format_table(for_people(frame, by, level), format, digits=_DIGITS, title=title, notes=notes)
-    columns = [name for name in shown.columns.split() or frame.columns if name in frame.columns]
-    none = f"{shown.empty}; {found}." if found else f"{shown.empty}."
-    notes = " ".join([shown.notes if frame.height else none, *remarks])
-    frame = frame.with_columns(pl.col(name) * 100 for name in shown.percent if name in frame.columns)
-    chosen = frame.select(columns)
-    if format == "table" and "model" in columns:
-        return model_blocks(chosen, frame, digits=shown.digits, title=shown.title, notes=notes, **marks)
-    return format_table(chosen, format, digits=shown.digits, title=shown.title, notes=notes)
-
-
-def for_people(table: pl.DataFrame, by: str | None = None, level: float = 0.95) -> pl.DataFrame:
-    """Return the drop table for display: percent, intervals as one cell, without columns that are empty."""
-    columns = [pl.col("model"), pl.col("edit")]
-    if by is not None:
-        columns.append(pl.col(by))
-    if "models" in table.columns:
-        columns.append(pl.col("models"))
-    columns += [
-        pl.col("n"),
-        (100 * pl.col("accuracy")).alias("accuracy %"),
-        pl.col("drop"),
-        interval_cell("low", "high").alias(f"{100 * level:g} %"),
-        pl.col("relative_drop").alias("relative %"),
-    ]
-    if by is not None:
-        columns.append(pl.col("shrunk_drop").alias("shrunk"))
-    if table["net_drop"].is_not_null().any():
-        columns += [
-            pl.col("net_drop").alias("net"),
-            interval_cell("net_low", "net_high").alias(f"net {100 * level:g} %"),
+        columns = (_compact_columns if format == "table" else _drop_columns)(frame, by, level)
+        title, notes = _title(frame, by), _notes(frame, format == "table")
+    else:
+        columns = [
+            Column(name, 100 * pl.col(name) if name in shown.percent else name, shown.digits.get(name, 2))
+            for name in shown.columns.split() or frame.columns
+            if name in frame.columns
         ]
-    if differs(table):
-        valid = [pl.col("valid_n").alias("valid n"), pl.col("valid_drop").alias("valid drop")]
-        columns += [*valid, interval_cell("valid_low", "valid_high").alias(f"valid {100 * level:g} %")]
-    if "human_accuracy" in table.columns and table["human_accuracy"].is_not_null().any():
-        columns.append((100 * pl.col("human_accuracy")).alias("human %"))
-    columns.append(pl.col("p_holm"))
-    if table["white_box"].any():
-        columns.append(pl.when("white_box").then(pl.lit("yes")).otherwise(pl.lit("")).alias("white-box"))
-    if "published" in table.columns and table["published"].is_not_null().any():
-        columns += [pl.col("published"), pl.col("published_model").alias("of")]
-    return table.select(columns)
+        none = f"{shown.empty}; {found}." if found else f"{shown.empty}."
+        title, notes = shown.title, shown.notes if frame.height else none
+    blocks = "model" if any(column.heading == "model" for column in columns) else None
+    marks = dict.fromkeys(suspicious, " (suspicious, see the note below)")
+    return Table(frame, columns, title, notes, remarks, blocks, _style, marks).text(format, color)
 
 
-def _compact(table: pl.DataFrame, by: str | None, level: float) -> pl.DataFrame:
-    """Return the drop table for a terminal: the net drop with its interval and test, the raw drop beside it."""
-    has_net = bool(table["net_drop"].is_not_null().any())
-    first = ("net_drop", "net_low", "net_high", "net_p_holm") if has_net else ("drop", "low", "high", "p_holm")
-    columns = [pl.col("model"), pl.col("edit"), *([pl.col(by)] if by else []), pl.col("n")]
-    test = pl.col(first[3] if table[first[3]].is_not_null().any() else "p_holm")
-    p = pl.when("white_box").then(pl.lit("white-box")).otherwise(test.map_elements(probability, return_dtype=pl.String))
+def _style(row: Row) -> str:
+    """Return the style of a row: red for a drop beyond chance, green for a gain, faint for a white-box result."""
+    net = row.get("net_p_holm") is not None
+    p, drop = row.get("net_p_holm" if net else "p_holm"), row.get("net_drop" if net else "drop")
+    if row.get("white_box"):
+        return "dim"
+    if p is None or drop is None or p >= 0.05:
+        return ""
+    return "red" if drop > 0 else "green"
+
+
+_WHITE_BOX = "white-box: the edit was made to attack this model; left out of all models' averages."
+_VALID = "valid: on the pictures alone whose validity is 0.5 or more."
+_HUMAN = Column(
+    "human %",
+    100 * pl.col("human_accuracy"),
+    note="human: how often people could tell the object, the ceiling for a model.",
+)
+_PUBLISHED = Column("published", note="published: ImageNet-E (CVPR 2023), % for the original, points elsewhere.")
+
+
+def _drop_columns(table: pl.DataFrame, by: str | None, level: float) -> list[Column]:
+    """Return the columns of the drops for a document: everything that was measured."""
+    columns = [Column(name) for name in ("model", "edit", by, "models", "n") if name in table.columns]
     columns += [
-        pl.col(first[0]).alias("net" if has_net else "drop"),
-        interval_cell(first[1], first[2], 1).alias(f"{100 * level:g} %"),
-        p.alias("p"),
+        Column("accuracy %", 100 * pl.col("accuracy")),
+        Column("drop"),
+        Column(f"{100 * level:g} %", interval_of("low", "high")),
+        Column("relative %", "relative_drop"),
     ]
-    columns += [pl.col("drop").alias("raw")] if has_net else []
-    columns += [pl.col("shrunk_drop").alias("shrunk")] if by else []
-    columns.append((100 * pl.col("accuracy")).alias("acc. %"))
+    if by is not None:
+        columns.append(Column("shrunk", "shrunk_drop"))
+    if _has(table, "net_drop"):
+        columns += [Column("net", "net_drop"), Column(f"net {100 * level:g} %", interval_of("net_low", "net_high"))]
     if differs(table):
-        columns.append(pl.col("valid_drop").alias("valid"))
-    if "human_accuracy" in table.columns and table["human_accuracy"].is_not_null().any():
-        columns.append((100 * pl.col("human_accuracy")).alias("human %"))
-    if "published" in table.columns and table["published"].is_not_null().any():
-        columns.append(pl.col("published"))
-    return table.select(columns)
+        columns += [Column("valid n", "valid_n", note=_VALID), Column("valid drop", "valid_drop")]
+        columns.append(Column(f"valid {100 * level:g} %", interval_of("valid_low", "valid_high")))
+    columns += [_HUMAN] if _has(table, "human_accuracy") else []
+    columns.append(Column("p_holm"))
+    if table["white_box"].any():
+        yes = pl.when("white_box").then(pl.lit("yes")).otherwise(pl.lit(""))
+        columns.append(Column("white-box", yes, note=_WHITE_BOX))
+    return columns + ([_PUBLISHED, Column("of", "published_model")] if _has(table, "published") else [])
+
+
+def _compact_columns(table: pl.DataFrame, by: str | None, level: float) -> list[Column]:
+    """Return the columns of the drops for a terminal: the net drop with its interval and test, and the raw drop."""
+    net = "net_" if _has(table, "net_drop") else ""
+    tested = f"{net}p_holm" if _has(table, f"{net}p_holm") else "p_holm"
+    p = pl.col(tested).map_elements(probability, return_dtype=pl.String)
+    columns = [
+        *(Column(name) for name in ("model", "edit", by, "n") if name is not None),
+        Column("net" if net else "drop", f"{net}drop", importance=2),
+        Column(f"{100 * level:g} %", interval_of(f"{net}low", f"{net}high", 1), importance=1),
+        Column(
+            "p",
+            pl.when("white_box").then(pl.lit("white-box")).otherwise(p),
+            number=True,
+            importance=1,
+            note=_WHITE_BOX if table["white_box"].any() else "",
+        ),
+        *([Column("raw", "drop")] if net else []),
+        *([Column("shrunk", "shrunk_drop")] if by else []),
+        Column("acc. %", 100 * pl.col("accuracy")),
+        *([Column("valid", "valid_drop", note=_VALID)] if differs(table) else []),
+        *([_HUMAN] if _has(table, "human_accuracy") else []),
+        *([_PUBLISHED] if _has(table, "published") else []),
+    ]
+    return [replace(column, digits=1) for column in columns]
+
+
+def _has(table: pl.DataFrame, name: str) -> bool:
+    return name in table.columns and bool(table[name].is_not_null().any())
 
 
 def _title(frame: pl.DataFrame, by: str | None) -> str:
     models = frame["model"].n_unique()
     if "models" in frame.columns:
         members = max(frame["models"].to_list())  # the group of all models is always there
-        return f"Dropped accuracy of {models} group{'s' * (models != 1)} of models, {members} models in all"
-    return f"Dropped accuracy of {models} model{'s' * (models != 1)}" + (f" by {by}, worst first" if by else "")
+        return f"Dropped accuracy of {plural(models, 'group')} of models, {members} models in all"
+    return f"Dropped accuracy of {plural(models, 'model')}" + (f" by {by}, worst first" if by else "")
 
 
-def _notes(frame: pl.DataFrame, compact: bool = False) -> str:
+def _notes(frame: pl.DataFrame, compact: bool) -> str:
     relative = "relative: the drop in % of the accuracy on the originals"
-    notes = [f"{_POINTS}; {'raw: without it; p: of the net drop, corrected (Holm)' if compact else relative}."]
+    notes = f"{_POINTS}; {'raw: without it; p: of the net drop, corrected (Holm)' if compact else relative}."
     averages = frame.drop_nulls("edits")
     if averages.height:
         counts = sorted(set(averages["edits"].to_list()))
         edits = "edit" if counts == [1] else "edits"
-        notes.append(f"average: mean over {' or '.join(map(str, counts))} {edits}, controls left out.")
-    if differs(frame):
-        notes.append("valid: on the pictures alone whose validity is 0.5 or more.")
-    if "human_accuracy" in frame.columns:
-        notes.append("human: how often people could tell the object, the ceiling for a model.")
-    if frame["white_box"].any():
-        notes.append("white-box: the edit was made to attack this model; left out of all models' averages.")
-    if "published" in frame.columns and frame["published"].is_not_null().any():
-        notes.append("published: ImageNet-E (CVPR 2023), % for the original, points elsewhere.")
-    return " ".join(notes)
+        notes += f" average: mean over {' or '.join(map(str, counts))} {edits}, controls left out."
+    return notes

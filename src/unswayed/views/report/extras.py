@@ -13,13 +13,13 @@ from unswayed.errors import UserError
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column
 from unswayed.files.text_tables import read_csv
+from unswayed.views.text import joined
 
 from .distribution_tables import MOST_PANELS, score_histograms
 from .figures_factors import MOST_MODELS, factor_profile
 from .figures_sensitivity import MOST_CURVES, sensitivity_curve
 from .findings import Findings
 from .html_table import Cell, Line, sortable
-from .markup import joined
 from .section import Section, figure_block, paragraphs
 
 _MOST_ROWS = 400

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from unswayed.edits import edit_named_in
+from unswayed.edits.parameters import allowed, parameters
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 
 from .palette import COLORS, GRID, MARKERS, QUIET, new_figure
-from .words import axis_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
 
 # The width of the figures in inches, and of their variants for phones.
 WIDE, NARROW = 7.6, 4.0
+
+
+def axis_label(attribute: str) -> str:
+    """Return the label of an attribute's axis, with its unit, as its edit declares it.
+
+    >>> axis_label("lighting-object")
+    'change of light, stops (object)'
+    >>> axis_label("color-saturation")
+    'color: saturation, times its saturation'
+    """
+    edit = edit_named_in(attribute)
+    if edit is None:
+        return attribute
+    rest = attribute.removeprefix(edit.former_name or "").removeprefix(edit.name).removeprefix("-")
+    swept = next((name for name in parameters(edit) if rest == name or rest.startswith(f"{name}-")), None)
+    if swept is not None:
+        unit, fixed = getattr(allowed(edit, swept), "unit", ""), rest.removeprefix(swept).removeprefix("-")
+        return f"{edit.name}: {swept}" + (f", {unit}" if unit else "") + (f" ({fixed})" if fixed else "")
+    return f"{edit.axis_label} ({rest})" if rest else edit.axis_label
 
 
 def drop_figure(

@@ -8,11 +8,11 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
+from unswayed.views.text import interval, listed, percent, points
 
 from .findings import SURE, Findings
 from .markup import render
 from .verdict import beyond_chance, measure_words, ranking
-from .words import interval, listed, percent, points
 
 _CARDS = 6
 

@@ -10,14 +10,13 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.flips import Draw, Flip
+from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
 from .gallery_pictures import SIDE, Album, data_address
 from .html_table import chooser, filtered
-from .markup import joined, tag
 from .section import Section, paragraphs
 from .sections_drops import missing_words
-from .words import percent, plural
 
 LOST, GAINED = "right to wrong", "wrong to right"
 

@@ -15,8 +15,7 @@ import polars as pl
 from unswayed.errors import BadPicture
 from unswayed.files.whole import sha256
 from unswayed.sources.pictures import read_picture
-
-from .words import plural
+from unswayed.views.text import plural
 
 CHANGED, CHANGED_WORDS = "changed", "changed since the evaluation"
 SIDE = 256

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from .markup import render, tag
+from unswayed.views.text import tag
+
+from .markup import render
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from unswayed.errors import UserError
 from unswayed.files.storage import local_copy
 from unswayed.files.versions import package_version
 from unswayed.files.whole import check_writable, write_bytes
+from unswayed.views.text import joined, plural, tag
 
 from .assets import write_assets
 from .explorer import as_script, explorer_section, page_data, pictures_of
@@ -32,7 +33,7 @@ from .first_screen import first_screen
 from .gallery import gallery_section
 from .gallery_heat import Explain, heat_maps_of_flips
 from .gallery_pictures import Album
-from .markup import joined, render, tag
+from .markup import render
 from .provenance import made_section
 from .repair_section import RESULT, repair_section
 from .section import Section, paragraphs
@@ -40,7 +41,6 @@ from .sections_answers import answers_section, groups_section
 from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
 from .svg import drawing
 from .verdict import verdict
-from .words import plural
 
 _LONG = 30
 

@@ -11,12 +11,11 @@ from markupsafe import Markup
 
 from unswayed.benchmark.layout import WORST_MASKS
 from unswayed.masks.mask_confidence import LOOK_BELOW
+from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
 from .html_table import Cell, Line, sortable
-from .markup import joined, tag
 from .section import Section, paragraphs
-from .words import percent, plural
 
 _NEAREST = "the most similar ImageNet class; some of these animals have no class (a chameleon is labeled as an agama)"
 

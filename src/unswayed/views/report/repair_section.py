@@ -9,10 +9,10 @@ import polars as pl
 
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
+from unswayed.views.text import joined
 
 from .findings import Findings
 from .html_table import Cell, Line, sortable
-from .markup import joined
 from .section import Section, paragraphs
 
 RESULT = "repair.json"

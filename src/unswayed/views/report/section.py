@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 from markupsafe import Markup
 
-from .formats import format_table
-from .markup import joined, tag
+from unswayed.views.tables import format_table
+from unswayed.views.text import joined, tag
+
 from .svg import inline
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from unswayed.analyses.drops.outcomes import outcomes
 from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
+from unswayed.views.text import interval, joined, percent, plural, points, tag
 
 from .findings import Findings
 from .html_table import Cell, Line, filtered, sortable
-from .markup import joined, render, tag
+from .markup import render
 from .section import Section, paragraphs
-from .words import interval, percent, plural, points
 
 _PAIRS = 15
 # A superclass with fewer photographs is left out: its drop would be that of single photographs.

@@ -11,15 +11,14 @@ from unswayed.analyses.drops.conditional import differs
 from unswayed.analyses.drops.few import TOO_FEW_TO_RANK
 from unswayed.edits import edit_named_in
 from unswayed.evaluation.facts import AVERAGE
+from unswayed.views.text import interval, joined, plural, points, probability, tag
 
-from .figures_drops import accuracy_and_drop, curve_figure, drop_figure
+from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure
 from .findings import Findings
 from .gallery_pictures import THUMBNAIL, Album, data_address
 from .html_table import Cell, Line, filtered, sortable
-from .markup import joined, tag
 from .palette import MOST
 from .section import Section, figure_block, paragraphs
-from .words import axis_label, interval, plural, points, probability
 
 _SCENES = 6
 
@@ -155,7 +154,8 @@ def _crop_words(findings: Findings) -> str | None:
         return "It is not known how much of the object the models' own crops keep: the predictions have no masks."
     if not cut:
         return f"No model's crop cuts off more than half of an object in {seen:,} edited pictures."
-    worst = counts.group_by("edit").agg(pl.col("cut").sum(), pl.col("seen").sum()).sort("cut", descending=True)
+    sums = counts.group_by("edit").agg(pl.col("cut").sum(), pl.col("seen").sum())
+    worst = sums.sort("cut", "edit", descending=[True, False])
     edit, edit_cut, edit_seen = worst.row(0)
     flips, cut_flips = int(counts["flips"].sum()), int(counts["cut_flips"].sum())
     return (

@@ -9,9 +9,9 @@ import polars as pl
 
 from unswayed.analyses.drops.few import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.evaluation.facts import ORIGINAL
+from unswayed.views.text import interval, listed, percent, plural, points
 
 from .findings import SURE, Findings
-from .words import interval, listed, percent, plural, points
 
 _NAMED = 3
 

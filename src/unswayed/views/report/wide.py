@@ -9,8 +9,8 @@ import polars as pl
 from unswayed.choices import WideMeasure
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE
-
-from .formats import format_table
+from unswayed.views.tables import Cell, Column, Row, Table, format_table
+from unswayed.views.text import number
 
 # Marks of a drop that differs from zero, by the p-value corrected over the table.
 MARKS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
@@ -28,25 +28,28 @@ def wide_text(drops: pl.DataFrame, measure: WideMeasure, format: str, remarks: S
         values = tested.pivot("edit", index="model", values="p_holm", maintain_order=True)
         named = values.rename({edit: f"{edit} p_holm" for edit in values.columns if edit != "model"})
         return format_table(frame.join(named, on="model", how="left", maintain_order="left"), format)
-    columns = [name for name in frame.columns if name != "model"]
-    better = {name: "max" if measure == "accuracy" or name == ORIGINAL else "min" for name in columns}
+    names = [name for name in frame.columns if name != "model"]
     attacked = {(row["model"], row["edit"]) for row in drops.filter("white_box").iter_rows(named=True)}
-    strong = {
-        (place, name) for name in columns for place in _best(frame, name, better[name], attacked) if frame.height > 1
-    }
     tests = {(row["model"], row["edit"]): row["p_holm"] for row in drops.iter_rows(named=True)}
-    marks = {
-        (place, name): _mark(tests.get((model, name))) for place, model in enumerate(frame["model"]) for name in columns
-    }
+
+    def column(name: str) -> Column:
+        most = measure == "accuracy" or name == ORIGINAL
+        best = _best(frame, name, most, attacked) if frame.height > 1 else set()
+
+        def cell(row: Row) -> Cell:
+            model, value = row["model"], row[name]
+            return Cell(number(value) + _mark(tests.get((model, name))), strong=model in best)
+
+        return Column(name, cell, number=True)
+
     what = "drops in points" if measure == "drop" else "accuracies in %"
     notes = f"original: accuracy in %; then {what}; {AVERAGE}: mean over the edits that are no controls. "
     notes += "Best of each column " + ("in brackets. " if format == "table" else "in bold. ")
     notes += "Drop different from zero, corrected over the table: * p < 0.05, ** p < 0.01, *** p < 0.001."
     if attacked:
         notes += " The white-box results of " + ", ".join(sorted({model for model, _ in attacked})) + " are never best."
-    notes = " ".join([notes, *remarks])
     title = "Dropped accuracy by model and edit" if measure == "drop" else "Accuracy by model and edit"
-    return format_table(frame, format, title=title, notes=notes, strong=strong, marks=marks)
+    return Table(frame, [Column("model"), *map(column, names)], title, notes, remarks).text(format)
 
 
 def wide_table(drops: pl.DataFrame, measure: WideMeasure = "drop") -> pl.DataFrame:
@@ -85,17 +88,15 @@ def along(groups: pl.DataFrame, column: str, edits: Sequence[str] | None = None)
     return table.select(columns).sort(column, maintain_order=True)
 
 
-def _best(frame: pl.DataFrame, name: str, which: str, attacked: set[tuple[str, str]]) -> list[int]:
-    """The rows with the best value of a column, ties included; a model that the edit attacks is never the best."""
+def _best(frame: pl.DataFrame, name: str, most: bool, attacked: set[tuple[str, str]]) -> set[str]:
+    """Return the models with the best value of a column, ties included; a model that the edit attacks is never best."""
     values = {
-        place: round(value, 2)
-        for place, (model, value) in enumerate(frame.select("model", name).iter_rows())
+        model: round(value, 2)
+        for model, value in frame.select("model", name).iter_rows()
         if value is not None and (model, name) not in attacked
     }
-    if not values:
-        return []
-    best = max(values.values()) if which == "max" else min(values.values())
-    return [place for place, value in values.items() if value == best]
+    best = (max if most else min)(values.values(), default=None)
+    return {model for model, value in values.items() if value == best}
 
 
 def _mark(p_value: float | None) -> str:

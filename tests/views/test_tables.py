@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from unswayed.errors import UserError
-from unswayed.views.report.formats import format_of, format_table
+from unswayed.views.tables import format_of, format_table
 
 FRAME = pl.DataFrame(
     {

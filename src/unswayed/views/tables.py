@@ -1,0 +1,387 @@
+"""The one renderer of tables: a frame and its columns for people as terminal text, Markdown, LaTeX, HTML, CSV or JSON.
+
+>>> import polars as pl
+>>> frame = pl.DataFrame({"edit": ["size-0.05"], "n": [4352], "accuracy": [0.5], "drop": [21.2649]})
+>>> columns = [Column("edit"), Column("n"), Column("accuracy %", 100 * pl.col("accuracy"), digits=1), Column("drop")]
+>>> table = Table(frame, columns, title="Dropped accuracy")
+>>> print(table.text("markdown"), end="")
+**Dropped accuracy**
+<BLANKLINE>
+| edit | n | accuracy % | drop |
+| :--- | ---: | ---: | ---: |
+| size-0.05 | 4,352 | 50.0 | 21.26 |
+>>> table.text("csv")
+'edit,n,accuracy,drop\\nsize-0.05,4352,0.5,21.2649\\n'
+>>> print(format_table(frame, "markdown", digits={"drop": 1}, headings={"drop": "points"}).splitlines()[-1])
+| size-0.05 | 4,352 | 0.50 | 21.3 |
+
+`csv` and `json` (a list of records) are for programs: every column of the frame with its name and full precision,
+without title and notes. The other formats are for people: the chosen columns, rounded, a dash for a missing value.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from unswayed.choices import TableFormat
+from unswayed.errors import UserError, unknown
+from unswayed.files.text_tables import csv_text
+
+from .text import DASH, interval, number, probability, safe, tag
+
+WIDTH = 80  # columns of a terminal
+WIDE = 8  # columns; a wider LaTeX table is scaled to the width of the line
+FORMATS: tuple[TableFormat, ...] = ("table", "csv", "json", "markdown", "latex")
+_SUFFIXES: dict[str, TableFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".txt": "table",
+}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell that is more than a value of the frame.
+
+    shown: its text, its number or, for HTML alone, Markup; strong: whether it stands out. Only in HTML: sort, the key
+    by which it is sorted if that is not its number; note, a small remark after it; title, shown on hover; faint, true
+    if it is less important than the others.
+    """
+
+    shown: object
+    sort: float | None = None
+    note: str | None = None
+    title: str | None = None
+    faint: bool = False
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column for people.
+
+    value: what it holds: the name of a column of the frame (that of the heading if None), a polars expression, or a
+    function that returns the value or `Cell` of a row. digits: decimals of its floats, or a format such as `.3g`.
+    number: whether it is aligned to the right; if None, by the type of its values. note: a sentence below the table.
+    importance: the least important columns are left out first where a terminal is too narrow for all; by default 0 for
+    numbers and 3 for text.
+    """
+
+    heading: str
+    value: str | pl.Expr | Callable[[Row], object] | None = None
+    digits: int | str = 2
+    number: bool | None = None
+    note: str = ""
+    importance: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame, its columns for people (all of the frame's if None), a title above; below it notes and remarks.
+
+    blocks: a column whose values each get their own table in a terminal, which then has at most 80 columns: of a wider
+    table the least important columns are left out, and a line says so. style: of a row in a terminal that has colors;
+    block_marks: what follows the names of some blocks.
+    """
+
+    frame: pl.DataFrame
+    columns: Sequence[Column] | None = None
+    title: str | None = None
+    notes: str | None = None
+    remarks: Sequence[str] = ()
+    blocks: str | None = None
+    style: Callable[[Row], str] = field(default=lambda row: "")
+    block_marks: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, format: str = "table", color: bool = False) -> str:
+        """Return the table as text that ends with a newline; color: whether a terminal may be sent colors."""
+        if format not in FORMATS:
+            raise unknown("format", format, FORMATS)
+        if format == "csv":
+            return _csv(self.frame)
+        if format == "json":
+            records = [_plain(row) for row in self.frame.iter_rows(named=True)]
+            return json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+        content = self._content()
+        if format == "table":
+            return _terminal_blocks(self, content, color) if self.blocks else _terminal(content)
+        return _markdown(content) if format == "markdown" else _latex(content)
+
+    def html(self, name: str, data: Sequence[str] = (), most: int | None = None) -> Markup:
+        """Return a table of HTML with the id `name`, a caption and headings that sort, in a region that scrolls.
+
+        data: columns of the frame whose values the rows have as `data-…` attributes, for filters. most: the rows that
+        are shown of a long table, whose caption says so.
+        """
+        content, caption = self._content(), self.title or ""
+        if most is not None and self.frame.height > most:
+            caption = f"{caption} The first {most} of {self.frame.height:,} rows; all with --assets."
+        headings = [
+            tag("th", tag("button", column.heading, type="button"), scope="col", class_="number" if right else None)
+            for column, right in zip(content.columns, content.right, strict=True)
+        ]
+        lines = []
+        for row, cells in zip(self.frame.slice(0, most).iter_rows(named=True), content.cells, strict=False):
+            inside = (
+                _html_cell(cell, column, right, first=not place)
+                for place, (cell, column, right) in enumerate(zip(cells, content.columns, content.right, strict=True))
+            )
+            lines.append(tag("tr", *inside, **{f"data_{key}": row[key] for key in data}))
+        head, body = tag("thead", tag("tr", *headings)), tag("tbody", Markup("\n").join(lines))
+        table = tag("table", tag("caption", tag("span", caption)), "\n", head, "\n", body, id=name)
+        return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+    def _content(self) -> _Content:
+        columns = [Column(name) for name in self.frame.columns] if self.columns is None else list(self.columns)
+        right, values = [], []
+        for column in columns:
+            series: pl.Series | list[object]
+            if callable(column.value):
+                series = [column.value(row) for row in self.frame.iter_rows(named=True)]
+            else:
+                chosen = column.heading if column.value is None else column.value
+                series = self.frame.select(pl.col(chosen) if isinstance(chosen, str) else chosen).to_series()
+            numeric = isinstance(series, pl.Series) and series.dtype.is_numeric()
+            right.append(numeric if column.number is None else column.number)
+            values.append([value if isinstance(value, Cell) else Cell(value) for value in series])
+        notes = " ".join(note for note in (self.notes, *(column.note for column in columns), *self.remarks) if note)
+        return _Content(columns, right, list(zip(*values, strict=True)), self.title or "", notes)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What people see of a table; right: whether each column is aligned to the right."""
+
+    columns: list[Column]
+    right: list[bool]
+    cells: list[tuple[Cell, ...]]
+    title: str
+    notes: str
+
+    def lines(self, written: Callable[[str, bool], str]) -> list[list[str]]:
+        """Return the texts of all cells; written: the text of a cell that is strong or not, in the format's own way."""
+        return [
+            [written(_text(cell.shown, column), cell.strong) for cell, column in zip(row, self.columns, strict=True)]
+            for row in self.cells
+        ]
+
+
+def _html_cell(cell: Cell, column: Column, right: bool, first: bool) -> Markup:
+    shown = cell.shown if isinstance(cell.shown, Markup) else _text(cell.shown, column)
+    sort = cell.sort
+    if sort is None and right and isinstance(cell.shown, (int, float)) and not math.isnan(cell.shown):
+        sort = cell.shown
+    kinds = [name for name, is_so in (("number", right), ("faint", cell.faint)) if is_so]
+    return tag(
+        "th" if first else "td",
+        shown,
+        tag("small", f" {cell.note}") if cell.note else None,
+        scope="row" if first else None,
+        class_=" ".join(kinds) or None,
+        title=cell.title if cell.title != shown else None,
+        data_sort=None if sort is None else f"{sort:.6g}",
+    )
+
+
+def _terminal(content: _Content) -> str:
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    # Text, not str: a class or file called "[red]" must not be read as markup.
+    title, notes = (Text(words) if words else None for words in (content.title, content.notes))
+    grid = Grid(title=title, caption=notes, box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.title_justify = grid.caption_justify = "left"
+    for column, right in zip(content.columns, content.right, strict=True):
+        grid.add_column(Text(column.heading), justify="right" if right else "left", no_wrap=True)
+    for line in content.lines(lambda text, strong: f"[{text}]" if strong else text):
+        grid.add_row(*map(Text, line))
+    return _printed(grid)
+
+
+def _terminal_blocks(table: Table, content: _Content, color: bool) -> str:
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    headings, lines = [column.heading for column in content.columns], content.lines(lambda text, strong: text)
+    kept = _fitting(content, lines, table.blocks)
+    owners = table.frame[table.blocks or ""].to_list()
+    styles = [table.style(row) for row in table.frame.iter_rows(named=True)]
+    parts = [content.title] if content.title else []
+    for owner in dict.fromkeys(owners):
+        grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for place in kept:
+            grid.add_column(Text(headings[place]), justify="right" if content.right[place] else "left", no_wrap=True)
+        above = None
+        for line, style in ((lines[at], styles[at]) for at, name in enumerate(owners) if name == owner):
+            texts = [line[place] for place in kept]
+            name, above = "" if texts[0] == above else texts[0], texts[0]
+            grid.add_row(*(Text(text, style) for text in [name, *texts[1:]]))
+        heading = Text(f"{safe(str(owner))}{table.block_marks.get(owner, '')}", "bold")
+        parts += ["", _printed(heading, color).rstrip("\n"), _printed(grid, color).strip("\n")]
+    left_out = [heading for place, heading in enumerate(headings) if place not in kept and heading != table.blocks]
+    more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
+    words = " ".join(part for part in (content.notes, more) if part)
+    return "\n".join([*parts, "", *textwrap.wrap(words, WIDTH)]) + "\n"
+
+
+def _fitting(content: _Content, lines: list[list[str]], blocks: str | None) -> list[int]:
+    """Return the columns that fit into a terminal beside each other, at least four; of equals the last leave first."""
+    headings = [column.heading for column in content.columns]
+    widths = [max([len(heading), *(len(line[at]) for line in lines)]) for at, heading in enumerate(headings)]
+    importance = [
+        (0 if right else 3) if column.importance is None else column.importance
+        for column, right in zip(content.columns, content.right, strict=True)
+    ]
+    kept = [place for place, heading in enumerate(headings) if heading != blocks]
+    while sum(widths[place] + 2 for place in kept) > WIDTH and len(kept) > 4:
+        kept.remove(min(kept, key=lambda place: (importance[place], -place)))
+    return kept
+
+
+def _markdown(content: _Content) -> str:
+    def written(text: str, strong: bool) -> str:
+        return f"**{safe(text, 'markdown')}**" if strong else safe(text, "markdown")
+
+    rows = [[written(column.heading, False) for column in content.columns]]
+    rows += [["---:" if right else ":---" for right in content.right], *content.lines(written)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if content.title:
+        lines = [written(content.title, True), "", *lines]
+    if content.notes:
+        lines += ["", written(content.notes, False)]
+    return "\n".join(lines) + "\n"
+
+
+def _latex(content: _Content) -> str:
+    wide = len(content.columns) > WIDE
+
+    def written(text: str, strong: bool) -> str:
+        return rf"\textbf{{{safe(text, 'latex')}}}" if strong else safe(text, "latex")
+
+    def heading(name: str) -> str:
+        """A heading of a wide table in two lines, `background-simple` over each other."""
+        first, dash, second = name.partition("-")
+        if not wide or not dash or not first:
+            return safe(name, "latex")
+        return rf"\shortstack[r]{{{safe(first, 'latex')}\\{safe(second, 'latex')}}}"
+
+    body = [
+        r"\begin{tabular}{" + "".join("r" if right else "l" for right in content.right) + "}",
+        r"\toprule",
+        " & ".join(heading(column.heading) for column in content.columns) + r" \\",
+        r"\midrule",
+        *(" & ".join(line) + r" \\" for line in content.lines(written)),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    packages = "booktabs"
+    if content.title or content.notes:
+        words = ". ".join(part.rstrip(".") for part in (content.title, content.notes) if part)
+        if wide:
+            packages = "booktabs,graphicx"
+            body = [r"\resizebox{\linewidth}{!}{%", *body, "}"]
+        caption = rf"\caption{{{safe(words, 'latex')}.}}"
+        body = [r"\begin{table}", r"\centering", *body, caption, r"\end{table}"]
+    return f"% needs \\usepackage{{{packages}}}\n" + "\n".join(body) + "\n"
+
+
+def format_table(
+    frame: pl.DataFrame,
+    format: str = "table",
+    *,
+    digits: int | Mapping[str, int] = 2,
+    headings: Mapping[str, str] | None = None,
+    title: str | None = None,
+    notes: str | None = None,
+) -> str:
+    """Return all columns of a frame as text; digits: decimals, or those of each column, 2 by default."""
+    columns = [
+        Column((headings or {}).get(name, name), name, digits if isinstance(digits, int) else digits.get(name, 2))
+        for name in frame.columns
+    ]
+    return Table(frame, columns, title, notes).text(format)
+
+
+def format_of(output: Path | None) -> TableFormat:
+    """Return the format that the suffix of a file stands for; a table for none; other suffixes are refused.
+
+    >>> format_of(Path("drops.tex"))
+    'latex'
+    """
+    if output is None:
+        return "table"
+    if output.suffix.lower() not in _SUFFIXES:
+        raise UserError(
+            f"the format of {output.name} is not known",
+            allowed=f"a file that ends in {', '.join(_SUFFIXES)}, or --format",
+        )
+    return _SUFFIXES[output.suffix.lower()]
+
+
+def interval_of(low: str, high: str, digits: int = 2) -> pl.Expr:
+    """Return two columns as one text, `1.00 to 2.00`; nothing where the first is null."""
+    ends = pl.struct(pl.col(low).alias("low"), pl.col(high).alias("high"))
+    text = ends.map_elements(lambda row: interval(row["low"], row["high"], digits), return_dtype=pl.String)
+    return pl.when(pl.col(low).is_not_null()).then(text)
+
+
+def _text(value: object, column: Column) -> str:
+    """Return the text of a value for people."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        name = column.value if isinstance(column.value, str) else column.heading
+        return probability(value) if re.match(r"(net_)?p(_|$| )", name) else number(value, column.digits)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, (list, tuple, pl.Series)):
+        return ", ".join(_text(item, column) for item in value)
+    return safe(str(value))
+
+
+def _csv(frame: pl.DataFrame) -> str:
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    flat = frame.with_columns(
+        pl.col(name).map_elements(lambda value: json.dumps(_plain(value)), return_dtype=pl.String) for name in nested
+    )
+    return csv_text(flat)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: no infinite numbers, and lists for series."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple, pl.Series)) else value
+
+
+def _printed(renderable: Any, color: bool = False) -> str:
+    """Return what rich prints, as wide as its content: shortened names could not be copied."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=color, color_system="standard" if color else None, width=10_000)
+    console.width = max(console.measure(renderable).maximum, WIDTH)
+    console.print(renderable)
+    lines = (re.sub(r" +((\x1b\[[0-9;]*m)*)$", r"\1", line) for line in file.getvalue().splitlines())
+    return "\n".join(lines) + "\n"

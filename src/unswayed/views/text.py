@@ -1,0 +1,118 @@
+"""Numbers, names and elements of HTML as text, the same in every table, sentence and page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup, escape
+
+DASH = "–"  # what stands for a missing value
+_EMPTY_TAGS = {"img", "input", "br", "meta", "link", "col"}
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": r"$-$", "–": "--", "<": r"$<$", ">": r"$>$",
+    "×": r"$\times$", "λ": r"$\lambda$",
+}  # fmt: skip
+
+
+def safe(text: str, format: str = "table") -> str:
+    r"""Return a name as one line that its surroundings cannot read as a command: no control characters, and escaped for
+    `markdown`, `latex` or `html`.
+
+    >>> safe("\x1b[31mred\n"), safe("a|b", "markdown"), safe("50 %", "latex"), str(safe("<b>", "html"))
+    (' [31mred ', 'a\\|b', '50 \\%', '&lt;b&gt;')
+    """
+    if format == "html":
+        return escape(text)
+    text = "".join(character if character.isprintable() else " " for character in text)
+    if format == "markdown":
+        return re.sub(r"[\\|`*<>\[\]]", r"\\\g<0>", text)
+    return "".join(_LATEX.get(character, character) for character in text) if format == "latex" else text
+
+
+def number(value: float | None, digits: int | str = 2) -> str:
+    """Return a number with a true minus sign and no sign before zero; a dash for None.
+
+    digits: decimals, or a format such as `.3g` or `+.1f`; with three decimals or more a tiny number keeps one
+    significant digit.
+
+    >>> number(-2.345), number(-0.001), number(0.00002, 4), number(3, "+.1f"), number(None)
+    ('−2.35', '0.00', '2e-05', '+3.0', '–')
+    """
+    if value is None or value != value:
+        return DASH
+    tiny = isinstance(digits, int) and digits >= 3 and 0 < abs(value) < 0.5 * 10**-digits
+    text = f"{value:.0e}" if tiny else format(value, digits if isinstance(digits, str) else f".{digits}f")
+    if not re.search(r"[1-9a-z]", text):
+        return text.lstrip("+-")
+    return f"−{text[1:]}" if text.startswith("-") else text
+
+
+def points(value: float | None, signed: bool = False) -> str:
+    """Return a number of points with one decimal.
+
+    >>> points(-2.345), points(3, signed=True), points(None)
+    ('−2.3', '+3.0', '–')
+    """
+    return number(value, "+.1f" if signed else 1)
+
+
+def interval(low: float | None, high: float | None, digits: int | str = 1) -> str:
+    """
+    >>> interval(-1, 2.04), interval(None, 2)
+    ('−1.0 to 2.0', '–')
+    """
+    return DASH if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
+
+
+def probability(value: float | None) -> str:
+    """Return a p-value with three decimals; one below 0.001 is printed so.
+
+    >>> probability(0.0123), probability(2e-7), probability(None)
+    ('0.012', '< 0.001', '–')
+    """
+    return "< 0.001" if value is not None and value < 0.001 else number(value, ".3f")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    return DASH if share is None else f"{number(100 * share, f'.{digits}f')} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """
+    >>> plural(1, "model"), plural(4352, "photograph")
+    ('1 model', '4,352 photographs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    names = list(names)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def joined(parts: Iterable[object], separator: str = "") -> Markup:
+    """Return the parts joined, each escaped unless it is Markup; None is left out."""
+    return escape(separator).join(escape(part) for part in parts if part is not None)
+
+
+def tag(name: str, *inside: object, **attributes: object) -> Markup:
+    """Return one element of HTML; all text is escaped except what is Markup already.
+
+    An attribute of None or False is left out, True has no value; `_` at the end is dropped and other underscores become
+    hyphens, so that `class_` and `aria_label` can be written.
+
+    >>> print(tag("p", "a < b", class_="note", hidden=True, id=None))
+    <p class="note" hidden>a &lt; b</p>
+    """
+    written = "".join(
+        f" {key}" if value is True else f' {key}="{escape(value)}"'
+        for key, value in ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
+        if value is not None and value is not False
+    )
+    return Markup(f"<{name}{written}>" if name in _EMPTY_TAGS else f"<{name}{written}>{joined(inside)}</{name}>")
