@@ -177,7 +177,7 @@ def adversarial(renderer: Diffusion, slots: int, device: torch.device) -> dict[s
     _, plain = timed(lambda: render(renderer, slots, 0.1, None), device)
     found: dict[str, float] = {}
     for name, side in (("tf_efficientnet_lite2", 260), ("resnet50", 224)):
-        from unswayed.rendering.sampling.guides import open_guide
+        from unswayed.rendering.sampling.guidance import open_guide
 
         renderer.guide = open_guide(guide(name, side, device))
         render(renderer, slots, 0.02, Guidance("adversarial", 20.0))
@@ -223,7 +223,7 @@ def end_to_end(renderer: Diffusion, sources: int, removal: str, workers: int) ->
     """Seconds a source of `build` with all eleven edits: decoding, removal, rendering, PNG; the network kept loaded."""
     from unswayed.benchmark import build
     from unswayed.edits.recipes import RECIPES
-    from unswayed.rendering.sampling.guides import open_guide
+    from unswayed.rendering.sampling.guidance import open_guide
 
     ours = ("direction-small", "reinsertion")
     eleven = replace(

@@ -22,7 +22,6 @@ import numpy as np
 
 from unswayed.benchmark.building import build
 from unswayed.benchmark.settings import BuildSettings
-from unswayed.edits.transforms import EditMixture
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.settings import EvaluateSettings
@@ -30,6 +29,7 @@ from unswayed.models.registry import open_model
 from unswayed.repair import RepairSettings, repair
 from unswayed.repair.measuring import before_and_after, read_answers
 from unswayed.sources import open_source
+from unswayed.transforms import EditMixture
 
 RECIPE = "original,background-random,size-0.05,position,direction"
 

@@ -44,7 +44,7 @@ def write_benchmark(root: Path, photographs: int) -> list[tuple[str, str, int]]:
     import cv2
 
     from unswayed.benchmark.rows import Row, write_manifest
-    from unswayed.edits.parameters import as_json
+    from unswayed.edits.edit import as_json
     from unswayed.edits.recipes import RECIPES
     from unswayed.files.whole import write_json
     from unswayed.labels import imagenet, imagenet_e_classes

@@ -22,8 +22,8 @@ import torch
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-from unswayed.edits.transforms import BatchEdit, EditMixture, RandomEdit
-from unswayed.edits.transforms.mixture import KINDS
+from unswayed.edits.mixture import KINDS
+from unswayed.transforms import BatchEdit, EditMixture, RandomEdit
 
 SIDE = 224
 

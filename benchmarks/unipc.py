@@ -15,9 +15,7 @@ from unswayed.rendering.diffusion import Diffusion
 from unswayed.rendering.layers import Layers, Refused, Rendered
 from unswayed.rendering.sampling import guidance
 from unswayed.rendering.sampling.loop import Job
-from unswayed.rendering.sampling.noise import as_seeds, normal
-from unswayed.rendering.sampling.prediction import predicted_x0
-from unswayed.rendering.sampling.schedule import Schedule
+from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal, predicted_x0
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,9 +29,8 @@ from unswayed.benchmark.prepare import Preparation
 from unswayed.benchmark.quality import Evidence, is_invalid, judged
 from unswayed.benchmark.rows import Row, read_rows
 from unswayed.edits.recipes import open_recipe
-from unswayed.rendering.layers import Layers, Rendered
-from unswayed.rendering.paste import composite
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.layers import Layers, Rendered, composite
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
 from unswayed.sources import open_source
 from unswayed.sources.pictures import read_picture

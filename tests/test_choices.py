@@ -11,7 +11,7 @@ from unswayed.choices import EngineName, Precision, SamplerName, TableFormat
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings
 from unswayed.jobs import ENGINES
-from unswayed.rendering.networks.devices import PRECISIONS
+from unswayed.rendering.networks.loading import PRECISIONS
 from unswayed.rendering.sampling.samplers import SAMPLERS
 from unswayed.views.tables import FORMATS
 

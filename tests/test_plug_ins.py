@@ -20,7 +20,7 @@ from unswayed.edits import Edit
 from unswayed.edits.composition import Adjustment
 from unswayed.edits.edit import Change
 from unswayed.edits.geometry import after, kept_inside, outline, relocated, shift
-from unswayed.edits.parameters import Choice, Range, parameter
+from unswayed.edits.edit import Choice, Range, parameter
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ def inverted(pixels, weight):
 """
 
 REMOVAL = """
-from unswayed.rendering.removal.hole import hole_of
-from unswayed.rendering.removal.methods import RemovalMethod
+from unswayed.registry import declare
+from unswayed.rendering.removal import hole_of
 
 
+@declare(help="fills the hole with one gray", usage="plain:VALUE")
 class Plain:
     def __init__(self, detail="128"):
         self.value, self.name = int(detail), f"plain-{detail}"
@@ -72,8 +73,6 @@ class Plain:
         filled[hole_of(mask)] = self.value
         return filled
 
-
-PLAIN = RemovalMethod("plain", "fills the hole with one gray", Plain, detail="VALUE")
 """
 
 # One process for all commands: their imports take longer than their work.
@@ -118,7 +117,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shaking\nVersion: 1\n")
     (about / "entry_points.txt").write_text(
-        "[unswayed.edits]\nhand-shake = shaking:Shake\n[unswayed.removals]\nplain = plain_removal:PLAIN\n"
+        "[unswayed.edits]\nhand-shake = shaking:Shake\n[unswayed.removals]\nplain = plain_removal:Plain\n"
     )
     from unswayed.sources import open_source
 

@@ -10,12 +10,12 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from unswayed.edits.composition import Impossible, Pool
+from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering import RenderSettings, open_renderer
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Refused, Rendered
-from unswayed.rendering.realize import realize
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
 

@@ -19,7 +19,7 @@ from unswayed.labels import imagenet
 from unswayed.masks.mask_checks import WARNING
 from unswayed.masks.segment import Box
 from unswayed.rendering.photograph import Edited, EditValue, Request, chain_of, edit_photograph, read_scene
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene
 from unswayed.scene import frame as framed
 from unswayed.sources.pictures import PictureLike

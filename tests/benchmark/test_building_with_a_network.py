@@ -12,7 +12,7 @@ import torch
 from unswayed.benchmark import Benchmark, BuildSettings, build, verify
 from unswayed.errors import UserError
 from unswayed.rendering import RenderSettings, open_renderer
-from unswayed.rendering.paste import Paste
+from unswayed.rendering.layers import Paste
 
 OPTIONS = {"steps": 4, "device": "cpu", "limit": 2, "seed": 7}
 RECIPE = "original,inversion,background-adversarial,size-0.1"

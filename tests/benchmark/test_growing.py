@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from unswayed.benchmark import Benchmark, BuildSettings, build
-from unswayed.benchmark.card import differences
 from unswayed.errors import UserError
+from unswayed.files.records import differences
 from unswayed.sources import open_source
 
 

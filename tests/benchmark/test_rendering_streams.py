@@ -13,8 +13,7 @@ from unswayed.benchmark.render import render_safely, render_stream
 from unswayed.benchmark.rows import read_rows
 from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
-from unswayed.rendering.layers import Refused, Rendered
-from unswayed.rendering.paste import Paste
+from unswayed.rendering.layers import Paste, Refused, Rendered
 from unswayed.sources import open_source
 
 RECIPE = "original,size-0.1,position,background-random"

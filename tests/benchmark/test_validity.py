@@ -20,7 +20,7 @@ from unswayed.benchmark.validity import (
     unsupported_outline,
 )
 from unswayed.edits.geometry import resized
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
 

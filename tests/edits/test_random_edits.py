@@ -13,12 +13,12 @@ import torch
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-from unswayed.edits.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
-from unswayed.edits.transforms.mixture import KINDS, draw
-from unswayed.edits.transforms.pixels import blurred
-from unswayed.edits.transforms.single import edit_one, rim, without_object
+from unswayed.edits.batch_edit import blurred
+from unswayed.edits.mixture import KINDS, draw
+from unswayed.edits.random_edit import edit_one, rim, without_object
 from unswayed.errors import UserError
 from unswayed.sources import open_source
+from unswayed.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
 
 DOCS = Path(__file__).parents[2] / "docs" / "transforms.md"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unswayed.edits.textures import TEXTURES
+from unswayed.edits.background import TEXTURES
 
 
 @pytest.mark.parametrize("name", TEXTURES)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from unswayed.edits import in_order, make_edit
-from unswayed.edits.parameters import Range
+from unswayed.edits.edit import Range
 from unswayed.errors import UserError
 from unswayed.evaluation.changes import directions
 from unswayed.evaluation.film import gif

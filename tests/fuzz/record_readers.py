@@ -93,9 +93,10 @@ def edit_records() -> Reader:
 
 
 def benchmark_card() -> Reader:
-    from unswayed.benchmark.card import decisive, differences, read_card
+    from unswayed.benchmark.card import decisive, read_card
     from unswayed.evaluation.facts import _classes, _is_official, _listed
     from unswayed.evaluation.inputs import guides_of
+    from unswayed.files.records import differences
     from unswayed.labels import LabelSpace
 
     recipe = {"name": "r", "edits": [{"name": "size-0.1", "parameters": {"chain": [{"edit": "size"}], "folder": "x"}}]}

@@ -13,9 +13,9 @@ from PIL import EpsImagePlugin, Image
 from torchvision import tv_tensors
 
 from unswayed.benchmark import Benchmark, import_benchmark
-from unswayed.edits.transforms import EditMixture, RandomEdit
 from unswayed.errors import UserError
 from unswayed.rendering.training.photos import load_photos
+from unswayed.transforms import EditMixture, RandomEdit
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 
 from sample_scenes import SAMPLE, sample_scene
+from unswayed.edits.background import stripes
 from unswayed.edits.composition import Composition, Drawn, Original, Picture, Removed
 from unswayed.edits.geometry import resized
-from unswayed.edits.textures import stripes
 from unswayed.errors import BadPicture
 from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 
 
 class Counting:

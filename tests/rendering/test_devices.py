@@ -7,7 +7,7 @@ from gaussian_network import gaussian
 from unswayed.errors import UserError
 from unswayed.jobs.devices import choose_device
 from unswayed.jobs.memory import in_parts, is_out_of_memory, shrinking
-from unswayed.rendering.networks.devices import choose_batch_size, choose_precision, out_of_memory
+from unswayed.rendering.networks.loading import choose_batch_size, choose_precision, out_of_memory
 
 
 def test_memory_that_runs_out_halves_the_batch():

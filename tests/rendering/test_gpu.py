@@ -20,7 +20,7 @@ from unswayed.models.transforms import Transform
 from unswayed.rendering import load_network
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers, Rendered
-from unswayed.rendering.sampling.noise import as_seeds, normal
+from unswayed.rendering.sampling.schedule import as_seeds, normal
 
 pytestmark = [
     pytest.mark.gpu,

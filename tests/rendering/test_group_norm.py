@@ -4,8 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from unswayed.rendering.networks.diffusers_unet import build_unet
-from unswayed.rendering.networks.group_norm import GroupNorm, channels_last_norm
+from unswayed.rendering.networks.diffusers_unet import GroupNorm, build_unet, channels_last_norm
 
 
 @pytest.mark.parametrize("offset", [0.0, 300.0])

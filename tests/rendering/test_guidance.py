@@ -9,12 +9,17 @@ from gaussian_network import gaussian
 from sample_scenes import SAMPLE_IDS, sample_scene
 from unswayed.errors import UserError
 from unswayed.rendering.sampling import guidance
-from unswayed.rendering.sampling.guidance import adversarial, amplitude, calibration, complexity, through_network
-from unswayed.rendering.sampling.guides import open_guide
+from unswayed.rendering.sampling.guidance import (
+    adversarial,
+    amplitude,
+    calibration,
+    complexity,
+    open_guide,
+    through_network,
+)
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
-from unswayed.rendering.sampling.noise import as_seeds, normal
 from unswayed.rendering.sampling.samplers import SAMPLERS, total_push, visited
-from unswayed.rendering.sampling.schedule import Schedule
+from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal
 
 FULL = Schedule.respaced(1000).alpha_bar
 

@@ -11,12 +11,12 @@ from PIL import Image
 from unswayed.benchmark import BuildSettings, build
 from unswayed.benchmark.rows import read_rows
 from unswayed.edits.composition import Composition, Pool
+from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.photograph import Request, chain_of, compose
-from unswayed.rendering.realize import realize
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene
 from unswayed.sources import open_source
 

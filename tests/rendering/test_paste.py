@@ -5,12 +5,11 @@ import pytest
 
 from sample_scenes import SAMPLE, sample_scene
 from unswayed.edits.geometry import resized
+from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Layers, Refused, Rendered
-from unswayed.rendering.paste import Paste, composite, feathered
-from unswayed.rendering.realize import realize
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.layers import Layers, Paste, Refused, Rendered, composite, feathered
+from unswayed.rendering.removal import open_removal
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())
 

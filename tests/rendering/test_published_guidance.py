@@ -19,9 +19,8 @@ from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers
 from unswayed.rendering.sampling.guidance import adversarial
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
-from unswayed.rendering.sampling.noise import as_seeds, normal
 from unswayed.rendering.sampling.samplers import SAMPLERS, visited
-from unswayed.rendering.sampling.schedule import Schedule
+from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from sample_scenes import SAMPLE, SAMPLE_IDS, sample_scene
+from unswayed.edits.background import checker
 from unswayed.edits.composition import Composition, Drawn, Impossible
 from unswayed.edits.geometry import resized
+from unswayed.edits.layers import own_colors, realize
 from unswayed.edits.recipes import open_recipe
-from unswayed.edits.textures import checker
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers
-from unswayed.rendering.realize import own_colors, realize
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())

@@ -10,8 +10,8 @@ from sample_scenes import SAMPLE_IDS, sample_scene
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import BadPicture, UserError
-from unswayed.rendering.removal.hole import generous, hole_of, lendable
-from unswayed.rendering.removal.methods import REMOVALS, open_removal
+from unswayed.rendering.removal import generous, hole_of, lendable
+from unswayed.rendering.removal import REMOVALS, open_removal
 from unswayed.rendering.removal.patches import fill_hole
 from unswayed.scene import Scene
 

@@ -19,7 +19,7 @@ from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.networks.compact import load_compact
 from unswayed.rendering.training import loop
-from unswayed.rendering.training.muon import orthogonal
+from unswayed.rendering.training.loop import orthogonal
 from unswayed.rendering.training.photos import load_photos, perceptual_hash, read_photos
 
 

@@ -16,8 +16,8 @@ import dying_run
 from command_line import run_cli
 from dying_run import SMALL, small_recipe
 from unswayed.errors import UserError
+from unswayed.rendering import training as keeping
 from unswayed.rendering.training import loop
-from unswayed.rendering.training import saving as keeping
 from unswayed.rendering.training.photos import load_photos, read_photos
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from unswayed.edits.transforms import EditMixture
-from unswayed.edits.transforms.mixture import KINDS
+from unswayed.edits.mixture import KINDS
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
 from unswayed.repair.drawing import mixture_from, weights_of
+from unswayed.transforms import EditMixture
 
 
 def predictions(model: str, **wrong: int) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from small_runs import SETTINGS, small_run
 from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
 from unswayed.models.registry import open_model
-from unswayed.rendering.training.saving import tensors_under
+from unswayed.rendering.training import tensors_under
 from unswayed.repair import fine_tuning
 from unswayed.repair.family import choose_parameters, family_of, make_optimizer
 from unswayed.repair.fine_tuning import Now

@@ -19,8 +19,7 @@ from command_line import refusal, run_cli
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
 from unswayed.benchmark import BuildSettings, build
-from unswayed.edits.transforms import EditMixture
-from unswayed.edits.transforms.mixture import KINDS
+from unswayed.edits.mixture import KINDS
 from unswayed.errors import UserError
 from unswayed.evaluation import evaluation, run_evaluation
 from unswayed.evaluation.inputs import open_pictures
@@ -29,6 +28,7 @@ from unswayed.models.training_photographs import keys_of, trained_on
 from unswayed.repair import RepairSettings, photographs, repair
 from unswayed.repair.enhancing import enhance
 from unswayed.repair.measuring import EXITS
+from unswayed.transforms import EditMixture
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
 RECIPE = "original,background-random"

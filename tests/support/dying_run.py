@@ -9,9 +9,9 @@ import sys
 
 import torch
 
+from unswayed.rendering import training as keeping
 from unswayed.rendering.networks.compact import CompactConfig
 from unswayed.rendering.training import loop
-from unswayed.rendering.training import saving as keeping
 
 SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16)
 

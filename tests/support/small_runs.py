@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 
 from betrayed import small_classifier
-from unswayed.edits.transforms import EditMixture
 from unswayed.models.classifier import Classifier
 from unswayed.repair.fine_tuning import FineTuned, Now, fine_tune
 from unswayed.repair.photographs import Photographs, listed
 from unswayed.repair.settings import RepairSettings
 from unswayed.sources import open_source
+from unswayed.transforms import EditMixture
 
 SETTINGS = RepairSettings(
     epochs=3, batch_size=8, accumulate=2, fill="smooth", mixture=EditMixture(probability=0.8), consistency=0.5

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from unswayed.edits.items import Recipe
-from unswayed.edits.recipes import open_recipe
+from unswayed.edits.recipes import Recipe, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.storage import place_of, refresh

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unswayed.choices import stored_frame
-from unswayed.edits.items import Item
+from unswayed.edits.recipes import Item
 from unswayed.errors import UserError
-from unswayed.files.records import read_object, require_fields
+from unswayed.files.records import differences, read_object, require_fields
 from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, write_json
-from unswayed.rendering.removal.methods import current_removal
 
 from .layout import CARD, MANIFEST, ROWS
 from .rows import OK, Row, finished_sources, read_manifest
@@ -55,28 +53,7 @@ def read_card(root: Path) -> dict[str, Any]:
             require_fields(
                 item, {"name": str, "parameters": dict[str, Any] | None}, f"{root / CARD}, edit {number} of the recipe"
             )
-    return with_current_names(card)
-
-
-def with_current_names(card: dict[str, Any]) -> dict[str, Any]:
-    """Return the card with current names, if it was written with older ones.
-
-    >>> with_current_names({"removal": {"spec": "opencv", "name": "opencv-patches-1"}})
-    {'removal': {'spec': 'patches', 'name': 'patches-1'}}
-    """
-    current = dict(card)
-    if "frame" in card:
-        current["frame"] = stored_frame(card["frame"])
-    removal = card.get("removal")
-    if isinstance(removal, dict):
-        name = str(removal.get("name", "")).removeprefix("opencv-")
-        current["removal"] = {**removal, "spec": current_removal(str(removal.get("spec", ""))), "name": name}
-    renderer = card.get("renderer")
-    if isinstance(renderer, dict) and "through_network" in renderer:
-        through = renderer["through_network"]
-        rest = {key: value for key, value in renderer.items() if key != "through_network"}
-        current["renderer"] = {**rest, "guidance": "released" if through else "calibrated"}
-    return current
+    return card
 
 
 def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None = None) -> None:
@@ -144,40 +121,6 @@ def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
     return {name: card.get(name) for name in DECISIVE}
 
 
-def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
-    """Return a line for each leaf in which two JSON values differ. words: the names of the two.
-
-    >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
-    ['seed: 1 there, 2 now']
-    """
-    if isinstance(there, dict) and isinstance(now, dict):
-        names = [*there, *(name for name in now if name not in there)]
-        return [
-            line
-            for name in names
-            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name, words)
-        ]
-    if canonical(there) == canonical(now):
-        return []
-    if isinstance(there, list) and isinstance(now, list) and all(map(_is_named, [*there, *now])):
-        old, new = ({item["name"]: item for item in items} for items in (there, now))
-        both = {name: old[name] for name in old if name in new}
-        alone = [(words[0], [name for name in old if name not in new]), (words[1], [n for n in new if n not in old])]
-        lines = [f"{where}: only {word}: {', '.join(names)}" for word, names in alone if names]
-        return lines + differences(both, {name: new[name] for name in both}, where, words)
-    if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
-        return [
-            line
-            for index, (one, other) in enumerate(zip(there, now, strict=True))
-            for line in differences(one, other, f"{where}[{index}]", words)
-        ]
-    return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
-
-
-def _is_named(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("name"), str)
-
-
 def ids_hash(ids: tuple[str, ...]) -> str:
     """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
@@ -186,8 +129,3 @@ def ids_hash(ids: tuple[str, ...]) -> str:
 def edit_entry(name: str, one: Item | Row) -> dict[str, Any]:
     """Return an edit as the card's recipe names it."""
     return {"name": name, **{key: getattr(one, key) for key in ("parameters", "attribute", "level", "control")}}
-
-
-def _short(value: Any) -> str:
-    text = canonical(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

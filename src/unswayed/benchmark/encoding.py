@@ -8,19 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cv2
-import numpy as np
-
-from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.edits.layers import Layers
+from unswayed.rendering.layers import Refused, Rendered, mask_levels, png, written_rate
 
 from .commit_files import Waiting, settle, write_beside
 from .layout import mask_path, picture_path
 from .quality import Evidence, judged
 from .rows import Row, write_rows
 from .spectrum import background_measures
-
-# Level 1 takes half the time of zlib's default, and the files are no larger.
-_COMPRESSION = [cv2.IMWRITE_PNG_COMPRESSION, 1]
 
 
 @dataclass(frozen=True)
@@ -32,24 +27,6 @@ class Written:
     encode: float = 0.0
     write: float = 0.0
     judge: float = 0.0
-
-
-def png(picture: np.ndarray) -> bytes:
-    """Return a picture (H, W, 3) uint8 RGB or a mask (H, W) uint8 as PNG; the same pixels give the same bytes."""
-    swapped = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    done, encoded = cv2.imencode(".png", swapped, _COMPRESSION)
-    assert done
-    return encoded.tobytes()
-
-
-def mask_levels(mask: np.ndarray) -> np.ndarray:
-    """Return a mask in [0, 1] as it is written: (S, S) uint8."""
-    return np.rint(np.clip(mask, 0, 1) * 255).astype(np.uint8)
-
-
-def written_rate(levels: np.ndarray) -> float:
-    """Return the pixel rate of a mask as written: the share above one half."""
-    return float((levels > 127).mean())
 
 
 def write_picture(

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unswayed.edits.items import Item, Recipe
+from unswayed.edits.recipes import Item, Recipe
 from unswayed.errors import UserError
 from unswayed.files.versions import versions
-from unswayed.labels import imagenet
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer
-from unswayed.rendering.removal.methods import current_removal, open_removal
+from unswayed.rendering.settings import guide_of, removal_of
 from unswayed.sources import Source
 
 from .card import edit_entry, ids_hash
@@ -22,8 +21,6 @@ from .layout import ORIGINAL_EDIT, SOURCE_EDIT
 from .rows import FAILED, Row
 from .seeds import picture_seed
 from .settings import BuildSettings
-
-DEFAULT_GUIDE = "lite:2"
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Plan:
 
     @property
     def has_network(self) -> bool:
-        return self.settings.renderer != "paste"
+        return self.settings.has_network
 
     def has_draws(self, item: Item) -> bool:
         """Return whether an edit has a random part: the network's noise, a position, an angle, another scene."""
@@ -75,7 +72,7 @@ class Plan:
         """Yield every planned picture of one source, with several runs only if they would differ."""
         for item in self.recipe.items:
             for run in range(self.settings.runs if self.has_draws(item) else 1):
-                yield Planned(item, run, picture_seed(self.settings.seed, source_id, *item.seeded_by, run))
+                yield Planned(item, run, picture_seed(self.settings.seed, source_id, item.name, item.parameters, run))
 
     def missing(self, source_id: str, rows: Sequence[Row]) -> int:
         """How many pictures of a source are still to be made: they failed, or were not planned when it was finished."""
@@ -100,30 +97,18 @@ class Plan:
 
     @property
     def guide(self) -> str | None:
-        """Return the classifier that adversarial backgrounds attack; ImageNet's classes have a default."""
-        given = self.settings.guide
-        if not self.has_network or given == "none":
-            return None
-        wanted = any("guide" in item.needs for item in self.recipe.items)
-        if given is None and wanted and self.source.labels == imagenet():
-            return DEFAULT_GUIDE
-        return given
+        """Return the classifier that adversarial backgrounds attack."""
+        return guide_of(self.settings, (edit for item in self.recipe.items for edit in item.chain), self.source.labels)
 
     def open_removal(self) -> Removal:
-        """Load the removal method, with the renderer's network if it uses one and names no other."""
-        settings = self.settings
-        network: Any = settings.network if settings.shares_network else None
-        if settings.shares_network and settings.network_facts:
-            from unswayed.rendering import load_network
-
-            network = load_network(settings.network or "compact", size=settings.size, **settings.network_facts)
-        return open_removal(settings.removal, settings.device, network)
+        """Load the removal method."""
+        return removal_of(self.settings)
 
     def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
         """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
         described = renderer.describe()
         # The renderer's description contains the network's facts; a removal's does not.
-        facts, removal_spec = self.settings.network_facts, current_removal(self.settings.removal)
+        facts, removal_spec = self.settings.network_facts, self.settings.removal
         told = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
         return {
             "format": 1,

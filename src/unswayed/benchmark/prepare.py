@@ -15,6 +15,7 @@ import numpy as np
 
 from unswayed.edits.composition import Impossible, Pool
 from unswayed.edits.geometry import border_contact
+from unswayed.edits.layers import realize
 from unswayed.errors import UserError, reason_of
 from unswayed.files.known_weights import place_of
 from unswayed.labels import imagenet
@@ -23,8 +24,7 @@ from unswayed.masks.sam2 import has_runtime
 from unswayed.masks.segment import open_segmenter
 from unswayed.rendering.backgrounds import Backgrounds, Removal
 from unswayed.rendering.layers import Layers
-from unswayed.rendering.realize import realize
-from unswayed.rendering.removal.hole import lendable
+from unswayed.rendering.removal import lendable
 from unswayed.scene import Scene, frame
 from unswayed.sources import Spec
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from unswayed.choices import Option, Quality, check_choice
-from unswayed.edits.items import Recipe
+from unswayed.edits.recipes import Recipe
 from unswayed.errors import UserError
 from unswayed.jobs.settings import EngineSettings
 from unswayed.rendering.settings import RenderSettings, check_range

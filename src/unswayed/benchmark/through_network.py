@@ -13,7 +13,7 @@ from unswayed.jobs.prefetch import prefetch
 from unswayed.jobs.waiting import counting_waits
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer
-from unswayed.rendering.removal.methods import find_removal
+from unswayed.rendering.removal import find_removal
 
 from .plan import Plan
 from .prepare import Preparation, Prepared
@@ -72,7 +72,7 @@ def through_network(
 ) -> Generator[Summary, None, None]:
     """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources."""
     described, settings = renderer.describe(), plan.settings
-    on_cpu, shares_network = described.get("device") == "cpu", find_removal(settings.removal)[0].takes_network
+    on_cpu, shares_network = described.get("device") == "cpu", "network" in find_removal(settings.removal)[0].facts
     workers = settings.workers or _preparers(on_cpu, settings.per_gpu)
     at_once = int(described.get("batch_size") or 1)
     group = at_once if at_once == 1 else BATCHES * at_once

@@ -14,9 +14,9 @@ from typing import Any
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.storage import address, fetch_pictures
 from unswayed.files.whole import MOST_PICTURE, read_file
+from unswayed.rendering.layers import written_rate
 from unswayed.sources.pictures import pixels_of
 
-from .encoding import written_rate
 from .folder import Benchmark
 from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
 from .rows import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import all_edits
-from .edit import Edit
-from .parameters import Choice, Range, file_parameters, parameters
+from .edit import Choice, Edit, Range, file_parameters, parameters
 from .recipes import RECIPES
 
 

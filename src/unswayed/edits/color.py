@@ -9,8 +9,7 @@ import cv2
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
-from .edit import Change, Edit
-from .parameters import Range, parameter
+from .edit import Change, Edit, Range, parameter
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,6 @@ class Color(Edit):
         Change("object's hue turned", "hue", 0.0, 180.0),
         Change("object losing its color", "saturation", 1.0, 0.0),
     )
-    former_name: ClassVar[str | None] = "colour"
 
     hue: float = parameter(0.0, Range(-180.0, 180.0, unit="degrees", step=1.0), "how far the hue is turned")
     saturation: float = parameter(

@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Pool
-from .edit import Change, Control, Edit, blend_start
+from .edit import Change, Control, Edit, Range, blend_start, parameter
 from .geometry import after, center, kept_inside, moved, outline, relocated, rotation
-from .parameters import Range, parameter
 from .size import with_rate
 
 

@@ -10,8 +10,7 @@ import cv2
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
-from .edit import Change, Edit, where
-from .parameters import Range, parameter
+from .edit import Change, Edit, Range, parameter, where
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from .composition import Composition, Cover, Impossible, Pool, Removed
-from .edit import Change, Edit, Need
+from .edit import Change, Edit, Need, Range, parameter
 from .geometry import placed_mask
-from .parameters import Range, parameter
 
 PLACES = 6
 

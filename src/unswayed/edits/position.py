@@ -1,4 +1,4 @@
-"""Position: the object moved within the frame."""
+"""Position: the object moved within the frame; and reinsertion, the control of edits that move it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .composition import Composition, Pool
-from .edit import Control, Edit, blend_start
+from .edit import Control, Edit, Range, blend_start, parameter
 from .geometry import SLACK, after, box, kept_inside, moved, outline, relocated, shift
-from .parameters import Range, parameter
 
 _SHARE = Range(0.0, 1.0, words=("random",), step=0.001)
 
@@ -63,3 +62,22 @@ class Position(Edit):
             return "object at a random position"
         x, y = (f"{value:g}" if isinstance(value, float) else value for value in (self.x, self.y))
         return f"object at {x} of the free width and {y} of the free height"
+
+
+@dataclass(frozen=True)
+class Reinsertion(Edit):
+    """The object removed and put back where it was, to measure what removal and blending alone cost."""
+
+    name: ClassVar[str] = "reinsertion"
+    axis: ClassVar[str] = "start"
+    axis_label: ClassVar[str] = "share of the noise schedule at which blending starts"
+    description: ClassVar[str] = "nothing: the object is removed and put back, the control of edits that move it"
+    control: ClassVar[Control | None] = "reinsertion"
+
+    start: float = blend_start(0.25)
+
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        return relocated(composition, composition.placement, self.start)
+
+    def describe(self) -> str:
+        return "control: object removed and put back where it was"

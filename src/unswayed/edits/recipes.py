@@ -10,20 +10,223 @@ FILE.toml                                  any of these, and chains written out
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import read_toml
+from unswayed.scene import Scene
 
-from . import edit_from
-from .expressions import expression, single
-from .items import CONTROLS, ORIGINAL, Item, Recipe
+from . import EDITS, edit_from, make_edit, parse_edit
+from .composition import Composition, Pool
+from .edit import Allowed, Edit, Level, Need, Range, allowed, as_json
+
+MOST_ITEMS = 10_000
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a recipe: a chain of edits with a name that is also its folder's name.
+
+    levels: (attribute, level) of what is varied.
+    """
+
+    name: str
+    chain: tuple[Edit, ...] = ()
+    levels: tuple[tuple[str, Level], ...] = ()
+
+    @property
+    def control(self) -> str | None:
+        """Return the item that makes the same picture without changing the attribute; None for controls.
+
+        A chain has the first control in the order of CONTROLS that one of its edits declares.
+        """
+        if any(self.chain == control.chain for control in CONTROLS.values()):
+            return None
+        declared = {edit.compared_with for edit in self.chain}
+        return next((name for name in CONTROLS if name in declared), None)
+
+    @property
+    def attribute(self) -> str | None:
+        """Return what is varied: `size`, or `size x direction` in a grid."""
+        return " x ".join(name for name, _ in self.levels) or None
+
+    @property
+    def level(self) -> Level | None:
+        """Return its level: a number or word, or `0.05 x 20` in a grid."""
+        if len(self.levels) == 1:
+            return self.levels[0][1]
+        return " x ".join(f"{level:g}" if isinstance(level, float) else level for _, level in self.levels) or None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return all parameters as JSON, which are part of every picture's seed."""
+        return {"chain": [as_json(edit) for edit in self.chain]}
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Return what the edits of this item need."""
+        return frozenset(need for edit in self.chain for need in edit.needs)
+
+    def describe(self) -> str:
+        """Return a short description of the chain."""
+        return "; ".join(edit.describe() for edit in self.chain)
+
+    def compose(self, framed: Scene, rng: np.random.Generator, pool: Pool) -> Composition:
+        """Apply the whole chain to the framed scene; raises Impossible, with the reason, if that is not possible."""
+        composition = Composition.of(framed)
+        for edit in self.chain:
+            composition = edit.apply(composition, rng, pool)
+        return composition
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Items with distinct names, the `original` first."""
+
+    name: str
+    items: tuple[Item, ...]
+    explains: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.items) > MOST_ITEMS:
+            raise UserError(f"recipe {self.name[:60]} has {len(self.items):,} edits", allowed=f"at most {MOST_ITEMS:,}")
+        twice = sorted(name for name, count in Counter(item.name for item in self.items).items() if count > 1)
+        if twice:
+            raise UserError(f"recipe {self.name} has the edit {', '.join(twice)} more than once")
+
+
+ORIGINAL = Item("original")
+CONTROLS = {
+    "inversion": Item("inversion", (make_edit("background", kind="inversion"),), (("background", 0.0),)),
+    "reinsertion": Item("reinsertion", (make_edit("reinsertion"),), (("reinsertion", "reinsertion"),)),
+}
+
+
+def single(name: str, text: str) -> Item:
+    """Return the only item of an expression under another name; its last attribute is what varies."""
+    (only,) = expression(text)
+    return Item(name, only.chain, only.levels[-1:])
+
+
+def _inside(inside: str) -> dict[str, str]:
+    """Return the parameters written `name=value, name=value`; a value may be a list, `name=value,value`."""
+    found: dict[str, list[str]] = {}
+    key = ""
+    for part in filter(None, (part.strip() for part in inside.split(","))):
+        name, equals, value = part.partition("=")
+        key = name.strip() if equals else key
+        if not key:
+            raise UserError(f"'({inside})' is not a list of parameters", allowed="(parameter=value, …)")
+        found.setdefault(key, []).append(value.strip() if equals else part)
+    return {name: ",".join(values) for name, values in found.items()}
+
+
+def expression(text: str) -> tuple[Item, ...]:
+    """Return the items of a sweep or a grid."""
+    axes = [_axis(part) for part in re.split(r"\s+[x×]\s+", text)]
+    if (count := math.prod(map(len, axes))) > MOST_ITEMS:
+        raise UserError(f"'{text[:60]}' has {count:,} edits", allowed=f"at most {MOST_ITEMS:,}")
+    return tuple(
+        Item(
+            "-".join(item.name for item in chosen),
+            tuple(edit for item in chosen for edit in item.chain),
+            tuple(level for item in chosen for level in item.levels),
+        )
+        for chosen in itertools.product(*axes)
+    )
+
+
+def _axis(text: str) -> list[Item]:
+    """Return one item per level of `attribute=levels` or `attribute(parameter=levels)`.
+
+    Parameters that are fixed, and one that is swept inside the parentheses, become part of the attribute's name.
+    """
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(([^)]*)\))?\s*(?:=\s*(.+?)\s*)?", text)
+    if match is None or not (match[2] or match[3]):
+        raise UserError(
+            f"'{text}' is not a sweep",
+            allowed="attribute=low:high:count, attribute=value,value,… or attribute(parameter=value,value,…)",
+        )
+    name, inside, levels = match.groups()
+    kind = EDITS.load(name)
+    given = _inside(inside or "")
+    lists = [key for key, value in given.items() if "," in value or _is_range(value)]
+    if levels is not None and lists:
+        raise UserError(
+            f"'{text}' sweeps {kind.axis} and {', '.join(lists)}", allowed="one parameter with several values"
+        )
+    if levels is None:
+        if len(lists) > 1 or (not lists and len(given) > 1):
+            raise UserError(f"'{text}' does not say which parameter is swept", allowed="one with several values")
+        (swept,) = lists or list(given)
+        return _swept(name, swept, given.pop(swept), given)
+    fixed = given
+    attribute = "-".join([name, *map(_slug, fixed.values())])
+    space = allowed(kind, kind.axis)
+    items = []
+    for value in _levels(name, levels, space):
+        edit = parse_edit(name, value, **fixed)
+        numeric = _is_number(value) and isinstance(space, Range)
+        label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
+        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else edit.level),)))
+    return items
+
+
+def _swept(name: str, parameter: str, levels: str, fixed: dict[str, str]) -> list[Item]:
+    """One item per level of one parameter, whichever it is."""
+    space = allowed(EDITS.load(name), parameter)
+    attribute = "-".join([name, parameter, *map(_slug, fixed.values())])
+    items = []
+    for value in _levels(f"{name}({parameter})", levels, space):
+        edit = make_edit(name, **{parameter: value}, **fixed)
+        numeric = _is_number(value) and isinstance(space, Range)
+        label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
+        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else value),)))
+    return items
+
+
+def _is_range(text: str) -> bool:
+    parts = text.split(":")
+    return len(parts) == 3 and all(map(_is_number, parts))
+
+
+def _levels(name: str, text: str, space: Allowed) -> list[str]:
+    """Return the levels of `low:high:count` or `value,value,…`, as they are written."""
+    parts = text.split(":")
+    if not _is_range(text):
+        return [value.strip() for value in text.split(",") if value.strip()]
+    example = f"{name}=low:high:count with {space.describe()} and a count of 2 to 1000"
+    if not isinstance(space, Range):
+        raise UserError(f"'{name}={text}' is not a sweep", allowed=space.describe())
+    first, last = (float(space.checked(name, part)) for part in parts[:2])
+    if not parts[2].strip().isdigit() or not 2 <= int(parts[2]) <= 1000 or first == last:
+        raise UserError(f"'{name}={text}' is not a sweep", allowed=example)
+    return [f"{value:g}" for value in space.levels(first, last, int(parts[2]))]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _slug(text: str) -> str:
+    """Return a value as part of a file's name."""
+    return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")
+
 
 __all__ = ["RECIPES", "Item", "Recipe", "named_items", "open_recipe"]
 

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from .composition import Composition, Impossible, Pool
-from .edit import Change, Control, Edit, blend_start
+from .edit import Change, Control, Edit, Range, blend_start, parameter
 from .geometry import (
     after,
     box,
@@ -23,7 +23,6 @@ from .geometry import (
     scaling,
     shift,
 )
-from .parameters import Range, parameter
 
 TOLERANCE = 0.002
 # Shifts in pixels at which a rate is searched. Scaling moves both ends of a side at once, so a square centered on the

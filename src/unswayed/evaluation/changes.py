@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from unswayed.edits import Edit, all_edits
-from unswayed.edits.edit import Change
-from unswayed.edits.parameters import Range, allowed
+from unswayed.edits.edit import Change, Range, allowed
 from unswayed.errors import UserError, unknown
 
 

@@ -17,8 +17,7 @@ from unswayed.benchmark.layout import CARD, MANIFEST
 from unswayed.benchmark.rows import read_manifest
 from unswayed.edits import all_edits, edit_from, edit_named_in
 from unswayed.edits.edit import Edit
-from unswayed.edits.items import CONTROLS
-from unswayed.edits.recipes import named_items
+from unswayed.edits.recipes import CONTROLS, named_items
 from unswayed.errors import UserError, unknown
 from unswayed.files.storage.addresses import address, is_address, place_of
 from unswayed.files.storage.working_copy import local_copy, reachable_copy

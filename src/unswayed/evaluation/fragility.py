@@ -13,7 +13,7 @@ from unswayed.masks.segment import Box
 from unswayed.models.classifier import Classifier
 from unswayed.models.registry import open_model
 from unswayed.rendering.layers import Renderer
-from unswayed.rendering.photograph import Request, compose, exact_mask, read_scene, render_chain, request_plan
+from unswayed.rendering.photograph import Request, compose, exact_mask, read_scene, render_chain
 from unswayed.scene import Scene, frame
 from unswayed.sources.pictures import PictureLike
 
@@ -59,7 +59,7 @@ def fragility(
 def subject_of(request: Request, scene: Scene, renderer: Renderer | None = None) -> Subject:
     """Return the scene as a subject; request: all settings but the chain; renderer: an open one to use."""
     exact = replace(scene, mask=exact_mask(scene.mask))
-    used = renderer or request_plan(request).open_renderer()
+    used = renderer or request.open_renderer()
 
     def make(chain: tuple[Edit, ...]) -> np.ndarray:
         asked = replace(request, chain=chain)

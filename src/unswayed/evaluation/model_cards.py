@@ -154,7 +154,7 @@ def identity_differences(
 
     words: the names of the two; shared: how many photographs both have, if that is known.
     """
-    from unswayed.benchmark.card import differences
+    from unswayed.files.records import differences
 
     if (one or {}).get("sha256") == (two or {}).get("sha256"):
         return []

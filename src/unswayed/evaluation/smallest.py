@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unswayed.edits import Edit, in_order
-from unswayed.edits.items import CONTROLS
+from unswayed.edits.recipes import CONTROLS
 from unswayed.errors import UserError
 
 from .changes import Direction

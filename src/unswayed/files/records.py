@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from unswayed.errors import UserError
 
-from .whole import read_json
+from .whole import canonical, read_json
 
 Record = TypeVar("Record")
 _WORDS = {
@@ -107,4 +107,43 @@ def _shown(value: Any) -> str:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits
         text = f"a very large {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
+    """Return a line for each leaf in which two JSON values differ. words: the names of the two.
+
+    >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
+    ['seed: 1 there, 2 now']
+    """
+    if isinstance(there, dict) and isinstance(now, dict):
+        names = [*there, *(name for name in now if name not in there)]
+        return [
+            line
+            for name in names
+            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name, words)
+        ]
+    if canonical(there) == canonical(now):
+        return []
+    if isinstance(there, list) and isinstance(now, list) and all(map(_is_named, [*there, *now])):
+        old, new = ({item["name"]: item for item in items} for items in (there, now))
+        both = {name: old[name] for name in old if name in new}
+        alone = [(words[0], [name for name in old if name not in new]), (words[1], [n for n in new if n not in old])]
+        lines = [f"{where}: only {word}: {', '.join(names)}" for word, names in alone if names]
+        return lines + differences(both, {name: new[name] for name in both}, where, words)
+    if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
+        return [
+            line
+            for index, (one, other) in enumerate(zip(there, now, strict=True))
+            for line in differences(one, other, f"{where}[{index}]", words)
+        ]
+    return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("name"), str)
+
+
+def _short(value: Any) -> str:
+    text = canonical(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

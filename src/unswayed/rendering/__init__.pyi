@@ -1,5 +1,5 @@
 from .networks.loading import load_network as load_network
 from .networks.network import Network as Network
-from .renderers import open_renderer as open_renderer
 from .sampling.schedule import Schedule as Schedule
 from .settings import RenderSettings as RenderSettings
+from .settings import open_renderer as open_renderer

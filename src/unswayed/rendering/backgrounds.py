@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -13,9 +12,8 @@ import numpy as np
 from unswayed.edits.composition import Composition, Drawn, Original, Picture, PictureReference, Pool, Removed
 from unswayed.edits.geometry import resized
 from unswayed.files.whole import write_bytes
+from .removal import Removal
 
-# (image, mask, seed, label or None) -> the image without its object
-Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
 
 
 class Backgrounds:

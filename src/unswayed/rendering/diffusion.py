@@ -21,13 +21,17 @@ from unswayed.jobs.devices import choose_device
 from unswayed.jobs.memory import shrinking
 from unswayed.jobs.threads import Threads
 
-from .layers import Layers, Refused, Rendered
-from .networks.devices import PRECISIONS, choose_batch_size, choose_precision, loading_onto_device, out_of_memory
-from .networks.loading import load_network
+from .layers import Layers, Refused, Rendered, composite
+from .networks.loading import (
+    PRECISIONS,
+    choose_batch_size,
+    choose_precision,
+    load_network,
+    loading_onto_device,
+    out_of_memory,
+)
 from .networks.network import Network
-from .paste import composite
-from .sampling.guidance import too_few
-from .sampling.guides import NamedGuide, open_guide
+from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise_all
 from .sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
 

@@ -11,25 +11,20 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
 from PIL import Image
 
-from unswayed.benchmark.card import differences
-from unswayed.benchmark.encoding import mask_levels, png, written_rate
-from unswayed.benchmark.plan import Plan
-from unswayed.benchmark.settings import BuildSettings
-from unswayed.choices import stored_frame
 from unswayed.edits import Edit, all_edits, edit_from, in_order, make_edit, parse_edit
 from unswayed.edits.composition import Composition, Impossible, Pool
-from unswayed.edits.expressions import expression
-from unswayed.edits.items import ORIGINAL, Item, Recipe
-from unswayed.edits.parameters import as_json, file_parameters
+from unswayed.edits.edit import as_json, file_parameters
+from unswayed.edits.layers import realize
+from unswayed.edits.recipes import Item, expression
 from unswayed.errors import UserError
-from unswayed.files.records import require_fields
+from unswayed.files.records import differences, require_fields
 from unswayed.files.storage.addresses import is_address
 from unswayed.files.versions import versions
 from unswayed.files.whole import (
@@ -45,15 +40,14 @@ from unswayed.masks.mask_checks import ALL, mask_warnings
 from unswayed.masks.segment import Box, segmented
 from unswayed.models.registry import refuse_untrusted
 from unswayed.scene import Scene, frame
-from unswayed.sources import SOURCES, open_source
+from unswayed.sources import SOURCES, Source, open_source
 from unswayed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
 from unswayed.sources.slugs import slug
 
 from .backgrounds import Backgrounds, Removal
-from .layers import Layers, Refused, Rendered, Renderer
-from .realize import realize
-from .removal.hole import lendable
-from .settings import RENDERER_OPTIONS, RenderSettings
+from .layers import Layers, Refused, Rendered, Renderer, mask_levels, png, written_rate
+from .removal import lendable
+from .settings import RENDERER_OPTIONS, RenderSettings, guide_of, open_renderer, removal_of
 
 
 @dataclass(frozen=True)
@@ -75,6 +69,25 @@ class Request(RenderSettings):
             **{name: getattr(self, name) for name in _PLAIN},
         }
 
+    def open_pool(self) -> Source:
+        """The source that random backgrounds and occluders come from."""
+        source = open_source(self.pool)
+        if not source.has_masks:
+            raise UserError(
+                f"'{source.spec}' has no masks, so its objects cannot be removed from their backgrounds",
+                run=f"unswayed masks {source.spec.partition(':')[2]} -o MASKS",
+            )
+        return source
+
+    @property
+    def used_guide(self) -> str | None:
+        """The classifier that an adversarial background attacks, if there is one."""
+        return guide_of(self, self.chain, self.open_pool().labels)
+
+    def open_renderer(self) -> Renderer:
+        """Load the renderer."""
+        return open_renderer(replace(self, guide=self.used_guide))
+
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Request:
         require_fields(value, _REQUEST, "the request")
@@ -82,7 +95,7 @@ class Request(RenderSettings):
         require_fields(value["options"], kinds, "the options of the request")
         chain = tuple(map(edit_from, value["chain"]))
         others = {**value["options"], **{name: value.get(name) for name in _PLAIN}}
-        return Request(chain, **{**others, "frame": stored_frame(value["frame"])})
+        return Request(chain, **others)
 
 
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
@@ -188,19 +201,19 @@ def compose(request: Request, scene: Scene, remove: Removal | None = None) -> tu
     remove: the request's removal method, already open.
     """
     _refuse_all_white(request, scene)
-    plan = request_plan(request)
+    source = request.open_pool()
     others: dict[str, Scene] = {}
 
     def load(scene_id: str) -> Scene:
         if scene_id not in others:
-            others[scene_id] = lendable(frame(plan.source[scene_id], request.frame), request.size)
+            others[scene_id] = lendable(frame(source[scene_id], request.frame), request.size)
         return others[scene_id]
 
-    pool = Pool(plan.source.ids, load, request.size)
+    pool = Pool(source.ids, load, request.size)
     framed = frame(scene, request.frame)
     try:
         composition = Item("edit", request.chain).compose(framed, np.random.default_rng(request.seed), pool)
-        backgrounds = Backgrounds(pool, remove or plan.open_removal(), size=request.size)
+        backgrounds = Backgrounds(pool, remove or removal_of(request), size=request.size)
         return composition, realize(composition, backgrounds, request.seed)
     except Impossible as impossible:
         raise UserError(f"the edit is not possible for {scene.id}: {impossible}") from None
@@ -219,16 +232,6 @@ def render_chain(
     return composition, layers, answer
 
 
-def request_plan(request: Request) -> Plan:
-    """Return the request as a plan for one picture, which checks its values and opens its renderer and source."""
-    return Plan(
-        root=Path(),
-        source=open_source(request.pool),
-        recipe=Recipe("edit", (ORIGINAL, Item("edit", request.chain))),
-        settings=BuildSettings(**{field.name: getattr(request, field.name) for field in fields(RenderSettings)}),
-    )
-
-
 def edit_photograph(
     request: Request,
     scene: Scene,
@@ -239,7 +242,7 @@ def edit_photograph(
     """Return the edited scene. image: the file it was read from, if any; renderer, remove: open ones to use."""
     mask = exact_mask(scene.mask)
     exact = Scene(scene.id, scene.image, mask, request.label, scene.notes)
-    renderer = renderer or request_plan(request).open_renderer()
+    renderer = renderer or request.open_renderer()
     composition, layers, answer = render_chain(request, exact, renderer, remove)
     levels = mask_levels(layers.mask)
     rate = composition.requested.get("pixel_rate")

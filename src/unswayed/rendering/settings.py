@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, RendererName, SamplerName, check_choice
 from unswayed.errors import UserError
+from unswayed.labels import LabelSpace, imagenet
+
+from .removal import Removal, find_removal, open_removal
+
+if TYPE_CHECKING:
+    from unswayed.edits import Edit
+
+    from .layers import Renderer
+    from .networks.network import Network
 
 NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
+DEFAULT_GUIDE = "lite:2"
 # What an open renderer has settled already, and what the record of an edit calls its options.
 RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
 
@@ -84,15 +94,59 @@ class RenderSettings:
         return NETWORK_ONLY[2:] if self.shares_network else NETWORK_ONLY
 
     @property
+    def has_network(self) -> bool:
+        return self.renderer != "paste"
+
+    @property
     def shares_network(self) -> bool:
         """Whether objects are removed with the network of the renderer."""
-        from .removal.methods import find_removal
+        part, detail = find_removal(self.removal)
+        return bool(part.facts.get("network")) and not detail
 
-        method, detail = find_removal(self.removal)
-        return method.takes_network and not detail
+
+def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace) -> str | None:
+    """The classifier that adversarial backgrounds attack; ImageNet's classes have a default."""
+    if not settings.has_network or settings.guide == "none":
+        return None
+    if settings.guide is None and any("guide" in edit.needs for edit in edits) and labels == imagenet():
+        return DEFAULT_GUIDE
+    return settings.guide
+
+
+def removal_of(settings: RenderSettings) -> Removal:
+    """The removal method of the settings, with the renderer's network if it uses one and names no other."""
+    network: str | Network | None = settings.network if settings.shares_network else None
+    if settings.shares_network and settings.network_facts:
+        from .networks.loading import load_network
+
+        network = load_network(settings.network or "compact", size=settings.size, **settings.network_facts)
+    return open_removal(settings.removal, settings.device, network)
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:
     """Refuse a number outside a range."""
     if not least <= value <= most:
         raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
+
+
+def open_renderer(settings: RenderSettings | None = None, *, batch_size: int | None = None) -> Renderer:
+    """The renderer of these settings, its network loaded; batch_size: pictures at once on a GPU, chosen if None."""
+    settings = RenderSettings() if settings is None else settings
+    if settings.renderer == "paste":
+        from .layers import Paste
+
+        return Paste() if settings.feather is None else Paste(settings.feather)
+    from .diffusion import open_diffusion
+
+    return open_diffusion(
+        settings.network or "compact",
+        settings.steps,
+        settings.sampler,
+        None if settings.guide == "none" else settings.guide,
+        settings.device,
+        batch_size,
+        settings.precision,
+        guidance=settings.guidance,
+        size=settings.size,
+        network_facts=settings.network_facts,
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unswayed.edits.transforms.mixture import KINDS, EditMixture
+from unswayed.edits.mixture import KINDS, EditMixture
 from unswayed.evaluation.facts import Facts, read_facts
 from unswayed.evaluation.predictions import Predictions, missing_model, model_names
 from unswayed.files.records import read_object

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unswayed.edits.transforms.batch_edit import BatchEdit
+from unswayed.edits.batch_edit import BatchEdit
 from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
-from unswayed.rendering.training.saving import (
+from unswayed.rendering.training import (
     STATE,
     read_record,
     read_tensors,

@@ -19,7 +19,7 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import canonical
 from unswayed.jobs import run_tasks
 from unswayed.rendering.backgrounds import removed_object, square_picture
-from unswayed.rendering.removal.methods import open_removal
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
 from unswayed.sources import Source
 from unswayed.sources.source import Entry

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from unswayed.choices import Option
-from unswayed.edits.transforms.mixture import EditMixture
+from unswayed.edits.mixture import EditMixture
 from unswayed.errors import UserError, unknown
 
 Part = Literal["head", "last", "all"]

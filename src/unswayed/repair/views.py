@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from unswayed.edits.transforms.placement import GRID
+from unswayed.edits.placement import GRID
 from unswayed.models.transforms import Transform
 
 

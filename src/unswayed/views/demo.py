@@ -16,7 +16,7 @@ from unswayed.files.whole import write_bytes
 if TYPE_CHECKING:
     import polars
 
-    from unswayed.edits.items import Recipe
+    from unswayed.edits.recipes import Recipe
     from unswayed.sources import Source
 
 MODELS = ("lite:0", "lite:1", "lite:2")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from unswayed.edits import EDITS
-from unswayed.edits.parameters import Choice, allowed
+from unswayed.edits.edit import Choice, allowed
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.photograph import replay, write_edited

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from unswayed.benchmark.encoding import png
 from unswayed.models import open_model
+from unswayed.rendering.layers import png
 from unswayed.views.app.demo_results import COMMANDS, MODELS, RECIPE, demo_results
 from unswayed.views.app.results import Filter
 

@@ -35,7 +35,7 @@ def test_an_edit_is_refused_before_it_is_made(tmp_path, monkeypatch, arguments, 
         raise AssertionError("a picture was made")
 
     monkeypatch.setattr("unswayed.rendering.diffusion.Diffusion.render", never)
-    monkeypatch.setattr("unswayed.rendering.paste.Paste.render", never)
+    monkeypatch.setattr("unswayed.rendering.layers.Paste.render", never)
     done = run_cli("edit", *DOG, "--size", "0.1", *arguments)
     refusal(done, words)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]

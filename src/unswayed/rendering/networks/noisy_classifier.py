@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from unswayed.errors import UserError
 
-from .adm import MULTIPLIERS, read_sidecar
-from .adm_names import convert
-from .checkpoints import fill, read_tensors, refuse_broken
+from .adm import MULTIPLIERS, convert, read_sidecar
+from .network import fill, read_tensors, refuse_broken
 
 
 class AttentionPool(nn.Module):

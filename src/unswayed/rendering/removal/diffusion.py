@@ -16,14 +16,12 @@ from unswayed.edits.composition import Impossible
 from unswayed.errors import BadPicture, UserError
 from unswayed.jobs.devices import choose_device
 from unswayed.jobs.memory import shrinking
-from unswayed.rendering.networks.devices import PRECISIONS, choose_precision, loading_onto_device, out_of_memory
-from unswayed.rendering.networks.network import Network
-from unswayed.rendering.sampling.noise import as_seeds, normal
-from unswayed.rendering.sampling.prediction import predicted_x0, step_sigma
-from unswayed.rendering.sampling.samplers import sample_ancestral
-from unswayed.rendering.sampling.schedule import Schedule
 
-from .hole import hole_of
+from ..networks.loading import PRECISIONS, choose_precision, loading_onto_device, out_of_memory
+from ..networks.network import Network
+from ..sampling.samplers import sample_ancestral
+from ..sampling.schedule import Schedule, as_seeds, normal, predicted_x0, step_sigma
+from . import hole_of
 
 _FIRST, _STEP, _KNOWN, _UP = 0, 1, 2, 3
 
@@ -107,16 +105,16 @@ class DiffusionRemoval:
 
     def __init__(
         self,
-        network: str | Network = "compact",
+        network: str | Network | None = None,
         device: str | None = None,
         precision: str | None = None,
         **options: Any,
     ) -> None:
         """options: passed to `inpaint`."""
-        from unswayed.rendering.networks.loading import load_network
+        from ..networks.loading import load_network
 
         place = choose_device(device)
-        loaded = load_network(network)
+        loaded = load_network("compact" if network is None else network)
         with loading_onto_device(f"the network {loaded.name}", place):
             self.network = loaded.on(place, PRECISIONS[choose_precision(precision, place)])
         self.options = options
@@ -134,7 +132,7 @@ class DiffusionRemoval:
         labels: Sequence[int | None] = (),
     ) -> list[np.ndarray]:
         """Several pictures in one batch; labels: the scenes' classes, for a class-conditional network."""
-        from unswayed.rendering.diffusion import as_tensor
+        from ..diffusion import as_tensor
 
         for image in images:
             self.network.check_size(image.shape[0])

@@ -17,7 +17,7 @@ from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.models.onnx_sessions import open_session
 
-from .hole import hole_of
+from . import hole_of
 
 
 class OnnxRemoval:

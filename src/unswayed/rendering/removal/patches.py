@@ -12,7 +12,9 @@ import cv2
 import numpy as np
 
 from unswayed.edits.composition import Impossible
-from unswayed.rendering.membrane import membrane
+from unswayed.edits.layers import membrane
+
+from . import hole_of
 
 REACH = 3  # a patch is 7×7
 PATCH = np.ones((2 * REACH + 1, 2 * REACH + 1), np.uint8)
@@ -21,6 +23,15 @@ COARSE = 32
 DOWN, ACROSS = 6, 2
 FEWEST = 16
 ALIKE = 12  # number of matching patches that a cell's texture is drawn from: a single one would repeat visibly
+
+
+class PatchRemoval:
+    """Removal without a network: a generous hole, filled from patches of the rest of the picture."""
+
+    name = "patches-1"
+
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+        return fill_hole(image, hole_of(mask), seed)
 
 
 def fill_hole(image: np.ndarray, hole: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -15,13 +15,11 @@ import torch
 from torch import Tensor
 
 from unswayed.choices import GuidanceName
-from unswayed.rendering.networks.network import Network
 
+from ..networks.network import Network
 from . import guidance as guiding
-from .noise import as_seeds, normal
-from .prediction import predicted_x0, step_sigma
 from .samplers import Sampler
-from .schedule import Schedule
+from .schedule import Schedule, as_seeds, normal, predicted_x0, step_sigma
 
 
 @dataclass(frozen=True, eq=False)

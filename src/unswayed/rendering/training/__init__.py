@@ -1,1 +1,157 @@
-"""Training of the compact diffusion network: photographs, optimizer, loop."""
+"""Training of the compact diffusion network: its recipe, and the state of a run on disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from unswayed.choices import Option
+from unswayed.errors import UserError
+from unswayed.files.tensor_files import write_tensor_file
+from unswayed.files.whole import PART, read_json, remove_file, write_json
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything besides the photographs that decides the result.
+
+    decay: at the end of the steps; near: the share
+    of timesteps drawn below 620 of 1000 (edits use no higher ones), skewed toward little noise; spread: relative
+    standard deviation of the error added to the noise level of half of each batch, so that the network tolerates a
+    sampler's small errors; ema: relative width of the power-function average (Karras et al. 2024); perceptual: of the
+    critic's distance, if there is a critic.
+    """
+
+    steps: Annotated[int, Option("Total number of optimizer steps.")] = 17500
+    batch: Annotated[int, Option("Batch size.")] = 128
+    lr: Annotated[float, Option("Peak learning rate.")] = 2e-3
+    warmup: Annotated[int, Option("Number of warm-up steps.")] = 300
+    decay: Annotated[float, Option("Share of the steps in which the learning rate decays to zero.")] = 0.5
+    near: float = 0.92
+    spread: float = 0.02
+    ema: float = 0.05
+    doubt_weight: float = 0.02
+    perceptual: Annotated[float, Option("Weight of the perceptual loss.")] = 0.04
+    held_out: Annotated[int, Option("Number of photographs held out for validation.")] = 50
+    seed: Annotated[int, Option("Random seed of the weights, the crops and the noise.")] = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch", 1), ("warmup", 1), ("held_out", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} is {getattr(self, name)}", allowed=f"{least} or more")
+        if not 0 < self.lr <= 1:
+            raise UserError(f"the learning rate is {self.lr}", allowed="above 0, at most 1")
+        if not 0 <= self.decay <= 1:
+            raise UserError(f"decay is {self.decay}", allowed="0 to 1, a share of the steps")
+        if not self.perceptual >= 0:
+            raise UserError(f"the critic's weight is {self.perceptual}", allowed="0 or more")
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """The learning rate of a step: warm-up, constant, then linear to zero."""
+    falling = (recipe.steps - step) / max(1, recipe.decay * recipe.steps)
+    return recipe.lr * max(0.0, min(1.0, (step + 1) / recipe.warmup, falling))
+
+
+def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """(number,) timesteps in 0…999."""
+    u = torch.rand(number, generator=generator, device=device)
+    far = torch.rand(number, generator=generator, device=device) >= recipe.near
+    return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
+
+
+STATE = "state.json"
+# Seconds between two saves, at least, and the same in multiples of the last save's time: saving takes at most 2 %.
+PAUSE, TIMES = 180.0, 50.0
+
+
+def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write the state of a step: the tensors in their own file, then `state.json`, which names that file.
+
+    A run that is killed in between still has the previous state. Files that are no longer named are removed.
+    """
+    name = f"state-{record['step']}.safetensors"
+    write_tensor_file(folder / name, tensors)
+    write_json(folder / STATE, {**record, "tensors": name})
+    for old in [*folder.glob("state*.safetensors"), *folder.glob(f".*{PART}")]:
+        if old.name != name:
+            remove_file(old)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The content of `state.json`."""
+    record = read_json(folder / STATE)
+    needed = ("step", "seconds", "recipe", "photographs", "origin", "log")
+    if not isinstance(record, dict) or any(name not in record for name in needed):
+        raise damaged(folder / STATE, "it is incomplete")
+    return record
+
+
+def read_tensors(folder: Path, record: dict[str, Any], device: torch.device) -> dict[str, Tensor]:
+    """The tensors that belong to the record."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = folder / str(record.get("tensors", "state.safetensors"))
+    try:
+        return load_file(path, device=str(device))
+    except (SafetensorError, OSError) as error:
+        raise damaged(path, error) from None
+
+
+def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Load the state of an optimizer from tensors named `position of the parameter.name`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        place, _, entry = name.partition(".")
+        # A fused optimizer needs its state in the same memory format as the weights.
+        laid_out = tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
+        state.setdefault(int(place), {})[entry] = laid_out
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def damaged(path: Path, error: object) -> UserError:
+    """The error for a state that cannot be read."""
+    return UserError(
+        f"the run cannot be resumed: {path} is damaged: {str(error).partition(chr(10))[0]}",
+        run=f"rm {path.parent / STATE} to start again, or choose another -o",
+    )
+
+
+@contextmanager
+def stop_asked() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or SIGTERM sets, to finish the current step; the second has its usual effect."""
+    asked = threading.Event()
+    before: dict[signal.Signals, Any] = {}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        restore()
+        # Not `print`: the signal may arrive during another `print`.
+        os.write(2, b"stopping after this step; press Ctrl-C again to stop at once\n")
+
+    def restore() -> None:
+        for one, handler in before.items():
+            signal.signal(one, handler or signal.SIG_DFL)
+
+    if threading.current_thread() is threading.main_thread():
+        before = {one: signal.signal(one, ask) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        restore()

@@ -1,12 +1,13 @@
-"""The training loop of the compact network: loss, EMA, resume, progress."""
+"""The training loop of the compact network: loss, optimizer, EMA, resume, progress."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,25 @@ from torch import Tensor, nn
 
 from unswayed.errors import UserError
 from unswayed.jobs.devices import choose_device
-from unswayed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
 
-from . import saving as keeping
-from .muon import Muon
+from ..networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
+from . import (
+    PAUSE,
+    STATE,
+    TIMES,
+    Recipe,
+    damaged,
+    learning_rate,
+    noise_levels,
+    read_record,
+    read_tensors,
+    restore_optimizer,
+    stop_asked,
+    tensors_under,
+    write_state,
+)
 from .perceptual import Critic, load_critic, shifted
 from .photos import Photos, load_photos
-from .recipe import Recipe, learning_rate, noise_levels
 
 LEVELS = (30, 180, 320, 500, 800)
 
@@ -170,7 +183,7 @@ class Trainer:
         after the current step is done and saved.
         """
         say = say or (lambda line: print(line, file=sys.stderr, flush=True))
-        with keeping.stop_asked() as asked:
+        with stop_asked() as asked:
             self._run(minutes, every, say, asked)
             self.save()
             if asked.is_set():
@@ -205,7 +218,7 @@ class Trainer:
                 since, mark = time.monotonic(), self.step
             now = time.monotonic()
             self.seconds = before + now - begin
-            if now - saved >= max(keeping.PAUSE, keeping.TIMES * cost):
+            if now - saved >= max(PAUSE, TIMES * cost):
                 self.save()
                 saved = time.monotonic()
                 cost = saved - now
@@ -225,7 +238,7 @@ class Trainer:
             "origin": self.origin,
             "log": self.log,
         }
-        keeping.write_state(self.folder, record, tensors)
+        write_state(self.folder, record, tensors)
         self.average.config = replace(
             self.average.config,
             trained={
@@ -242,7 +255,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Resume from the folder's state; the recipe may differ only in `steps` and `decay`."""
-        record = keeping.read_record(self.folder)
+        record = read_record(self.folder)
         mine = asdict(self.recipe)
         differing = [k for k in mine if k not in ("steps", "decay") and mine[k] != record["recipe"].get(k)]
         if record["photographs"] != self.photos.digest:
@@ -254,22 +267,22 @@ class Trainer:
                 f"{self.folder} holds a run with a different {', '.join(differing)}",
                 run="choose another -o, or give the same values",
             )
-        tensors = keeping.read_tensors(self.folder, record, self.device)
+        tensors = read_tensors(self.folder, record, self.device)
         try:
             self._take(tensors)
         except torch.OutOfMemoryError:
             raise  # the state itself is not damaged
         except (KeyError, ValueError, RuntimeError) as error:
-            raise keeping.damaged(self.folder / keeping.STATE, error) from None
+            raise damaged(self.folder / STATE, error) from None
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
         self.origin = record["origin"]
 
     def _take(self, tensors: dict[str, Tensor]) -> None:
         """Load the weights, the average and the optimizers' state that `save` wrote."""
-        self.network.load_state_dict(keeping.tensors_under(tensors, "network."))
-        self.average.load_state_dict(keeping.tensors_under(tensors, "average."))
+        self.network.load_state_dict(tensors_under(tensors, "network."))
+        self.average.load_state_dict(tensors_under(tensors, "average."))
         for number, optimizer in enumerate(self.optimizers):
-            keeping.restore_optimizer(optimizer, keeping.tensors_under(tensors, f"optimiser.{number}."))
+            restore_optimizer(optimizer, tensors_under(tensors, f"optimiser.{number}."))
 
 
 def train(
@@ -302,7 +315,7 @@ def train(
             raise UserError(f"there is no network in {begin}", allowed="compact, or a folder that train-network wrote")
         begun = load_compact(None if str(begin) == "compact" else begin)
     trainer = Trainer(recipe, photos, held, folder, compiled, judge, begun)
-    if (folder / keeping.STATE).exists():
+    if (folder / STATE).exists():
         trainer.resume()
     trainer.run(minutes, every)
     return trainer
@@ -327,3 +340,44 @@ def _copied(begun: CompactNetwork, network: CompactNetwork) -> None:
             "the network to start from has another shape than the network to train",
             allowed=f"channels {network.config.channels}, as in the embedded network",
         ) from None
+
+
+def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
+    """(K, R, C) -> the nearest matrices with singular values near one, by a quintic Newton–Schulz iteration in bf16."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = matrices.bfloat16()
+    tall = x.shape[1] > x.shape[2]
+    if tall:
+        x = x.mT
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    return x.mT if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Orthogonalized momentum on parameters of two or more dimensions, scaled to suit AdamW's learning rates."""
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
+        super().__init__(list(parameters), {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            shapes: dict[tuple[int, int], list[Tensor]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    shapes.setdefault((parameter.shape[0], parameter[0].numel()), []).append(parameter)
+            for (rows, columns), parameters in shapes.items():
+                gradients = [p.grad for p in parameters if p.grad is not None]
+                buffers = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
+                torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
+                nesterov = torch._foreach_lerp(gradients, buffers, group["momentum"])
+                stacked = torch.stack([one.reshape(rows, columns) for one in nesterov])
+                # 0.2·sqrt(max side): the root mean square of an AdamW update (Liu et al. 2025).
+                rate = group["lr"] * 0.2 * math.sqrt(max(rows, columns))
+                update = orthogonal(stacked).float()
+                torch._foreach_add_(
+                    parameters, [u.view_as(p) for u, p in zip(update, parameters, strict=True)], alpha=-rate
+                )

@@ -1,4 +1,4 @@
-"""Training photographs: read from folders and tars, compared with the sample, kept at several scales."""
+"""Photographs: those to train on, from folders and tars, at several scales; and a sheet of reconstructed ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from torch import Tensor
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.archives import open_archive
-from unswayed.files.whole import MOST_PICTURE, read_file
+from unswayed.files.whole import MOST_PICTURE, read_file, write_bytes
 from unswayed.sources.labeled import files_below
 from unswayed.sources.pictures import read_picture
+
+from ..diffusion import open_diffusion
+from ..layers import Layers, Rendered
 
 SIDE = 256
 SCALES = (256, 288, 324, 364)
@@ -173,3 +176,24 @@ def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.n
 def _center(image: np.ndarray) -> np.ndarray:
     top, left = (image.shape[0] - SIDE) // 2, (image.shape[1] - SIDE) // 2
     return image[top : top + SIDE, left : left + SIDE]
+
+
+ROWS = ((0.25, 100), (0.5, 100), (0.25, 20), (0.5, 20))
+
+
+def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: int, **settings: object) -> np.ndarray:
+    """(N, S, S, 3) uint8 pictures, noised to `start` and denoised everywhere, with no pixel kept."""
+    renderer = open_diffusion(network=str(folder), steps=steps, **settings)  # type: ignore[arg-type]
+    nothing = np.zeros(pictures.shape[1:3], np.float32)
+    batch = [Layers(picture, nothing, picture, start, None, None, seed) for seed, picture in enumerate(pictures)]
+    return np.stack([answer.image for answer in renderer.render(batch) if isinstance(answer, Rendered)])
+
+
+def write_sheet(folder: Path, held: Tensor, columns: int = 8) -> Path:
+    """`sheet.png`: held-out photographs, and their reconstructions from a quarter and half of the noise schedule."""
+    shown = ((held[:columns].permute(0, 2, 3, 1).cpu() + 1) * 127.5).round().to(torch.uint8).numpy()
+    rows = [shown, *(inversions(folder, shown, start, steps) for start, steps in ROWS)]
+    sheet = np.concatenate([np.concatenate(list(row), axis=1) for row in rows])
+    path = folder / "sheet.png"
+    write_bytes(path, cv2.imencode(".png", cv2.cvtColor(sheet, cv2.COLOR_RGB2BGR))[1].tobytes())
+    return path

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
 from typing import Any
 
-from unswayed.edits import Edit, all_edits, find_edit, in_order
-from unswayed.edits.parameters import Choice, Range, Text, file_parameters, parameters
+from unswayed.edits import EDITS, Edit, all_edits, in_order
+from unswayed.edits.edit import Choice, Range, Text, file_parameters, parameters
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def chain_from(values: Mapping[str, Mapping[str, Any]], picture: str | None = No
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
     (Size(rate=0.05, start=0.25), Position(x=0.0, y=1.0, start=0.25))
     """
-    return in_order(_edit(find_edit(name), given, picture) for name, given in values.items())
+    return in_order(_edit(EDITS.load(name), given, picture) for name, given in values.items())
 
 
 def _edit(edit: type[Edit], given: Mapping[str, Any], picture: str | None) -> Edit:

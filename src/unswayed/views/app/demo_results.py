@@ -15,12 +15,12 @@ import polars as pl
 
 from unswayed.edits import edit_from
 from unswayed.edits.composition import Pool
-from unswayed.edits.items import Item
+from unswayed.edits.layers import realize
+from unswayed.edits.recipes import Item
 from unswayed.files.whole import parse_json
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Rendered
-from unswayed.rendering.photograph import Request, request_plan
-from unswayed.rendering.realize import realize
+from unswayed.rendering.photograph import Request
 from unswayed.scene import frame
 
 from .photographs import open_sample, sample_names
@@ -62,7 +62,7 @@ class Remade:
         pool = Pool(sample_names(), lambda one: frame(open_sample(one).scene), SIDE)
         composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
         layers = realize(composition, Backgrounds(pool, remembered_removal, SIDE), row["seed"])
-        [made] = request_plan(Request(chain, renderer="paste")).open_renderer().render([layers])
+        [made] = Request(chain, renderer="paste").open_renderer().render([layers])
         return made.image if isinstance(made, Rendered) else None
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from unswayed.benchmark.encoding import mask_levels, png
 from unswayed.errors import BadPicture, UserError
 from unswayed.masks.mask_checks import ALL, TINY, WARNING, mask_warnings
 from unswayed.masks.segment import checked_box, segment
+from unswayed.rendering.layers import mask_levels, png
 from unswayed.rendering.photograph import exact_mask
 from unswayed.scene import Scene
 from unswayed.sources import open_source

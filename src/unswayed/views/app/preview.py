@@ -13,7 +13,7 @@ import numpy as np
 from unswayed.choices import RendererName
 from unswayed.edits import Edit
 from unswayed.edits.composition import IDENTITY
-from unswayed.edits.items import CONTROLS, Item
+from unswayed.edits.recipes import CONTROLS, Item
 from unswayed.errors import UserError
 from unswayed.rendering.photograph import Edited, Request, compose
 

@@ -20,8 +20,8 @@ from unswayed.evaluation.smallest import Predictor, predictor
 from unswayed.files.whole import canonical
 from unswayed.masks.segment import default_segmenter, open_segmenter
 from unswayed.rendering.layers import Renderer
-from unswayed.rendering.photograph import Edited, Request, edit_photograph, request_plan
-from unswayed.rendering.removal.methods import PatchRemoval
+from unswayed.rendering.photograph import Edited, Request, edit_photograph
+from unswayed.rendering.removal.patches import PatchRemoval
 
 from .classification import Answer, answer_all, warm_pictures
 from .jobs import Jobs, Progress
@@ -113,12 +113,11 @@ class Studio:
 
     def _renderer(self, request: Request) -> Renderer:
         """Return the renderer that a replay of this request would open, so that both make the same bytes."""
-        plan = request_plan(request)
-        key = canonical([request.to_json()["options"], plan.guide, request.size])
+        key = canonical([request.to_json()["options"], request.used_guide, request.size])
         if key not in self._renderers:
             while len(self._renderers) >= RENDERERS_HELD:
                 self._renderers.popitem(last=False)
-            self._renderers[key] = plan.open_renderer()
+            self._renderers[key] = request.open_renderer()
         self._renderers.move_to_end(key)
         return self._renderers[key]
 

@@ -30,15 +30,14 @@ def edits(
     import json
 
     from unswayed.edits.catalog import catalog, edits_table
-    from unswayed.rendering.removal.methods import all_removals
+    from unswayed.rendering.removal import REMOVALS
 
     if as_markdown:
         print(edits_table(), end="")
         return
     content = catalog()
-    content["removals"] = {
-        name: {"explains": one.description, "usage": one.usage} for name, one in all_removals().items()
-    }
+    declared = {name: REMOVALS.part(name) for name in REMOVALS}
+    content["removals"] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in declared.items()}
     if as_json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return

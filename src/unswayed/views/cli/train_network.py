@@ -9,7 +9,7 @@ import typer
 
 from .options import Device, chosen, command_with
 
-COMMAND = command_with("unswayed.rendering.training.recipe:Recipe")
+COMMAND = command_with("unswayed.rendering.training:Recipe")
 
 
 def train_network(
@@ -47,9 +47,9 @@ def train_network(
     import shlex
     import sys
 
+    from unswayed.rendering.training import Recipe
     from unswayed.rendering.training.loop import train
-    from unswayed.rendering.training.recipe import Recipe
-    from unswayed.rendering.training.sheet import write_sheet
+    from unswayed.rendering.training.photos import write_sheet
 
     from .progress import stoppable
 

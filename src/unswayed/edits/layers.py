@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import cv2
 import numpy as np
 
-from unswayed.edits.composition import Composition, Impossible, Original, adjusted
-from unswayed.edits.geometry import is_identity, placed_object
-
-from .backgrounds import Backgrounds
-from .layers import Layers
-from .membrane import membrane
+from .composition import Composition, Guidance, Impossible, Original, PictureReference, adjusted
+from .geometry import is_identity, placed_object
 
 
-def realize(composition: Composition, backgrounds: Backgrounds, seed: int) -> Layers:
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """One picture to be rendered, at the output size S.
+
+    object: (S, S, 3) uint8, valid where alpha > 0; alpha: (S, S) float32 in [0, 1], anti-aliased, pasted back exactly;
+    background: (S, S, 3) uint8, noised and denoised; start: share of the noise schedule at which blending starts, 0 =
+    no diffusion; guidance: or None; label: the true class, for adversarial guidance; seed: of this picture alone;
+    needs_network: why it cannot be pasted, or None; visible: (S, S) float32, the object without the parts that
+    something covers, or None if nothing covers it.
+    """
+
+    object: np.ndarray
+    alpha: np.ndarray
+    background: np.ndarray
+    start: float
+    guidance: Guidance | None
+    label: int | None
+    seed: int
+    needs_network: str | None = None
+    visible: np.ndarray | None = None
+
+    @property
+    def mask(self) -> np.ndarray:
+        """The visible object, (S, S) float32 in [0, 1]: what the benchmark keeps and measures the pixel rate on."""
+        return self.alpha if self.visible is None else self.visible
+
+
+class Resolver(Protocol):
+    """Turns references to pictures into pictures of one size."""
+
+    size: int
+
+    def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
+        """(size, size, 3) uint8, not to be written to."""
+        ...
+
+
+def realize(composition: Composition, backgrounds: Resolver, seed: int) -> Layers:
     """The layers of a composition at the size of `backgrounds`; the only place where an object is resampled.
 
     Raises Impossible if the background to change does not exist or nothing is left to make one from.
@@ -107,3 +143,28 @@ def _over(
     total = share + below
     mixed = (front * share + back * below) / np.maximum(total, 1e-6)
     return np.clip(np.round(mixed), 0, 255).astype(np.uint8), total[..., 0].astype(np.float32)
+
+
+def membrane(picture: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The picture where `weight` is 1, and a smooth blend of what surrounds it where it is 0.
+
+    picture: (H, W, 3) uint8; weight: (H, W) float32 in [0, 1]. Known pixels are averaged down a pyramid until every
+    gap is closed, and the gaps filled on the way back up; if nothing is known, the result is black.
+    """
+    known = weight[..., None].astype(np.float32)
+    levels = [np.concatenate([picture.astype(np.float32) * known, known], axis=2)]
+    while min(levels[-1].shape[:2]) > 1 and levels[-1][..., 3].min() < 0.99:
+        levels.append(cv2.pyrDown(levels[-1]))
+    filled = levels[-1][..., :3] / np.maximum(levels[-1][..., 3:], 1e-6)
+    for level in reversed(levels[:-1]):
+        share = np.minimum(level[..., 3:], 1)
+        coarse = cv2.pyrUp(filled, dstsize=level.shape[1::-1])
+        filled = level[..., :3] + (1 - share) * coarse
+    return np.clip(np.round(filled), 0, 255).astype(np.uint8)
+
+
+def composite(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
+    """alpha·front + (1 − alpha)·back, (S, S, 3) uint8; exactly `front` where alpha is 1 and `back` where it is 0."""
+    share = alpha[..., None]
+    mixed = back + share * (front.astype(np.float32) - back)
+    return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)

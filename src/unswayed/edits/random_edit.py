@@ -1,0 +1,298 @@
+"""`RandomEdit`: attribute edits of one picture in a DataLoader worker, in the style of torchvision's v2 transforms."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils import _pytree as pytree
+from torch.utils.data import Dataset
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional
+
+from unswayed.errors import UserError
+from unswayed.scene import frame
+from unswayed.sources import Source, open_source
+from unswayed.sources.pictures import read_picture
+
+from .batch_edit import DISPLAY_GAMMA, color_matrices
+from .geometry import resized
+from .layers import membrane
+from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw
+from .placement import GRID, covers, placements
+
+REMEMBERED = 16
+
+
+class RandomEdit(v2.Transform):
+    """Edits the object of a picture at random; takes and returns a picture with its mask, and anything beside them.
+
+    backgrounds: pictures to put behind objects and to hide them with: files, (H, W, 3) uint8 arrays or PIL pictures.
+    Without them the pictures that this worker has seen shortly before serve, their objects filled smoothly from what
+    surrounds them.
+
+    A sample is any nest of tuples, lists and dicts that holds one picture (PIL, or `tv_tensors.Image`, uint8 or in
+    [0, 1]) and one `tv_tensors.Mask` (bool, 0 and 1, or 0 to 255). It belongs before any normalization. Draws come
+    from torch's own generator, which a DataLoader seeds for each worker.
+
+    >>> image = tv_tensors.Image(torch.full((3, 64, 64), 128, dtype=torch.uint8))
+    >>> mask = tv_tensors.Mask(torch.zeros(64, 64, dtype=torch.bool))
+    >>> mask[20:40, 20:40] = True
+    >>> edited, moved, label = RandomEdit(EditMixture(probability=1.0))(image, mask, 3)
+    >>> edited.shape, moved.dtype, label
+    (torch.Size([3, 64, 64]), torch.bool, 3)
+    """
+
+    def __init__(
+        self,
+        mixture: EditMixture | None = None,
+        backgrounds: Sequence[str | Path | np.ndarray | Image.Image] | None = None,
+    ) -> None:
+        super().__init__()
+        self.mixture = mixture or EditMixture()
+        if backgrounds is not None and not len(backgrounds):
+            raise UserError("the list of backgrounds is empty", allowed="at least one picture, or None")
+        self.backgrounds = backgrounds
+        self.seen: deque[np.ndarray] = deque(maxlen=REMEMBERED)
+
+    def forward(self, *inputs: Any) -> Any:
+        """The sample with its picture and its mask edited; a picture without an object is left as it is."""
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        flat, structure = pytree.tree_flatten(sample)
+        pictures = [place for place, one in enumerate(flat) if isinstance(one, tv_tensors.Image | Image.Image)]
+        masks = [place for place, one in enumerate(flat) if isinstance(one, tv_tensors.Mask)]
+        if len(pictures) != 1 or len(masks) != 1:
+            raise UserError(
+                f"RandomEdit was given {len(pictures)} pictures and {len(masks)} masks",
+                allowed="one picture (PIL or tv_tensors.Image) and one tv_tensors.Mask, and anything else beside them",
+            )
+        flat[pictures[0]], flat[masks[0]] = self._edited(flat[pictures[0]], flat[masks[0]])
+        return pytree.tree_unflatten(flat, structure)
+
+    def _edited(self, picture: Any, mask: tv_tensors.Mask) -> tuple[Any, tv_tensors.Mask]:
+        rng = np.random.default_rng(int(torch.randint(2**62, ())))
+        may_borrow = self.backgrounds is not None or bool(self.seen)
+        draws = draw(1, self.mixture, rng, () if may_borrow else ("background", "occlusion"))
+        remembers = self.backgrounds is None and any(self.mixture.weights.get(kind) for kind in BORROWERS)
+        edits = bool(draws.kinds.any())
+        # One picture in four is remembered even if it is not edited itself: to fill its object costs time.
+        if not edits and not (remembers and rng.random() < 0.25):
+            return picture, mask
+        image, alpha, scale = _array(picture), rim(_unit(mask)), 255 if int(mask.max()) > 1 else 1
+        if image.shape[:2] != alpha.shape:
+            raise UserError(
+                f"the mask is {alpha.shape[1]}×{alpha.shape[0]}, its picture {image.shape[1]}×{image.shape[0]}",
+                allowed="a mask of its picture's size",
+            )
+        if alpha.max() <= 0.5:
+            return picture, mask
+        other = self._background(image.shape, rng) if edits and draws.has(*BORROWERS)[0] else None
+        moved_or_blurred = edits and draws.has("size", "position", "direction", "blur")[0]
+        own = without_object(image, alpha) if moved_or_blurred or (remembers and not edits) else None
+        if own is not None and remembers:
+            self.seen.append(own)
+        if not edits:
+            return picture, mask
+        edited, visible = edit_one(image, alpha, draws, own, other)
+        return _picture_like(edited, picture), _mask_like(visible, mask, scale)
+
+    def _background(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """A background that covers the picture's shape: the middle of one that was given or seen."""
+        bank: Sequence[Any] = self.backgrounds if self.backgrounds is not None else self.seen
+        one = bank[int(rng.integers(len(bank)))]
+        array = read_picture(one) if isinstance(one, str | Path) else np.asarray(one)
+        if array.shape == shape:
+            return array
+        factor = max(shape[0] / array.shape[0], shape[1] / array.shape[1])
+        size = max(round(array.shape[1] * factor), shape[1]), max(round(array.shape[0] * factor), shape[0])
+        grown = cv2.resize(array, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
+        top, left = (grown.shape[0] - shape[0]) // 2, (grown.shape[1] - shape[1]) // 2
+        return np.ascontiguousarray(grown[top : top + shape[0], left : left + shape[1]])
+
+
+BORROWERS = ("background", "occlusion")
+
+
+def _array(picture: Any) -> np.ndarray:
+    """(H, W, 3) uint8."""
+    if isinstance(picture, Image.Image):
+        return np.asarray(picture.convert("RGB"))
+    pixels = functional.to_dtype(picture.as_subclass(torch.Tensor), torch.uint8, scale=True)
+    if pixels.ndim != 3 or pixels.shape[0] != 3:
+        raise UserError(f"the picture has the shape {tuple(picture.shape)}", allowed="(3, H, W); BatchEdit for batches")
+    return np.ascontiguousarray(pixels.permute(1, 2, 0).numpy())
+
+
+def _unit(mask: tv_tensors.Mask) -> np.ndarray:
+    """(H, W) float32 in [0, 1]."""
+    array = mask.as_subclass(torch.Tensor).numpy()
+    array = array.reshape(array.shape[-2:]) if array.ndim == 3 and array.shape[0] == 1 else array
+    if array.ndim != 2:
+        raise UserError(f"the mask has the shape {array.shape}", allowed="(H, W) or (1, H, W)")
+    values = array.astype(np.float32)
+    return values / 255 if array.dtype.kind in "iu" and values.max() > 1 else values
+
+
+def _picture_like(image: np.ndarray, before: Any) -> Any:
+    if isinstance(before, Image.Image):
+        return Image.fromarray(image)
+    pixels = torch.from_numpy(image).permute(2, 0, 1).contiguous()
+    return tv_tensors.wrap(functional.to_dtype(pixels, before.dtype, scale=True), like=before)
+
+
+def _mask_like(alpha: np.ndarray, before: tv_tensors.Mask, scale: int) -> tv_tensors.Mask:
+    shape = torch.from_numpy(np.ascontiguousarray(alpha)).view(before.shape)
+    if before.dtype == torch.bool:
+        return tv_tensors.wrap(shape > 0.5, like=before)
+    if before.dtype.is_floating_point:
+        return tv_tensors.wrap(shape.to(before.dtype), like=before)
+    values = (shape * 255).round() if scale == 255 else shape > 0.5
+    return tv_tensors.wrap(values.to(before.dtype), like=before)
+
+
+HOLE = np.ones((9, 9), np.uint8)
+
+
+def edit_one(
+    image: np.ndarray, alpha: np.ndarray, draws: Draws, own: np.ndarray | None, other: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The edited picture, (H, W, 3) uint8, and the alpha of what is visible of its object, (H, W) float32.
+
+    image: (H, W, 3) uint8; alpha: (H, W) float32 from `rim`; draws: of one picture; own: the picture without its
+    object, filled smoothly if None; other: another picture without its object, which `background` and `occlusion`
+    need.
+    """
+    of = dict(zip(NUMBERS, draws.numbers[0].tolist(), strict=True))
+    kinds = dict(zip(KINDS, draws.kinds[0].tolist(), strict=True))
+    radius = of["blur"] * max(alpha.shape) / 256
+    geometric = kinds["size"] or kinds["position"] or kinds["direction"]
+    defocused = kinds["blur"] and draws.blurred[0] == BACKGROUND
+    front, back = image, image
+    if kinds["background"]:
+        assert other is not None
+        back = other
+    elif geometric or defocused:
+        back = without_object(image, alpha) if own is None else own
+    if kinds["lighting"]:
+        gain = 2 ** (of["lighting"] / DISPLAY_GAMMA)
+        back = cv2.convertScaleAbs(back, alpha=gain) if draws.lit[0] != OBJECT else back
+        front = cv2.convertScaleAbs(front, alpha=gain) if draws.lit[0] != BACKGROUND else front
+    if defocused:
+        back = cv2.GaussianBlur(back, (0, 0), max(radius / 2, 1e-3))
+    if kinds["color"]:
+        matrix = color_matrices(torch.tensor([of["color"]]), torch.tensor([of["saturation"]]))[0].numpy()
+        front = cv2.transform(front, matrix)
+    if geometric or (kinds["blur"] and not defocused):
+        layer, window = _layer(front, alpha, kinds, of, radius if kinds["blur"] and not defocused else 0.0)
+        share = np.ascontiguousarray(layer[..., 3])
+        behind = cv2.multiply(np.ascontiguousarray(back[window]), cv2.merge([1 - share] * 3), dtype=cv2.CV_32F)
+        picture, visible = back.copy(), np.zeros_like(alpha)
+        picture[window] = cv2.add(np.ascontiguousarray(layer[..., :3]), behind, dtype=cv2.CV_8U)
+        visible[window] = share
+    else:
+        visible = alpha
+        picture = over(front, alpha, back) if front is not back else image
+    if kinds["occlusion"]:
+        assert other is not None
+        numbers = torch.tensor([[of["occlusion"], of["place"], of["tilt"]]])
+        patch = covers(torch.from_numpy(visible)[None, None], numbers)[0, 0].numpy()
+        picture, visible = over(other, patch, picture), visible * (1 - patch)
+    return picture, visible
+
+
+def rim(mask: np.ndarray) -> np.ndarray:
+    """The alpha (H, W) float32 of a mask (H, W) float32 in [0, 1]: the object with a rim that fades inwards."""
+    solid = np.clip(mask * 8 - 3, 0, 1, dtype=np.float32)
+    return cv2.min(solid, cv2.blur(solid, (3, 3)))
+
+
+def without_object(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """The picture with its object filled smoothly from what surrounds it, from a quarter of the resolution on."""
+    hole = cv2.dilate((alpha > 0.05).view(np.uint8), HOLE)
+    high, wide = alpha.shape
+    size = (wide + 3) // 4, (high + 3) // 4
+    known = (cv2.resize(hole * 255, size, interpolation=cv2.INTER_AREA) == 0).astype(np.float32)
+    filled = membrane(cv2.resize(image, size, interpolation=cv2.INTER_AREA), known)
+    smooth = cv2.resize(filled, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return over(smooth, cv2.blur(hole.astype(np.float32), (3, 3)), image)
+
+
+def over(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
+    """alpha·front + (1 − alpha)·back, (H, W, 3) uint8."""
+    return cv2.blendLinear(front, back, alpha, 1 - alpha)
+
+
+def _layer(
+    front: np.ndarray, alpha: np.ndarray, kinds: dict[str, bool], of: dict[str, float], radius: float
+) -> tuple[np.ndarray, tuple[slice, slice]]:
+    """The object blurred and placed, (h, w, 4) float32 with colors premultiplied by alpha, and the window of the
+    picture that it lands on."""
+    high, wide = alpha.shape
+    margin = 2 + int(radius * 1.5 + 0.999)
+    left, top, broad, tall = cv2.boundingRect((alpha > 0).view(np.uint8))
+    right, bottom = min(left + broad + margin, wide), min(top + tall + margin, high)
+    left, top = max(left - margin, 0), max(top - margin, 0)
+    share = alpha[top:bottom, left:right]
+    colors = cv2.multiply(front[top:bottom, left:right], cv2.merge([share] * 3), dtype=cv2.CV_32F)
+    window = cv2.merge([*cv2.split(colors), share])
+    if radius:
+        window = cv2.GaussianBlur(window, (0, 0), radius / 2, borderType=cv2.BORDER_REFLECT_101)
+    if not (kinds["size"] or kinds["position"] or kinds["direction"]):
+        return window, (slice(top, bottom), slice(left, right))
+    flags = torch.tensor([[kinds["size"], kinds["position"], kinds["direction"]]], dtype=torch.float32)
+    numbers = torch.tensor([[of["size"], of["x"], of["y"], of["direction"]]])
+    solid = (alpha > 0.5).view(np.uint8)
+    inside = torch.from_numpy(cv2.resize(solid * 255, (GRID, GRID), interpolation=cv2.INTER_AREA) > 0).view(1, -1)
+    rate = torch.tensor([cv2.countNonZero(solid) / solid.size])
+    maps, factor = placements(inside, rate, (high, wide), flags, numbers)
+    # From pixels of the canvas to pixels of the picture; both count from the upper left corner of the first pixel.
+    back = maps[0].double().numpy() * np.array([1, 1, max(high, wide)])
+    shrink = min(float(factor[0]), 1.0)
+    size = max(round(window.shape[1] * shrink), 1), max(round(window.shape[0] * shrink), 1)
+    scale = np.array([size[0] / window.shape[1], size[1] / window.shape[0]])
+    corners = np.array([[x, y] for x in (left, right) for y in (top, bottom)], dtype=float)
+    landed = (corners - back[:, 2]) @ np.linalg.inv(back[:, :2]).T
+    first = np.clip(np.floor(landed.min(axis=0)).astype(int) - 1, 0, [wide - 1, high - 1])
+    last = np.clip(np.ceil(landed.max(axis=0)).astype(int) + 1, first + 1, [wide, high])
+    if size != window.shape[1::-1]:
+        window = cv2.resize(window, size, interpolation=cv2.INTER_AREA)
+    # OpenCV counts pixels by their middles.
+    corner = back[:, :2] @ (first + 0.5) + back[:, 2] - np.array([left, top])
+    matrix = np.column_stack([back[:, :2] * scale[:, None], corner * scale - 0.5])
+    layer = cv2.warpAffine(
+        window, matrix, tuple((last - first).tolist()), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    )
+    return layer, (slice(first[1], last[1]), slice(first[0], last[0]))
+
+
+class Scenes(Dataset[Any]):
+    """Samples (`tv_tensors.Image` (3, size, size) uint8, `tv_tensors.Mask` (size, size) in [0, 1], label).
+
+    source: a Source, or what `open_source` opens, such as `folder:photos`. Each photograph is framed as a benchmark
+    frames it: the largest square that holds the whole object. transform: is called with the three and returns the
+    sample.
+
+    >>> image, mask, label = Scenes("sample", size=64)[0]
+    >>> image.shape, mask.shape, label
+    (torch.Size([3, 64, 64]), torch.Size([64, 64]), 347)
+    """
+
+    def __init__(self, source: str | Source, size: int = 256, transform: Callable[..., Any] | None = None) -> None:
+        self.source = open_source(source) if isinstance(source, str) else source
+        self.size, self.transform = size, transform
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, position: int) -> Any:
+        scene = frame(self.source[position])
+        image = torch.from_numpy(resized(scene.image, self.size)).permute(2, 0, 1).contiguous()
+        sample = tv_tensors.Image(image), tv_tensors.Mask(torch.from_numpy(resized(scene.mask, self.size))), scene.label
+        return sample if self.transform is None else self.transform(*sample)
