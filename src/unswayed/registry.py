@@ -75,11 +75,12 @@ class Registry(Generic[T]):
         *,
         group: str | None = None,
         check: Callable[[str, Any], str | None] | None = None,
+        run: str | None = None,
     ):
         """kind: the singular noun of messages. group: of the entry points, `unswayed.<kind>s` if None. check: returns
-        what an outside object should be, None if it is."""
+        what an outside object should be, None if it is. run: the command that lists the parts."""
         self.kind, self.group = kind, group or f"unswayed.{kind.replace(' ', '_')}s"
-        self._own, self._check = dict(parts), check
+        self._own, self._check, self._run = dict(parts), check, run
 
     @functools.cached_property
     def _outside(self) -> dict[str, EntryPoint]:
@@ -119,7 +120,7 @@ class Registry(Generic[T]):
                 raise missing_extra(missing[0], part.extra or name)
             return cast(T, pkgutil.resolve_name(part.target))
         if name not in self._outside:
-            raise unknown(self.kind, name, self.usages())
+            raise unknown(self.kind, name, self.usages(), run=self._run)
         point = self._outside[name]
         try:
             thing = point.load()
@@ -129,7 +130,7 @@ class Registry(Generic[T]):
                 allowed=f"an entry point of the group {self.group} that can be imported ({point.value})",
             ) from error
         if self._check is not None and (expected := self._check(name, thing)) is not None:
-            raise UserError(f"the entry point {name} = {point.value} is not a {self.kind}", allowed=expected)
+            raise UserError(f"the entry point {name} = {point.value} is no {self.kind}", allowed=expected)
         return cast(T, thing)
 
     def all(self) -> dict[str, T]:

@@ -8,7 +8,6 @@ import pytest
 from command_line import run_cli_process
 from unswayed.edits import EDITS, make_edit, parse_edit
 from unswayed.edits.catalog import catalog, edits_table
-from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
 
 
@@ -64,10 +63,3 @@ def test_what_an_edit_declares_follows_from_its_parameters() -> None:
     assert make_edit("background", kind="adversarial").needs == ("network", "guide")
     assert make_edit("lighting").needs == ()
     assert make_edit("size").blends_from == 0.25
-
-
-def test_a_former_name_is_still_read_and_keeps_its_seed() -> None:
-    assert make_edit("colour", hue=60) == make_edit("color", hue=60)
-    name, parameters = open_recipe("color=60").items[-1].seeded_by
-    assert name == "colour+60"
-    assert parameters == {"chain": [{"edit": "colour", "hue": 60.0, "saturation": 1.0}]}

@@ -7,10 +7,11 @@ import cv2
 import numpy as np
 import pytest
 
-import unswayed.edits
 from unswayed.benchmark import Benchmark, BuildSettings, build
+from unswayed.edits import EDITS
 from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
+from unswayed.registry import Part
 from unswayed.sources.pictures import read_mask
 
 PAGE = Path(__file__).parents[2] / "docs" / "edits.md"
@@ -21,10 +22,10 @@ def shadow(monkeypatch):
     code = re.search(r"```python\n# shadow.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
     space: dict = {"__name__": "shadow"}
     exec(compile(code, "shadow.py", "exec"), space)
-    monkeypatch.setitem(unswayed.edits.EDITS, "shadow", space["Shadow"])
-    unswayed.edits.all_edits.cache_clear()
-    yield space["Shadow"]
-    unswayed.edits.all_edits.cache_clear()
+    load = EDITS.load
+    monkeypatch.setitem(EDITS._own, "shadow", Part("shadow:Shadow"))
+    monkeypatch.setattr(EDITS, "load", lambda name: space["Shadow"] if name == "shadow" else load(name))
+    return space["Shadow"]
 
 
 def test_the_shadow_of_the_docs_darkens_the_ground_and_not_the_object(shadow, tmp_path):

@@ -10,8 +10,7 @@ from sample_scenes import SAMPLE_IDS, sample_scene
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import BadPicture, UserError
-from unswayed.rendering.removal import generous, hole_of, lendable
-from unswayed.rendering.removal import REMOVALS, open_removal
+from unswayed.rendering.removal import REMOVALS, generous, hole_of, lendable, open_removal
 from unswayed.rendering.removal.patches import fill_hole
 from unswayed.scene import Scene
 
@@ -130,7 +129,3 @@ def test_an_unknown_removal_names_those_that_there_are() -> None:
         open_removal("patchs")
     with pytest.raises(UserError, match=r"the object removal is 'patches:foo'(.|\n)*allowed: patches, diffusion:"):
         open_removal("patches:foo")
-
-
-def test_a_former_name_opens_the_same_method() -> None:
-    assert open_removal("opencv").name == open_removal("patches").name

@@ -9,9 +9,8 @@ import torch
 from gaussian_network import ExactDenoiser, gaussian
 from unswayed.edits.composition import Impossible
 from unswayed.errors import UserError
+from unswayed.rendering.removal import generous, open_removal
 from unswayed.rendering.removal.diffusion import DiffusionRemoval, inpaint, jump_levels
-from unswayed.rendering.removal import generous
-from unswayed.rendering.removal import open_removal
 from unswayed.rendering.removal.onnx import OnnxRemoval
 
 SIZE = 64

@@ -127,7 +127,8 @@ class Preparation:
         planned = list(self.plan.pictures(source_id))[number - 1]
         if not self.plan.has_draws(planned.item):
             return None
-        seed = picture_seed(self.plan.settings.seed, source_id, *planned.item.seeded_by, planned.run, attempt)
+        item, run = planned.item, planned.run
+        seed = picture_seed(self.plan.settings.seed, source_id, item.name, item.parameters, run, attempt)
         scene = self.plan.source[source_id]
         framed = self._keep(frame(scene, self.plan.settings.frame))
         row, made, known = self._compose(framed, replace(planned, seed=seed), self._shared(scene, framed))

@@ -15,7 +15,6 @@ from unswayed.registry import Part, Registry
 from .edit import Edit, allowed
 
 
-
 def _expected(name: str, thing: object) -> str | None:
     fits = isinstance(thing, type) and issubclass(thing, Edit) and thing.name == name
     return None if fits else f"a subclass of unswayed.edits.Edit whose name is '{name}'"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import cv2
 import numpy as np
 
 from unswayed.errors import UserError
@@ -18,6 +17,8 @@ from .edit import Choice, Control, Edit, Level, Need, Range, Text, blend_start, 
 
 def leopard(size: int, rng: np.random.Generator) -> np.ndarray:
     """Return dark broken rings with brown centers on a light brown ground, like a leopard's coat."""
+    import cv2
+
     picture = np.empty((size, size, 3), np.uint8)
     picture[:] = (214, 164, 92)
     grain = cv2.resize(rng.normal(0, 7, (size // 4, size // 4)).astype(np.float32), (size, size))
@@ -50,6 +51,8 @@ def stripes(size: int, rng: np.random.Generator) -> np.ndarray:
 
 def eight_diagrams(size: int, rng: np.random.Generator) -> np.ndarray:
     """Return the eight trigrams in a ring around the yin-yang symbol, dark on light."""
+    import cv2
+
     scale = 4
     side = size * scale
     dark, light = _two_tones(rng)
@@ -74,6 +77,8 @@ def eight_diagrams(size: int, rng: np.random.Generator) -> np.ndarray:
 
 def _two_tones(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return a dark and a light color of one random hue."""
+    import cv2
+
     hue = rng.uniform(0, 360)
     tones = np.array([[[hue, 0.45, 0.22], [hue, 0.14, 0.92]]], np.float32)
     dark, light = np.round(cv2.cvtColor(tones, cv2.COLOR_HSV2RGB)[0] * 255)
@@ -82,6 +87,8 @@ def _two_tones(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 def _rosette(picture: np.ndarray, x: float, y: float, radius: float, rng: np.random.Generator) -> None:
     """Draw a brown center in a ring of three or four dark, uneven spots."""
+    import cv2
+
     fraction = 16
     middle = (int(x * fraction), int(y * fraction))
     heart = (int(radius * 0.8 * fraction), int(radius * 0.65 * fraction))

@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import cv2
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
@@ -45,6 +44,8 @@ class Blur(Edit):
 
 def blurred(image: np.ndarray, weight: np.ndarray, pixels: float) -> Layer:
     """Return the layer blurred with a disc of `pixels` radius; only its own pixels (by weight) mix."""
+    import cv2
+
     if pixels < 0.1:
         return image, weight
     kernel = _disc(pixels)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import cv2
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
@@ -45,6 +44,8 @@ class Color(Edit):
 
 def recolored(image: np.ndarray, weight: np.ndarray, hue: float, saturation: float) -> Layer:
     """Return the pixels with the hue rotated by `hue` degrees and the saturation scaled, at unchanged lightness."""
+    import cv2
+
     lab = cv2.cvtColor(image.astype(np.float32) / 255, cv2.COLOR_RGB2Lab)
     cosine, sine = saturation * np.cos(np.radians(hue)), saturation * np.sin(np.radians(hue))
     a, b = lab[..., 1].copy(), lab[..., 2].copy()

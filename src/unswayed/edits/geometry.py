@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import cv2
 import numpy as np
 
 from .composition import IDENTITY, Composition, Impossible, Original, Removed
@@ -44,6 +43,8 @@ def moved(points: np.ndarray, placement: np.ndarray) -> np.ndarray:
 
 def outline(mask: np.ndarray) -> np.ndarray:
     """Return the convex hull of the object, (N, 2) points in the unit square, which determines every bounding box."""
+    import cv2
+
     inside = mask > 0.5
     rows = np.flatnonzero(inside.any(axis=1))
     if not len(rows):
@@ -101,6 +102,8 @@ def relocated(composition: Composition, placement: np.ndarray, start: float = 0.
 
 def resized(picture: np.ndarray, size: int) -> np.ndarray:
     """Return a square picture or mask at size×size, anti-aliased."""
+    import cv2
+
     if picture.shape[0] == size:
         return picture
     method = cv2.INTER_AREA if picture.shape[0] > size else cv2.INTER_LINEAR
@@ -109,6 +112,8 @@ def resized(picture: np.ndarray, size: int) -> np.ndarray:
 
 def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarray:
     """Return the object's alpha on a size×size canvas, float32, in multiples of 1/255, as in a mask file."""
+    import cv2
+
     if is_identity(placement):
         return _whole_steps(resized(mask, size))
     alpha = np.zeros((size, size), np.float32)
@@ -123,6 +128,8 @@ def placed_object(
     image: np.ndarray, mask: np.ndarray, placement: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a size×size canvas, resampled once."""
+    import cv2
+
     if is_identity(placement):
         return resized(image, size), placed_mask(mask, placement, size)
     pixels = np.zeros((size, size, 3), np.uint8)
@@ -190,6 +197,8 @@ def _draw(
     target: np.ndarray, source: np.ndarray, matrix: np.ndarray, shrunk: tuple[int, int], method: int, border: int
 ) -> None:
     """Map `source`, shrunk by area averaging, into `target`: anti-aliased at any scale."""
+    import cv2
+
     if shrunk != source.shape[1::-1]:
         source = cv2.resize(source, shrunk, interpolation=cv2.INTER_AREA)
     size = target.shape[1], target.shape[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import cv2
 import numpy as np
 
 from .composition import Composition, Guidance, Impossible, Original, PictureReference, adjusted
@@ -127,6 +126,8 @@ def own_colors(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 def _means(colors: np.ndarray, weights: np.ndarray, reach: int, where: np.ndarray) -> np.ndarray:
     """The mean color around the pixels of `where`, (N, 3) float32, each neighbor counted by its weight."""
+    import cv2
+
     weighted = np.empty((*colors.shape[:2], 4), np.float32)
     np.multiply(colors, weights, out=weighted[..., :3])
     weighted[..., 3:] = weights
@@ -151,6 +152,8 @@ def membrane(picture: np.ndarray, weight: np.ndarray) -> np.ndarray:
     picture: (H, W, 3) uint8; weight: (H, W) float32 in [0, 1]. Known pixels are averaged down a pyramid until every
     gap is closed, and the gaps filled on the way back up; if nothing is known, the result is black.
     """
+    import cv2
+
     known = weight[..., None].astype(np.float32)
     levels = [np.concatenate([picture.astype(np.float32) * known, known], axis=2)]
     while min(levels[-1].shape[:2]) > 1 and levels[-1][..., 3].min() < 0.99:

@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import cv2
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
@@ -42,6 +41,8 @@ class Lighting(Edit):
 
 def lit(image: np.ndarray, weight: np.ndarray, stops: float) -> Layer:
     """Return the pixels with 2**stops times the light: multiplied in linear light, clipped, converted back to sRGB."""
+    import cv2
+
     return cv2.LUT(image, _exposure(stops)), weight
 
 

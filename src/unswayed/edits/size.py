@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import cv2
 import numpy as np
 
 from .composition import Composition, Impossible, Pool
@@ -94,6 +93,8 @@ def cropped(composition: Composition) -> Composition:
     The window is the bounding box of the largest part of the object; along its shorter side it is widened where the
     code's own rule reaches further, which is rare and by a few pixels.
     """
+    import cv2
+
     if composition.cropped or not is_identity(composition.placement):
         raise Impossible("size full crops the photograph, so it must come before edits that move the object")
     side = composition.mask.shape[0]

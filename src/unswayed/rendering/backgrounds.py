@@ -12,8 +12,8 @@ import numpy as np
 from unswayed.edits.composition import Composition, Drawn, Original, Picture, PictureReference, Pool, Removed
 from unswayed.edits.geometry import resized
 from unswayed.files.whole import write_bytes
-from .removal import Removal
 
+from .removal import Removal
 
 
 class Backgrounds:

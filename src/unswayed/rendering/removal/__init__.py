@@ -33,7 +33,9 @@ REMOVALS = Registry[Callable[..., Removal]](
             usage="diffusion:NETWORK",
             facts={"device": True, "network": True},
         ),
-        "onnx": Part(f"{__name__}.onnx:OnnxRemoval", "fills the hole with an exported in-painting network", "onnx:FILE"),
+        "onnx": Part(
+            f"{__name__}.onnx:OnnxRemoval", "fills the hole with an exported in-painting network", usage="onnx:FILE"
+        ),
     },
     group="unswayed.removals",
     run="unswayed edits",

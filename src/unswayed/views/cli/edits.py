@@ -36,8 +36,8 @@ def edits(
         print(edits_table(), end="")
         return
     content = catalog()
-    declared = {name: REMOVALS.part(name) for name in REMOVALS}
-    content["removals"] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in declared.items()}
+    parts = {name: REMOVALS.part(name) for name in REMOVALS}
+    content["removals"] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in parts.items()}
     if as_json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return
