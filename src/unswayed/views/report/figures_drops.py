@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.edits import edit_named_in
-from unswayed.edits.parameters import allowed, parameters
+from unswayed.edits.edit import allowed, parameters
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 
 from .palette import COLORS, GRID, MARKERS, QUIET, new_figure
