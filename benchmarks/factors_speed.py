@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.analyses.factors import factor_errors, load_annotations, published_tables, read_answers
-from unswayed.sources.imagenet_x.annotation_files import annotations_folder
+from unswayed.sources.imagenet_x import annotations_folder
 
 
 def synthetic(names: pl.Series, labels: np.ndarray, model: str, seed: int) -> pl.DataFrame:

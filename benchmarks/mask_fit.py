@@ -14,11 +14,10 @@ from collections import defaultdict
 import cv2
 import numpy as np
 
-from unswayed.masks.mask_checks import doubted_masks, mask_warnings
-from unswayed.masks.mask_fit import SIDE
+from unswayed.masks.checks import SIDE, doubted_masks, mask_warnings
 from unswayed.sources import open_source
-from unswayed.sources.oxford_pet import BACKGROUND, PET
 from unswayed.sources.pictures import read_picture
+from unswayed.sources.torchvision_sets import BACKGROUND, PET
 
 SETS, DRAWS = (2, 4, 8, 20, 60), 1000
 GRABBED = 60  # photographs for which GrabCut makes a mask from the object's box, since it takes long

@@ -15,12 +15,12 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from unswayed.errors import BadPicture
-from unswayed.masks.mask_confidence import mask_confidence
+from unswayed.masks.confidence import mask_confidence
 from unswayed.masks.sam2 import overlap
 from unswayed.masks.segment import open_segmenter, with_agreement
 from unswayed.sources import open_source
-from unswayed.sources.oxford_pet import BORDER
 from unswayed.sources.pictures import read_picture
+from unswayed.sources.torchvision_sets import BORDER
 
 
 def degraded(image: np.ndarray, seed: int) -> np.ndarray:

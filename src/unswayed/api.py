@@ -16,7 +16,7 @@ from unswayed.edits.geometry import resized
 from unswayed.errors import UnswayedWarning, UserError
 from unswayed.evaluation.flip_heat import explain_pairs
 from unswayed.labels import imagenet
-from unswayed.masks.mask_checks import WARNING
+from unswayed.masks.checks import WARNING
 from unswayed.masks.segment import Box
 from unswayed.rendering.photograph import Edited, EditValue, Request, chain_of, edit_photograph, read_scene
 from unswayed.rendering.removal import open_removal

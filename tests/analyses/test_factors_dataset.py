@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from factor_worlds import write_annotations
 from unswayed.analyses.factors import load_annotations
 from unswayed.errors import UserError
-from unswayed.sources.imagenet_x.dataset import FactorDataset
+from unswayed.sources.factor_dataset import FactorDataset
 
 
 @pytest.fixture

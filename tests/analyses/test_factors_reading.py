@@ -166,7 +166,7 @@ def test_annotations_that_are_not_there_name_the_line_that_installs_them(tmp_pat
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("unswayed.sources.imagenet_x.annotation_files.distribution", missing)
+    monkeypatch.setattr("unswayed.sources.imagenet_x.distribution", missing)
     with pytest.raises(UserError, match=r"unswayed\[imagenetx\]"):
         load_annotations()
 

@@ -20,7 +20,7 @@ from unswayed.evaluation.run import read_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings
 from unswayed.masks.make_masks import Made, make_masks
-from unswayed.masks.object_choice import ChosenBy
+from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
 
 SETTINGS = NoiseSettings(choose_levels("linf", "60"))

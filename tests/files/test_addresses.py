@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unswayed.errors import UserError
-from unswayed.files.storage.addresses import address, address_of, is_address, place_of, shown
+from unswayed.files.storage import address, address_of, is_address, place_of, shown
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ import pytest
 from huggingface_hub import constants
 
 from unswayed.errors import UserError
-from unswayed.files import hub
-from unswayed.masks.transformers_masks import open_checkpoint
+from unswayed.files import downloads as hub
+from unswayed.masks.segment import open_checkpoint
 from unswayed.models import open_model
 
 

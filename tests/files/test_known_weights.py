@@ -9,9 +9,9 @@ import pytest
 
 from command_line import run_cli
 from unswayed.errors import UserError
-from unswayed.files import known_weights as weights
-from unswayed.files.known_weights import KNOWN, Known, fetch, listing, verify
-from unswayed.files.storage.addresses import cache_folder
+from unswayed.files import downloads as weights
+from unswayed.files.downloads import KNOWN, Known, fetch, listing, verify
+from unswayed.files.storage import cache_folder
 
 BODY = bytes(range(256)) * 20_000
 DIGEST = hashlib.sha256(BODY).hexdigest()

@@ -17,10 +17,10 @@ import fsspec
 import pytest
 
 from unswayed.errors import UserError
-from unswayed.files.locks import Lock, alone, held_locks, is_held
-from unswayed.files.storage import file_systems, leases
-from unswayed.files.storage.addresses import place_of
-from unswayed.files.storage.leases import Lease, slot_of
+from unswayed.files import locks as leases
+from unswayed.files import whole as file_systems
+from unswayed.files.locks import Lease, Lock, alone, held_locks, is_held, slot_of
+from unswayed.files.storage import place_of
 from unswayed.files.whole import write_bytes
 
 HOLD = """

@@ -13,8 +13,8 @@ import pytest
 
 from unswayed.benchmark.commit_files import settle, write_beside
 from unswayed.errors import UserError
-from unswayed.files.storage import fetch_pictures, local_copy, objects, refresh
-from unswayed.files.storage.working_copy import fetch_missing, reachable_copy
+from unswayed.files import objects
+from unswayed.files.storage import fetch_missing, fetch_pictures, local_copy, reachable_copy, refresh
 from unswayed.files.whole import remove_file, remove_folder, write_bytes, write_json
 
 BENCH = "memory://bucket/bench"

@@ -92,7 +92,7 @@ def _open_scenes(spec: str) -> None:
 
 
 def arrays() -> Reader:
-    from unswayed.sources.arrays import parse_array
+    from unswayed.sources.pickles import parse_array
 
     files = []
     for array in (np.zeros((2, 18)), np.ones(18, bool), np.asfortranarray(np.ones((2, 18), ">i4"))):

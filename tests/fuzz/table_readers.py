@@ -78,8 +78,8 @@ def answers() -> Reader:
 
     from unswayed.analyses.factors.answers import read_answers
     from unswayed.analyses.model_files import read_model_groups
-    from unswayed.masks.confidences import read_confidences
-    from unswayed.sources.imagenet_x.annotations import FACTORS, Annotations
+    from unswayed.masks.confidence import read_confidences
+    from unswayed.sources.imagenet_x import FACTORS, Annotations
 
     few = np.zeros(3, np.int16)
     keys = pl.Series([f"ILSVRC2012_val_0000000{one}" for one in range(3)])
@@ -105,8 +105,8 @@ def factors() -> Reader:
     """The annotation files of ImageNet-X."""
     import numpy as np
 
-    from unswayed.sources.imagenet_x import annotation_files as read_files
-    from unswayed.sources.imagenet_x.annotations import FACTORS
+    from unswayed.sources import imagenet_x as read_files
+    from unswayed.sources.imagenet_x import FACTORS
 
     row = {"file_name": "ILSVRC2012_val_00000001.JPEG", "class": 3, **dict.fromkeys(FACTORS, 0), "one_word": "x"}
     lines = [json.dumps({**row, "file_name": f"{one}.JPEG"}) for one in range(3)]
@@ -135,7 +135,7 @@ def factors() -> Reader:
 def result_tables() -> Reader:
     """The published result tables of ImageNet-X."""
     from unswayed.analyses.factors.results import read_results, result_files
-    from unswayed.sources.imagenet_x.annotations import FACTORS
+    from unswayed.sources.imagenet_x import FACTORS
 
     header = ",".join(["model", *FACTORS, "average"])
     numbers = ",".join(["0.5"] * (len(FACTORS) + 1))

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from unswayed.benchmark import BuildSettings, build, verify
-from unswayed.masks.automatic_masks import automatic
+from unswayed.masks.confidence import automatic
 from unswayed.masks.make_masks import make_masks
 from unswayed.sources import open_source
 

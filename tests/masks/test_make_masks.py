@@ -12,9 +12,9 @@ from deadly import unswayed
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.jobs import EngineSettings
-from unswayed.masks.confidences import only_writer, read_confidences
+from unswayed.masks.confidence import only_writer, read_confidences
 from unswayed.masks.make_masks import make_masks, mask_png
-from unswayed.masks.object_choice import ChosenBy
+from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
 from unswayed.sources.pictures import read_mask
 

@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from unswayed.masks.mask_checks import FITS
-from unswayed.masks.mask_fit import TURNS, mask_fit
+from unswayed.masks.checks import FITS, TURNS, mask_fit
 from unswayed.sources import open_source
 
 

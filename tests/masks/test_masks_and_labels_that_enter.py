@@ -8,12 +8,12 @@ from PIL import Image
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.labels import own
-from unswayed.masks.automatic_masks import made_note
-from unswayed.masks.mask_checks import doubted_masks, exchanged_masks, mask_warnings, warning_summary
+from unswayed.masks.checks import doubted_masks, exchanged_masks, mask_warnings, warning_summary
+from unswayed.masks.confidence import made_note
 from unswayed.scene import Scene
 from unswayed.sources import open_source
+from unswayed.sources.folder import without_masks
 from unswayed.sources.labeled import name_remarks
-from unswayed.sources.mask_names import without_masks
 from unswayed.sources.pictures import mask_of, read_mask, read_picture
 
 

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 from command_line import run_cli
 from unswayed.errors import BadPicture, UserError
 from unswayed.masks import sam2
+from unswayed.masks.confidence import edge_contrast, mask_confidence, plausible_size
 from unswayed.masks.make_masks import make_masks
-from unswayed.masks.mask_confidence import edge_contrast, mask_confidence, plausible_size
 from unswayed.masks.sam2 import PromptedSegmenter, box_of, inner_points, overlap
 from unswayed.masks.segment import default_segmenter, open_segmenter, with_agreement
 from unswayed.sources import open_source
@@ -151,7 +151,7 @@ def test_masks_come_with_their_confidence_and_the_worst_on_a_sheet(tmp_path, mon
 
 
 def test_the_candidate_without_which_the_class_is_lost():
-    from unswayed.masks.object_choice import most_needed
+    from unswayed.masks.sam2 import most_needed
     from unswayed.models import open_model
 
     scene = open_source("sample")["panda"]

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.masks.mask_confidence import mask_confidence
+from unswayed.masks.confidence import mask_confidence
 from unswayed.masks.segment import checked_box, grabcut, parse_box, segment, segmented
 from unswayed.sources import open_source
 

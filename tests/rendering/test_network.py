@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unswayed.errors import UserError
-from unswayed.files.known_weights import KNOWN, Known
+from unswayed.files.downloads import KNOWN, Known
 from unswayed.rendering import load_network
 from unswayed.rendering.networks.network import Network
 from unswayed.rendering.sampling.schedule import predicted_x0

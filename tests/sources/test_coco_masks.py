@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from unswayed.sources.coco_masks import annotated_mask, polygon_mask, run_length_mask
+from unswayed.sources.coco import annotated_mask, polygon_mask, run_length_mask
 
 # What pycocotools writes for an ellipse of half axes 130 and 90 around (210, 140) in a picture of 400 by 300.
 ELLIPSE = (

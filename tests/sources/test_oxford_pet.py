@@ -9,7 +9,7 @@ import pytest
 from unswayed.errors import BadPicture, UserError
 from unswayed.labels import imagenet
 from unswayed.sources import open_source
-from unswayed.sources.oxford_pet import BREED_WNIDS, class_name, mask_of_trimap
+from unswayed.sources.torchvision_sets import BREED_WNIDS, class_name, mask_of_trimap
 
 PETS = Path(__file__).parents[1] / "data" / "oxford-iiit-pet"
 

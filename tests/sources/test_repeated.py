@@ -6,7 +6,7 @@ from pathlib import Path
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.sources import open_source
-from unswayed.sources.repeated import repeated_photographs, same_files
+from unswayed.sources.source import repeated_photographs, same_files
 
 
 def test_a_photograph_with_two_classes_is_pointed_out_by_build_and_evaluate(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unswayed.errors import UserError
-from unswayed.sources.slugs import slug, unique_slugs
+from unswayed.sources.source import slug, unique_slugs
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), unique=True, max_size=20)
 

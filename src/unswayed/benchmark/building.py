@@ -21,12 +21,12 @@ from unswayed.files.whole import explained
 from unswayed.jobs import Watch, cores, places_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.waiting import Here
-from unswayed.masks.mask_checks import exchanged_masks, warning_summary
+from unswayed.masks.checks import exchanged_masks, warning_summary
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer
 from unswayed.rendering.settings import RENDERER_OPTIONS
 from unswayed.sources import Source, open_source
-from unswayed.sources.repeated import repeated_photographs
+from unswayed.sources.source import repeated_photographs
 
 from .card import settle_card
 from .commit_files import sweep

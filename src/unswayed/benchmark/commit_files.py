@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from unswayed.files.storage.working_copy import upload
+from unswayed.files.storage import upload
 from unswayed.files.whole import PART, explained, open_beside
 
 

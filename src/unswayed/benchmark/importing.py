@@ -13,12 +13,12 @@ from typing import Any
 
 from unswayed.edits.recipes import named_items
 from unswayed.errors import UserError
-from unswayed.files.storage.addresses import address_of
-from unswayed.files.versions import versions
+from unswayed.files.records import versions
+from unswayed.files.storage import address_of
 from unswayed.files.whole import explained, read_names, write_bytes
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.sources.pictures import check_picture
-from unswayed.sources.slugs import unique_slugs
+from unswayed.sources.source import unique_slugs
 
 from .card import edit_entry, ids_hash, settle_card
 from .layout import ORIGINAL_EDIT, picture_path

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unswayed.files.whole import write_bytes
-from unswayed.masks.automatic_masks import automatic, mask_record
-from unswayed.masks.make_masks import Made
-from unswayed.masks.mask_sheet import mask_sheet
+from unswayed.masks.confidence import automatic, mask_record, mask_sheet
 
 from .card import record_facts
 from .layout import ORIGINAL_EDIT, WORST_MASKS
@@ -21,11 +19,12 @@ def record_masks(root: Path, rows: Sequence[Row], notes: Mapping[str, Sequence[s
     notes: those of each photograph, by id. The sheet shows the framed originals.
     """
     record_facts(root, masks=mask_record(notes))
-    sure = automatic(notes)
+    confidences = automatic(notes)
     shown = [
-        Made(row.path, str(root / row.mask_path), "made", confidence=sure[row.source_id])
+        (row.path, root / row.mask_path, confidence)
         for row in rows
-        if row.edit == ORIGINAL_EDIT and row.path and row.mask_path and sure.get(row.source_id) is not None
+        if row.edit == ORIGINAL_EDIT and row.path and row.mask_path
+        if (confidence := confidences.get(row.source_id)) is not None
     ]
     if shown:
         write_bytes(root / WORST_MASKS, mask_sheet(root, shown))

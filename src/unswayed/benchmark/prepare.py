@@ -17,9 +17,9 @@ from unswayed.edits.composition import Impossible, Pool
 from unswayed.edits.geometry import border_contact
 from unswayed.edits.layers import realize
 from unswayed.errors import UserError, reason_of
-from unswayed.files.known_weights import place_of
+from unswayed.files.downloads import place_of
 from unswayed.labels import imagenet
-from unswayed.masks.mask_checks import mask_warnings
+from unswayed.masks.checks import mask_warnings
 from unswayed.masks.sam2 import has_runtime
 from unswayed.masks.segment import open_segmenter
 from unswayed.rendering.backgrounds import Backgrounds, Removal

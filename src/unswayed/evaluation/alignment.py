@@ -17,7 +17,7 @@ import pyarrow as pa
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import parse_json
-from unswayed.masks.mask_checks import mask_warnings
+from unswayed.masks.checks import mask_warnings
 from unswayed.models.label_mapping import map_labels
 
 from .mapped_answers import answers, source_mapping, strongest_output

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from unswayed.files.versions import versions
+from unswayed.files.records import versions
 from unswayed.files.whole import canonical
 from unswayed.jobs.threads import FLOATS
 from unswayed.models.classifier import Classifier

@@ -22,7 +22,7 @@ from unswayed.errors import UserError
 from unswayed.files.whole import canonical
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_mask, read_picture
-from unswayed.sources.slugs import unique_slugs
+from unswayed.sources.source import unique_slugs
 from unswayed.specs import Spec
 
 from .inception import FEATURES, picture_features

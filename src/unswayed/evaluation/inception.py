@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unswayed.errors import UserError
-from unswayed.files.known_weights import KNOWN, place_of
+from unswayed.files.downloads import KNOWN, place_of
 from unswayed.files.tensor_files import read_tensor_file
 
 if TYPE_CHECKING:

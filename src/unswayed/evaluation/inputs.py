@@ -15,8 +15,8 @@ from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures, local_copy
 from unswayed.files.whole import canonical, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
-from unswayed.masks.mask_checks import doubted_masks, warning_summary
-from unswayed.sources.repeated import repeated_photographs
+from unswayed.masks.checks import doubted_masks, warning_summary
+from unswayed.sources.source import repeated_photographs
 
 from .model_cards import Picture, identity_of, picture_hash, rows_of
 
@@ -93,7 +93,7 @@ def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> 
 
 def _of_folder(spec: str, limit: int | None) -> Pictures:
     from unswayed.sources import open_source
-    from unswayed.sources.images import corruption_of
+    from unswayed.sources.folder import corruption_of
 
     source = open_source(spec, limit=limit)
     digest = hashlib.sha256()

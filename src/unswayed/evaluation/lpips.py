@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unswayed.errors import UserError
-from unswayed.files.known_weights import place_of
+from unswayed.files.downloads import place_of
 
 NAME = "lpips-alex"
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.files.records import read_object
+from unswayed.files.records import read_object, versions
 from unswayed.files.tables import read_checked, stored_text
-from unswayed.files.versions import versions
 from unswayed.files.whole import canonical, remove_folder, write_json, write_parquet
 from unswayed.jobs.lanes import in_lanes
 from unswayed.jobs.threads import FLOATS, one_thread

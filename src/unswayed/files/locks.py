@@ -7,18 +7,27 @@ is on network file systems and in object storage, it is a lease (`storage.leases
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
+import platform
+import stat
+import sys
+import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 
 from unswayed.errors import UserError
 
-from .storage.addresses import address_of
-from .storage.file_systems import needs_leases
-from .storage.leases import Lease, are_renewed, slot_of, slots_in
-from .whole import explained, make_folder
+from . import objects
+from .storage import address_of
+from .whole import explained, make_folder, needs_leases
 
 
 class Lock:
@@ -95,3 +104,201 @@ def held_locks(folder: Path, prefix: str, but: str | None = None) -> set[str]:
 
 def _is_lease(path: Path) -> bool:
     return address_of(path) is not None or needs_leases(path.parent)
+
+
+BEAT, DEAD, LOOK = 4.0, 20.0, 0.5  # seconds between renewals, until a lease counts as dead, between two looks
+QUIET = 1.0  # seconds after which a wait is reported
+_MOST = 2**16  # bytes of a lease
+
+
+class Slot(Protocol):
+    """A place for one small file that can be created exclusively."""
+
+    def create(self, data: bytes) -> bool: ...
+    def read(self) -> bytes | None: ...
+    def write(self, data: bytes) -> None: ...
+    def remove(self) -> None: ...
+    def beside(self, suffix: str) -> Slot: ...
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def create(self, data: bytes) -> bool:
+        try:
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        return True
+
+    def read(self) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(self.path).st_mode):  # a pipe would be waited for without end
+                raise UserError(f"the lock {self.path} is no file", run=f"rm -r {self.path}")
+            with open(self.path, "rb") as file:
+                return file.read(_MOST)
+        return None
+
+    def write(self, data: bytes) -> None:
+        # In place: a renewal must not create the folder again after somebody removed it.
+        with open(self.path, "r+b") as file:
+            file.write(data)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def beside(self, suffix: str) -> Slot:
+        return _File(self.path.with_name(f"{self.path.name.removesuffix('.lock')}.{suffix}.lock"))
+
+
+@dataclass(frozen=True)
+class _Object:
+    address: str
+
+    def __str__(self) -> str:
+        return self.address
+
+    def create(self, data: bytes) -> bool:
+        return objects.create(self.address, data)
+
+    def read(self) -> bytes | None:
+        return objects.read(self.address)
+
+    def write(self, data: bytes) -> None:
+        objects.write(self.address, data)
+
+    def remove(self) -> None:
+        objects.remove(self.address)
+
+    def beside(self, suffix: str) -> Slot:
+        return _Object(f"{self.address.removesuffix('.lock')}.{suffix}.lock")
+
+
+def slot_of(path: Path) -> Slot:
+    """Where the lease of a lock's path is: the file itself, or the object if the path lies in a working copy."""
+    place = address_of(path)
+    return _File(path) if place is None else _Object(place)
+
+
+def slots_in(folder: Path, prefix: str) -> dict[str, Slot]:
+    """Where the leases of a folder are whose names begin with `prefix`, by name."""
+    place = address_of(folder)
+    names = [path.name for path in folder.glob(f"{prefix}*")] if place is None else objects.names_in(place, prefix)
+    return {name: slot_of(folder / name) for name in names}
+
+
+class Lease:
+    """The right of one process to work on something, until it is released or its holder stops renewing it."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.holder = uuid.uuid4().hex
+        self.beats = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def take(self) -> bool:
+        """Whether this process holds the lease now. Takes up to `DEAD` seconds where the last holder was killed, and
+        says so on stderr."""
+        while not self.slot.create(self._record()):
+            seen = self.slot.read()
+            # Most leases are held for a moment only, so that one look is often enough.
+            changed = None if seen is None else has_changed(self.slot, seen, 0)
+            if seen is not None and changed is False:
+                _say(f"waiting at most {DEAD:g} s: another run holds {self.slot}; this one continues if it was killed")
+                changed = has_changed(self.slot, seen, DEAD - LOOK)
+            if seen is not None and changed is not None:
+                return not changed and self._take_over(seen)
+        self._hold()
+        return True
+
+    def _take_over(self, dead: bytes) -> bool:
+        claim = Lease(self.slot.beside(hashlib.sha256(dead).hexdigest()[:16]))
+        if not claim.take():
+            return False
+        try:
+            if self.slot.read() != dead:
+                return False
+            self.slot.write(self._record())
+        finally:
+            claim.release()
+        self._hold()
+        return True
+
+    def release(self) -> None:
+        """Let others take the lease; does nothing if this process does not hold it."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        with contextlib.suppress(OSError, UserError):
+            if self._is_ours():
+                self.slot.remove()
+
+    def _hold(self) -> None:
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._renew, daemon=True, name="lease")
+        self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(BEAT):
+            with contextlib.suppress(OSError, UserError):  # tried again at the next beat
+                if not self._is_ours():
+                    return
+                self.beats += 1
+                self.slot.write(self._record())
+
+    def _is_ours(self) -> bool:
+        return self.holder.encode() in (self.slot.read() or b"")
+
+    def _record(self) -> bytes:
+        facts = {"beats": self.beats, "holder": self.holder, "machine": platform.node(), "process": os.getpid()}
+        return (json.dumps(facts) + "\n").encode()
+
+
+def has_changed(slot: Slot, seen: bytes, seconds: float) -> bool | None:
+    """Whether a lease is renewed within that time: None if it is gone, which means that it was released."""
+    started = time.monotonic()
+    while True:
+        time.sleep(LOOK)
+        waited = time.monotonic() - started  # before the look, so that a pause of this process is not the holder's
+        now = slot.read()
+        if now is None:
+            return None
+        if now != seen:
+            return True
+        if waited >= seconds:
+            return False
+
+
+def are_renewed(slots: Mapping[str, Slot]) -> dict[str, bool]:
+    """Whether somebody holds each of some leases, as far as two beats can tell; says on stderr if that takes long."""
+    seen = {name: data for name, slot in slots.items() if (data := slot.read()) is not None}
+    renewed = dict.fromkeys(slots, False)
+    started, told = time.monotonic(), False
+    while seen and time.monotonic() - started < 2 * BEAT:
+        time.sleep(LOOK)
+        for name in list(seen):
+            now = slots[name].read()
+            if now != seen[name]:
+                renewed[name] = now is not None
+                del seen[name]
+        if seen and not told and time.monotonic() - started >= QUIET:
+            told = True
+            names = ", ".join(str(slots[name]) for name in seen)
+            _say(f"waiting at most {2 * BEAT:g} s to see whether another run still holds {names}")
+    return renewed
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

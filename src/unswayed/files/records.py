@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import platform
 import types
 from collections import abc
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -147,3 +149,44 @@ def _is_named(item: Any) -> bool:
 def _short(value: Any) -> str:
     text = canonical(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# Distribution names of all that decide about pictures, answers and measures.
+LIBRARIES = (
+    "numpy",
+    "opencv-python-headless",
+    "pillow",
+    "torch",
+    "torchvision",
+    "diffusers",
+    "timm",
+    "open_clip_torch",
+    "transformers",
+    "onnxruntime",
+    "grad-cam",
+    "pyarrow",
+)
+
+
+def versions() -> dict[str, str]:
+    """The version of each installed library by its name, this package and Python first."""
+    return {"unswayed": package_version(), "python": platform.python_version(), **_libraries()}
+
+
+@functools.cache
+def _libraries() -> dict[str, str]:
+    """The versions of the installed libraries, which take a tenth of a second to read."""
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def package_version() -> str:
+    """The version of this package, also where it runs from a source tree that is not installed."""
+    from unswayed import __version__
+
+    return __version__

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unswayed.errors import UserError, first_line, missing_extra
-from unswayed.files.storage.addresses import copies_folder
+from unswayed.files.storage import copies_folder
 
 from .processes import ONE_THREAD
 from .scheduling import Message

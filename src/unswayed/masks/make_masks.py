@@ -16,12 +16,19 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
 from unswayed.jobs import EngineSettings, Outcome, cores, places_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
+from unswayed.sources.folder import object_name
 from unswayed.sources.labeled import pictures_below
-from unswayed.sources.mask_names import object_name
 from unswayed.sources.pictures import read_picture
 
-from .confidences import MEASURES, confidence_rows, has_notes, mask_path, merge_confidences, note_confidence
-from .mask_confidence import mask_confidence
+from .confidence import (
+    MEASURES,
+    confidence_rows,
+    has_notes,
+    mask_confidence,
+    mask_path,
+    merge_confidences,
+    note_confidence,
+)
 from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, require_object, with_agreement
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from unswayed.errors import UserError, unknown
-from unswayed.files.hub import quick_hub
+from unswayed.files.downloads import quick_hub
 from unswayed.files.records import read_object
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec, split_alias

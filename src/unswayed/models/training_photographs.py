@@ -10,7 +10,7 @@ import numpy as np
 
 from unswayed.errors import UserError
 from unswayed.files.whole import read_file, remove_file, write_bytes
-from unswayed.sources.repeated import content_key
+from unswayed.sources.source import content_key
 
 FILE = "trained-on.bin"
 ORIGIN = "trained_on"  # the entry in the origin of a model that names its file

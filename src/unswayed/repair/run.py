@@ -24,7 +24,7 @@ from unswayed.models.registry import open_model
 from unswayed.models.repaired import CARD, for_classes, save_repaired
 from unswayed.models.training_photographs import keys_of
 from unswayed.sources import Source, open_source
-from unswayed.sources.repeated import same_files
+from unswayed.sources.source import same_files
 from unswayed.specs import slug_of
 
 from .family import check_trainable

@@ -13,13 +13,12 @@ from unswayed.specs import Spec, existing_folder
 
 from .labeled import SPACES, class_folder, label_space, pictures_below
 from .pictures import read_cutout, read_picture, shrunk
-from .slugs import unique_slugs
-from .source import Entry, Source
+from .source import Entry, Source, unique_slugs
 
 BACKGROUNDS = "backgrounds"
 
 
-def open_scenes(spec: Spec) -> Source:
+def open_cutouts(spec: Spec) -> Source:
     """One scene per cut-out, labeled by class folders, over a background chosen by the cut-out's name.
 
     backgrounds=DIR: the background photographs (PATH/backgrounds by default); fill: the longer side of the object as

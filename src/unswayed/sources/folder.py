@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from unswayed.errors import UserError
-from unswayed.masks.automatic_masks import made_note
-from unswayed.masks.confidences import FILE, read_confidences
+from unswayed.masks.confidence import FILE, made_note, read_confidences
 from unswayed.scene import Scene
 from unswayed.specs import Spec, existing_folder
 
 from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
-from .mask_names import left_out, object_name, stem, without_masks
 from .pictures import load_scene, read_picture, shrunk
-from .slugs import unique_slugs
-from .source import Entry, Source
+from .source import Entry, Source, unique_slugs
 
 TABLE = "labels.csv"
 NO_MASK = (
@@ -39,7 +39,7 @@ class Listing:
     confidence: Mapping[str, float] = field(default_factory=dict)
 
 
-def open_scenes(spec: Spec) -> Source:
+def open_folder(spec: Spec) -> Source:
     """The scenes of a folder.
 
     masks=DIR: the folder of the masks; labels=FILE: a table of file, label, mask; space: auto, imagenet-1k or own;
@@ -167,3 +167,142 @@ def _within(root: Path, name: str, text: str | None = None) -> Path:
     """A path that the user gave: inside the source's folder if it exists there, else as written."""
     path = root / name if (root / name).exists() else Path(name).expanduser()
     return path if text is None else existing_folder(path, text)
+
+
+MASK_ENDINGS = ("_mask", "-mask", ".mask")
+MASKS, IMAGES = "masks/", "images/"
+
+
+def stem(name: str) -> str:
+    """A relative name without its suffix."""
+    return PurePosixPath(name).with_suffix("").as_posix()
+
+
+def object_name(name: str) -> str | None:
+    """The picture's name without suffix that a file named as a mask belongs to; None if it is not named so."""
+    plain = stem(name)
+    return next((plain[: -len(ending)] for ending in MASK_ENDINGS if plain.endswith(ending)), None)
+
+
+def outside_masks(name: str) -> str | None:
+    """The name without the folder `masks` that it lies in, at any depth and in any case; None if there is none.
+
+    >>> outside_masks("cat/Masks/1.png"), outside_masks("cat/1.png")
+    ('cat/1.png', None)
+    """
+    *folders, file = PurePosixPath(name).parts
+    place = next((index for index, folder in enumerate(folders) if folder.lower() == MASKS.rstrip("/")), None)
+    return None if place is None else "/".join([*folders[:place], *folders[place + 1 :], file])
+
+
+def without_masks(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The names of the photographs, and those of the files that are the mask of one of them.
+
+    A mask lies in a folder `masks` under its picture's name; where at least half of the files there do, all of them are
+    left out. Or it lies beside its picture: `NAME_mask.*`, or `NAME.png` where the picture itself is no PNG.
+
+    >>> without_masks(["dog/1.jpg", "dog/1.png", "cat/2.png", "cat/2_mask.png", "masks/dog/1.png", "hats/1.png"])
+    (['dog/1.jpg', 'cat/2.png', 'hats/1.png'], ['dog/1.png', 'cat/2_mask.png', 'masks/dog/1.png'])
+    """
+    names = list(names)
+    moved = {name: outside_masks(name) for name in names}
+    outside = [name for name in names if moved[name] is None]
+    stems = {stem(name) for name in outside}
+    no_png = {stem(name) for name in outside if not name.lower().endswith(".png")}
+
+    def is_mask(name: str) -> bool:
+        place = moved[name]
+        if place is not None:
+            of = object_name(place) or stem(place)
+            return of in stems or IMAGES + of in stems
+        named = object_name(name)
+        return (named is not None and named in stems) or (name.lower().endswith(".png") and stem(name) in no_png)
+
+    masks = [name for name in names if is_mask(name)]
+    inside = [name for name in names if moved[name] is not None]
+    if 2 * sum(moved[name] is not None for name in masks) >= len(inside) > 0:
+        # A folder of masks: what else lies there, such as a contact sheet, is no photograph either.
+        masks = [name for name in names if name in set(masks) | set(inside)]
+    left_out = set(masks)
+    return [name for name in names if name not in left_out], masks
+
+
+def left_out(masks: list[str]) -> tuple[str, ...]:
+    """The remark that says which masks were not taken for photographs; empty where there are none."""
+    if not masks:
+        return ()
+    count = "1 file is the mask of another picture and is" if len(masks) == 1 else (
+        f"{len(masks)} files are masks of other pictures and are"
+    )  # fmt: skip
+    return (f"{count} not counted as photographs, such as {masks[0]}",)
+
+
+# ImageNet-C: ROOT/…/gaussian_noise/1/n01440764/NAME.
+_CORRUPTED = re.compile(r"(?:^|/)([a-z]+(?:_[a-z]+)?)/([1-5])/(n\d{8})/[^/]+$")
+TABLES = ("labels.csv", "labels.txt")
+
+
+def open_images(spec: Spec) -> Source:
+    """The pictures of a folder, labeled by class folders (WNID, name or index) or by a labels file.
+
+    labels=FILE: lines of a picture's name and its label, or a CSV with the columns file and label; it may name
+    missing pictures. space: auto, imagenet-1k or own.
+    """
+    root = spec.folder()
+    options = spec.take(labels=None, space="auto")
+    space = spec.one_of("space", options["space"], SPACES)
+    names, masks = without_masks(pictures_below(root))
+    rows = _labeled(names, _table(root, options["labels"]), root)
+    labels = label_space((row.label for row in rows), space)
+    entries = tuple(
+        Entry(scene_id, str(root / row.file), None, labels.index(row.label))
+        for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
+        if row.label is not None
+    )
+    remarks = (*left_out(masks), *name_remarks(labels, (row.label for row in rows)))
+    return Source(spec.text, labels, entries, load_whole, has_masks=False, remarks=remarks)
+
+
+def load_whole(entry: Entry) -> Scene:
+    """The picture as a scene that is entirely object, since there is no mask."""
+    image = read_picture(entry.image)
+    mask = np.ones(image.shape[:2], np.float32)
+    return Scene(entry.id, image, mask, entry.label, notes=("no mask: the whole picture counts as the object",))
+
+
+def corruption_of(path: str) -> tuple[str, int, str] | None:
+    """The corruption, severity and WNID of a picture in ImageNet-C's layout; None for any other path.
+
+    >>> corruption_of("noise/gaussian_noise/3/n01440764/a.JPEG")
+    ('gaussian_noise', 3, 'n01440764')
+    """
+    found = _CORRUPTED.search(path)
+    return None if found is None else (found[1], int(found[2]), found[3])
+
+
+def _table(root: Path, given: str | None) -> Path | None:
+    if given is not None:
+        return root / given if (root / given).is_file() else Path(given).expanduser()
+    return next((root / name for name in TABLES if (root / name).is_file()), None)
+
+
+def _labeled(names: list[str], table: Path | None, root: Path) -> list[Row]:
+    """One row per picture with a label; raises UserError if none has one."""
+    if table is None:
+        corrupted = {name: corruption_of(name) for name in names}
+        rows = [Row(name, found[2]) for name, found in corrupted.items() if found is not None]
+        rows = rows or [Row(name, class_folder(name)) for name in names if class_folder(name) is not None]
+        if names and not rows:
+            raise UserError(
+                f"the {len(names)} pictures in {root} have no labels",
+                allowed="class folders (WNID, name or index), a file labels.txt or labels.csv, or ?labels=FILE",
+            )
+        return rows
+    by_name = {row.file: row.label for row in read_table(table)}
+    # A labels file often has the name of the JPEG that a PNG was made from, so names without suffix match last.
+    by_stem = {PurePosixPath(file).stem: label for file, label in by_name.items()}
+    rows = [Row(name, by_name.get(name) or by_stem.get(PurePosixPath(name).stem)) for name in names]
+    rows = [row for row in rows if row.label is not None]
+    if names and not rows:
+        raise UserError(f"{table} names none of the {len(names)} pictures in {root}, such as {names[0]}")
+    return rows

@@ -20,8 +20,7 @@ from unswayed.specs import Spec
 
 from .labeled import pictures_below
 from .pictures import read_picture, shrunk
-from .slugs import unique_slugs
-from .source import Entry, Source
+from .source import Entry, Source, unique_slugs
 
 SPLITS = ("validation", "train-semi")
 SUBSETS = ("50", "300", "919")
@@ -36,7 +35,7 @@ MERGED = {
 }
 
 
-def open_scenes(spec: Spec) -> Source:
+def open_imagenet_s(spec: Spec) -> Source:
     """The scenes of ImageNet-S, labeled in ImageNet-1k; the object is every pixel of the picture's own class.
 
     split: validation or train-semi; subset: 50, 300 or 919, if neither the folder's name nor its classes show it.

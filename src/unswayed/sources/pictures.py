@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from unswayed.errors import BadPicture
-from unswayed.files.storage.working_copy import fetch_missing
+from unswayed.files.storage import fetch_missing
 from unswayed.files.whole import MOST_PICTURE
 from unswayed.scene import Scene, mask_array
 

@@ -19,12 +19,10 @@ from unswayed.labels import RIVAL10, LabelSpace, imagenet
 from unswayed.scene import Scene
 from unswayed.specs import Spec
 
-from .arrays import read_array
 from .labeled import listed
-from .pickles import read_pickle
+from .pickles import read_array, read_pickle
 from .pictures import MOST_PIXELS, SUFFIXES, pixels_of, read_mask, read_picture, shrunk
-from .slugs import unique_slugs
-from .source import Entry, Source
+from .source import Entry, Source, unique_slugs
 
 SPLITS = ("test", "train")
 KINDS = ("ordinary", "superimposed", "removed")
@@ -42,7 +40,7 @@ def label_space() -> LabelSpace:
     return LabelSpace("rival10", tuple(RIVAL10))
 
 
-def open_scenes(spec: Spec) -> Source:
+def open_rival10(spec: Spec) -> Source:
     """The scenes of a split, with the masks of the attributes that are present in `Scene.parts`.
 
     split: test or train; kind: ordinary, superimposed or removed pictures; space: `rival10`, its ten classes, or

@@ -42,7 +42,7 @@ def credits() -> tuple[Credit, ...]:
     )
 
 
-def open_scenes(spec: Spec) -> Source:
+def open_sample(spec: Spec) -> Source:
     """The embedded sample."""
     spec.take()
     if spec.name:

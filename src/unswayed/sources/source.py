@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, overload
 
 from unswayed.errors import BadPicture, UserError, unknown
+from unswayed.files.whole import sha256
 from unswayed.labels import LabelSpace, choose
 from unswayed.scene import Scene
 
@@ -200,3 +204,103 @@ def _drawn(entries: Sequence[Entry], count: int, seed: int, each: bool) -> set[s
 
 def _no_classes(spec: str) -> set[int]:
     raise UserError(f"the scenes of '{spec}' have no labels, so no classes can be chosen")
+
+
+_LONGEST = 100
+_RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
+
+
+def slug(name: str) -> str:
+    """`name` without its suffix, made only of letters, digits, `_` and `-`; folders are joined by `--`.
+
+    There are no dots, because `<id>.run1.png` is the second run of `<id>`.
+
+    >>> slug("dog/001.jpg"), slug("../Zürich Zoo (2).JPEG")
+    ('dog--001', 'Zurich_Zoo_2')
+    """
+    parts = PurePosixPath(name).with_suffix("").parts if PurePosixPath(name).name else ()
+    return "--".join(filter(None, map(_safe, parts)))[:_LONGEST] or "scene"
+
+
+def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
+    """One slug per name, in order; slugs that differ only in case get a hash of their name.
+
+    >>> unique_slugs(["cat/001.jpg", "Cat/001.jpg", "dog/001.jpg"])
+    ('cat--001-683477cd', 'Cat--001-90068bed', 'dog--001')
+    """
+    if len(set(names)) != len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise UserError(f"two scenes have the same name, {twice}", allowed="distinct names")
+    slugs = [slug(name) for name in names]
+    counts = Counter(one.lower() for one in slugs)
+    taken = {one for one, count in counts.items() if count == 1}
+    answer = []
+    for name, one in zip(names, slugs, strict=True):
+        if counts[one.lower()] > 1 or one.lower() in _RESERVED:
+            one = _hashed(one, name, taken)
+            taken.add(one.lower())
+        answer.append(one)
+    return tuple(answer)
+
+
+def _safe(part: str) -> str:
+    ascii_only = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode()
+    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", ascii_only)).strip("_-")
+
+
+def _hashed(one: str, name: str, taken: set[str]) -> str:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape")).hexdigest()
+    for length in range(8, len(digest), 4):
+        candidate = f"{one}-{digest[:length]}"
+        if candidate.lower() not in taken:
+            return candidate
+    raise AssertionError("two names share a whole hash")
+
+
+def repeated_photographs(scenes: Iterable[tuple[str, Hashable, int | None]]) -> list[str]:
+    """Warnings about photographs that occur more than once, given (scene, what identifies its picture and mask, class).
+
+    >>> repeated_photographs([("cat/a", 1, 0), ("dog/a", 1, 1), ("b", 2, 1)])
+    ['2 scenes show a photograph that also has another class, so no model is right about all of them: cat/a = dog/a']
+    """
+    alike: dict[Hashable, dict[str, int | None]] = defaultdict(dict)
+    for scene, shown, label in scenes:
+        alike[shown][scene] = label
+    several = [group for group in alike.values() if len(group) > 1]
+    found = []
+    for mixed, meaning in (
+        (True, "show a photograph that also has another class, so no model is right about all of them"),
+        (False, "show a photograph that occurs more than once, and are counted as if they were different ones"),
+    ):
+        groups = [group for group in several if (len(set(group.values())) > 1) == mixed]
+        if groups:
+            found.append(f"{sum(map(len, groups))} scenes {meaning}: {_listed(groups)}")
+    return found
+
+
+def content_key(path: str | Path) -> int:
+    """A number of 64 bits that stands for the content of a file: the start of its SHA-256."""
+    return int(sha256(path)[:16], 16)
+
+
+def same_files(paths: Iterable[str], others: Iterable[str]) -> set[str]:
+    """Those of the paths whose files have the same content as one of the others; few files need to be read for that."""
+    by_size: dict[int, set[str]] = defaultdict(set)
+    for path in others:
+        if os.path.isfile(path):
+            by_size[os.path.getsize(path)].add(path)
+    keys: dict[int, set[int]] = {}
+    found = set()
+    for path in paths:
+        size = os.path.getsize(path) if os.path.isfile(path) else None
+        if size is None or size not in by_size:
+            continue
+        if size not in keys:
+            keys[size] = {content_key(one) for one in by_size[size]}
+        if content_key(path) in keys[size]:
+            found.add(path)
+    return found
+
+
+def _listed(groups: Sequence[Mapping[str, int | None]]) -> str:
+    return ", ".join(" = ".join(list(group)[:3]) for group in groups[:3]) + (" …" if len(groups) > 3 else "")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.files.known_weights import place_of
+from unswayed.files.downloads import place_of
 from unswayed.masks.sam2 import FILES
 from unswayed.views.app.figures import better_masks, marker
 from unswayed.views.app.photographs import UNDONE, marked, open_sample, open_upload, own_mask, undone, uploaded_mask

@@ -19,7 +19,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.flip_heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
-from unswayed.masks.mask_confidence import LOOK_BELOW
+from unswayed.masks.confidence import LOOK_BELOW
 from unswayed.views.report.findings import find
 from unswayed.views.report.page import write_report
 from unswayed.views.report.svg import drawing
@@ -256,7 +256,7 @@ def test_models_that_cannot_be_opened_have_no_heat_maps_and_a_note(world: Path) 
 
 def test_the_factor_profile_of_validation_predictions_is_shown(world: Path, tmp_path: Path) -> None:
     pytest.importorskip("imagenet_x", reason="needs the package imagenet-x: pip install 'unswayed[imagenetx]'")
-    from unswayed.sources.imagenet_x.annotations import load_annotations
+    from unswayed.sources.imagenet_x import load_annotations
 
     annotations = load_annotations("top", "val")
     right = annotations.labels[:5000].astype(int)

@@ -4,7 +4,7 @@ from unswayed.analyses.factors import Study, make_table
 make_table(Study(Path("predictions"), which="top"))            # polars frame: model, factor, n, accuracy, …
 """
 
-from unswayed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations, load_annotations
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations, load_annotations
 
 from .adjusted import adjusted_error_ratios
 from .answers import Answers, coverage, human_answers, read_answers

@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import expit
 
 from unswayed.errors import UserError
-from unswayed.sources.imagenet_x.annotations import FACTORS, Annotations
+from unswayed.sources.imagenet_x import FACTORS, Annotations
 
 from .answers import Answers
 from .verdicts import judge

@@ -18,7 +18,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column, column_names, read_checked
 from unswayed.files.text_tables import csv_names, read_csv
-from unswayed.sources.imagenet_x.annotations import Annotations, image_keys
+from unswayed.sources.imagenet_x import Annotations, image_keys
 
 _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")

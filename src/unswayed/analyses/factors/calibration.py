@@ -7,7 +7,7 @@ import polars as pl
 
 from unswayed.analyses.calibration_error import expected_calibration_error
 from unswayed.errors import UserError, unknown
-from unswayed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
 from .answers import Answers
 from .error_ratios import BY

@@ -8,7 +8,7 @@ from scipy import stats
 
 from unswayed.analyses.statistics.paired import holm, mcnemar, percentiles
 from unswayed.errors import UserError
-from unswayed.sources.imagenet_x.annotations import FACTORS, Annotations
+from unswayed.sources.imagenet_x import FACTORS, Annotations
 
 from .answers import Answers
 from .verdicts import judge

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from unswayed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
 
 def factor_correlation(annotations: Annotations) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from unswayed.evaluation.facts import similar_factors
 from unswayed.evaluation.model_cards import STORED
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import column_names, read_checked
-from unswayed.sources.imagenet_x.annotations import FACTORS, Annotations, image_keys
+from unswayed.sources.imagenet_x import FACTORS, Annotations, image_keys
 
 from .answers import prediction_files
 

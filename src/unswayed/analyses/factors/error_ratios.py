@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import unknown
-from unswayed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
 from .answers import Answers
 from .intervals import ratio_intervals

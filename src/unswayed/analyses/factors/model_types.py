@@ -13,7 +13,7 @@ from scipy import stats
 from unswayed.analyses.model_files import read_model_groups
 from unswayed.analyses.statistics.paired import holm
 from unswayed.errors import UserError
-from unswayed.sources.imagenet_x.annotations import FACTORS
+from unswayed.sources.imagenet_x import FACTORS
 
 
 def read_groups(path: str | Path) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from unswayed.sources.imagenet_x.annotations import FACTORS, METACLASSES, Annotations
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
 from .answers import Answers
 from .verdicts import judge

@@ -16,7 +16,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column
 from unswayed.files.text_tables import csv_names, read_csv
-from unswayed.sources.imagenet_x.annotations import FACTORS
+from unswayed.sources.imagenet_x import FACTORS
 
 SUMMARIES = ("worst_factor", "average", "worst_100_classes")
 FILE = "accuracies_per_factor"

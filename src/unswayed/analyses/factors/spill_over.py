@@ -11,7 +11,7 @@ from scipy import stats
 
 from unswayed.analyses.model_files import read_model_csv
 from unswayed.errors import UserError
-from unswayed.sources.imagenet_x.annotations import FACTORS
+from unswayed.sources.imagenet_x import FACTORS
 
 from .model_types import factor_order, holm_series, shared_keys
 

@@ -13,8 +13,7 @@ import polars as pl
 
 from unswayed.choices import Option
 from unswayed.errors import UserError, unknown
-from unswayed.sources.imagenet_x.annotations import FACTORS, WHICH, Annotations, load_annotations
-from unswayed.sources.imagenet_x.model_types import published_types
+from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
 from .adjusted import adjusted_error_ratios
 from .answers import Answers, coverage, human_answers, read_answers

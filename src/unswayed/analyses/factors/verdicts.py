@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unswayed.errors import UserError, unknown
-from unswayed.sources.imagenet_x.annotations import Annotations
+from unswayed.sources.imagenet_x import Annotations
 
 from .answers import Answers
 

@@ -42,7 +42,7 @@ def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Networ
 
     asked: the picture size if nothing else states it.
     """
-    from unswayed.files.known_weights import recognized
+    from unswayed.files.downloads import recognized
 
     path = Path(path)
     known_facts(facts, FACTS)
@@ -108,7 +108,7 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
 
 def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
     """The facts that the tensors do not show, each from the first place that states it; refused if ambiguous."""
-    from unswayed.files.known_weights import KNOWN
+    from unswayed.files.downloads import KNOWN
 
     listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
     stated = {**listed, **read_sidecar(path), **{key: value for key, value in facts.items() if value is not None}}

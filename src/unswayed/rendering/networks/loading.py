@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from unswayed.errors import UserError, unknown
-from unswayed.files.known_weights import KNOWN, cached
+from unswayed.files.downloads import KNOWN, cached
 from unswayed.files.whole import sha256
 from unswayed.jobs.memory import is_out_of_memory
 

@@ -77,7 +77,7 @@ class NoisyClassifier(nn.Module):
 
 def load_noisy_classifier(path: str | Path, **facts: Any) -> tuple[NoisyClassifier, str]:
     """(classifier in float32, SHA-256 of its file) of a guided-diffusion classifier with attention pooling."""
-    from unswayed.files.known_weights import KNOWN, recognized
+    from unswayed.files.downloads import KNOWN, recognized
 
     path = Path(path)
     digest, tensors = recognized(path), read_tensors(path)

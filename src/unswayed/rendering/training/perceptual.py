@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unswayed.errors import UserError
-from unswayed.files.known_weights import KNOWN
+from unswayed.files.downloads import KNOWN
 from unswayed.files.tensor_files import read_tensor_file
 from unswayed.files.whole import sha256
 

@@ -11,7 +11,7 @@ from unswayed.evaluation.film import gif
 from unswayed.evaluation.smallest import Strip
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.rendering.photograph import Edited, write_edited
-from unswayed.sources.slugs import slug
+from unswayed.sources.source import slug
 
 from .photographs import Photograph
 from .preview import portable

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.masks.mask_checks import ALL, TINY, WARNING, mask_warnings
+from unswayed.masks.checks import ALL, TINY, WARNING, mask_warnings
 from unswayed.masks.segment import checked_box, segment
 from unswayed.rendering.layers import mask_levels, png
 from unswayed.rendering.photograph import exact_mask
 from unswayed.scene import Scene
 from unswayed.sources import open_source
 from unswayed.sources.pictures import read_mask, read_picture, shrunk
-from unswayed.sources.slugs import slug
+from unswayed.sources.source import slug
 
 SAMPLE = "sample"
 # A photograph of the largest size takes 50 MB, so these take at most about 300 MB.

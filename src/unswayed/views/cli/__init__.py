@@ -57,7 +57,7 @@ def build_app() -> Any:
     @app.callback(invoke_without_command=True)
     def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
         if version:
-            from unswayed.files.versions import package_version
+            from unswayed.files.records import package_version
 
             print(package_version())
             raise typer.Exit()

@@ -25,8 +25,7 @@ class Group(TyperGroup):
 
 def _on_this_machine(value: Any) -> Any:
     """A parameter's value, an address such as s3://bucket/bench replaced by the path of its working copy."""
-    from unswayed.files.storage.addresses import is_address
-    from unswayed.files.storage.working_copy import local_copy
+    from unswayed.files.storage import is_address, local_copy
 
     if isinstance(value, list | tuple):
         return type(value)(map(_on_this_machine, value))

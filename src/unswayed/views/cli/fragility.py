@@ -49,7 +49,7 @@ def fragility(
     from unswayed.evaluation.fragility import fragility as search
     from unswayed.files.whole import make_folder, write_bytes
     from unswayed.masks.segment import parse_box
-    from unswayed.sources.slugs import slug
+    from unswayed.sources.source import slug
     from unswayed.specs import slug_of
 
     from .progress import progress_line

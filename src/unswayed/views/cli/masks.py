@@ -64,10 +64,9 @@ def masks(
 
     from unswayed.errors import UserError
     from unswayed.jobs import EngineSettings
+    from unswayed.masks.confidence import LOOK_BELOW, SHEET, write_sheet
     from unswayed.masks.make_masks import make_masks
-    from unswayed.masks.mask_confidence import LOOK_BELOW
-    from unswayed.masks.mask_sheet import SHEET, write_sheet
-    from unswayed.masks.object_choice import ChosenBy
+    from unswayed.masks.sam2 import ChosenBy
     from unswayed.masks.segment import default_segmenter, parse_box
 
     from . import EXIT_WITH_FAILURES

@@ -73,8 +73,7 @@ def _status(folder: Path) -> dict[str, Any]:
 
 def _masks(folder: Path) -> dict[str, int]:
     """How many masks `unswayed masks` has made there, and how many of them a person should look at."""
-    from unswayed.masks.confidences import confidence_rows
-    from unswayed.masks.mask_confidence import LOOK_BELOW
+    from unswayed.masks.confidence import LOOK_BELOW, confidence_rows
 
     sure = [row["confidence"] for row in confidence_rows(folder).values()]
     return {"made": len(sure), "doubtful": sum(one < LOOK_BELOW for one in sure)} if sure else {}

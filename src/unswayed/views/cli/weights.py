@@ -36,7 +36,7 @@ def weights(
     import json
 
     from unswayed.errors import UserError, unknown
-    from unswayed.files.known_weights import listing, verify
+    from unswayed.files.downloads import listing, verify
 
     if action == "list":
         rows = listing()
@@ -55,7 +55,7 @@ def weights(
         what = "a name from the list" if action == "fetch" else "the path of a weight file"
         raise UserError(f"`unswayed weights {action}` needs {what}", run="unswayed weights")
     if action == "fetch":
-        from unswayed.files.known_weights import of_kind
+        from unswayed.files.downloads import of_kind
 
         # A kind of which every file has a known hash can be fetched as a whole.
         for one in of_kind(name) if name in ("masks", "measure") else [name]:
@@ -75,7 +75,7 @@ def weights(
 def _fetch(name: str, url: str | None, sha256: str | None, as_json: bool) -> None:
     import json
 
-    from unswayed.files.known_weights import fetch, find
+    from unswayed.files.downloads import fetch, find
 
     from .progress import progress_line
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import write_bytes
-from unswayed.sources.imagenet_x.annotations import FACTORS
+from unswayed.sources.imagenet_x import FACTORS
 
 from .heat_map import cells_of, heat_map
 from .palette import COLORS, MARKERS, MOST, new_figure, places

@@ -20,8 +20,8 @@ from markupsafe import Markup
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.choices import check_choice
 from unswayed.errors import UserError
+from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
-from unswayed.files.versions import package_version
 from unswayed.files.whole import check_writable, write_bytes
 from unswayed.views.text import joined, plural, tag
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from unswayed.benchmark.reviews import ANSWERS
 from unswayed.errors import UserError
-from unswayed.files.storage.working_copy import fetch_missing
+from unswayed.files.storage import fetch_missing
 from unswayed.files.whole import parse_json, read_file
 
 from .session import Session

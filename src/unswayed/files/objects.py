@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from unswayed.errors import UserError, missing_extra
 
-from .addresses import SCHEMES
+from .storage import SCHEMES
 
 Result = TypeVar("Result")
 PATIENCE = 5.0  # seconds until a storage that does not answer the first request counts as unreachable

@@ -15,7 +15,7 @@ from unswayed.errors import UserError
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_picture
 
-from .annotations import Annotations, image_keys, load_annotations
+from .imagenet_x import Annotations, image_keys, load_annotations
 
 
 class FactorDataset(Dataset[tuple[Any, int, torch.Tensor]]):
