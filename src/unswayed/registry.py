@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -82,9 +83,11 @@ class Registry(Generic[T]):
         self.kind, self.group = kind, group or f"unswayed.{kind.replace(' ', '_')}s"
         self._own, self._check, self._run = dict(parts), check, run
 
-    @functools.cached_property
+    @property
     def _outside(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group) if point.name not in self._own}
+        return {
+            point.name: point for point in _entry_points(self.group, tuple(sys.path)) if point.name not in self._own
+        }
 
     def names(self) -> list[str]:
         return [*self._own, *self._outside]
@@ -120,7 +123,7 @@ class Registry(Generic[T]):
                 raise missing_extra(missing[0], part.extra or name)
             return cast(T, pkgutil.resolve_name(part.target))
         if name not in self._outside:
-            raise unknown(self.kind, name, self.usages(), run=self._run)
+            raise unknown(self.kind, name, self.names(), run=self._run)
         point = self._outside[name]
         try:
             thing = point.load()
@@ -136,3 +139,9 @@ class Registry(Generic[T]):
     def all(self) -> dict[str, T]:
         """Every part, loaded, by name."""
         return {name: self.load(name) for name in self.names()}
+
+
+@functools.cache
+def _entry_points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group in the packages on this `sys.path`, which take a hundredth of a second to find."""
+    return tuple(entry_points(group=group))

@@ -27,7 +27,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from unswayed.files.locks import Lock
-from unswayed.files.storage import leases
+from unswayed.files import locks as leases
 leases.BEAT = 0.2
 lock = Lock(Path(sys.argv[1]))
 assert lock.take()

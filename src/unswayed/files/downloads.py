@@ -1,4 +1,4 @@
-"""Known weight files: where they are, their size and hash, what their tensors do not tell; and how to fetch them.
+"""Downloads: known weight files with their size and hash, and the Hugging Face Hub if it can be reached.
 
 path = fetch("256x256_diffusion_uncond")      # ~/.cache/unswayed/256x256_diffusion_uncond.pt
 

@@ -1,7 +1,14 @@
 """A lock that one process at a time can hold, so that two runs never write into one place.
 
 On a local file system it is a file lock, which ends with its process at once. Where file locks are unreliable, which
-is on network file systems and in object storage, it is a lease (`storage.leases`).
+is on network file systems and in object storage, it is a lease: a small file or object that its holder renews.
+
+Whoever creates the file first holds the lease, and a thread renews it every few seconds. A lease that did not change
+for `DEAD` seconds of the observer's own steady clock is taken over, so no clock is compared with that of another
+machine and one that jumps does no harm. Of several observers the one that gets a lease on the takeover replaces it.
+
+A holder that was paused for longer than that, and then continues, finds the lease changed and no longer renews it.
+Both then work at once, which costs time and no data: they write the same bytes to the same files, each whole.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 from unswayed.errors import UserError, missing_extra
 
-from .storage import SCHEMES
-
+# Scheme -> the package that opens it, which is the extra of the same name; None needs no package.
+SCHEMES: dict[str, str | None] = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": None}
 Result = TypeVar("Result")
 PATIENCE = 5.0  # seconds until a storage that does not answer the first request counts as unreachable
 

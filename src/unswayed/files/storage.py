@@ -1,4 +1,12 @@
-"""Folders in object storage: commands work on a copy below the cache folder, and each written file is uploaded."""
+"""Folders in object storage: commands work on a copy below the cache folder, and each written file is uploaded.
+
+The working copy of s3://bucket/x is CACHE/remote/s3/bucket/x, so a path alone tells whether it lies in a working copy
+and to which object it belongs.
+
+Storage is the truth. A file is uploaded before it appears in the working copy, and removed there before it disappears
+here, so a process that is killed at any moment leaves nothing in the copy that storage does not have. Pictures are
+downloaded only when they are needed; every other file when the folder is opened, unless it has not changed.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +24,8 @@ from pathlib import Path, PurePath
 from unswayed.errors import UserError
 
 from . import objects
-from .objects import Entry
+from .objects import SCHEMES, Entry
 
-__all__ = ["address", "fetch_pictures", "local_copy", "place_of", "refresh", "shown"]
-
-# Scheme -> the package that opens it, which is the extra of the same name; None needs no package.
-SCHEMES: dict[str, str | None] = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": None}
 # pathlib turns s3://bucket into s3:/bucket.
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}|file):/+(.*)", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""What looks wrong about a mask: told as a warning, since the picture may be unusual."""
+"""What looks wrong about a mask, as warnings: its shape, and whether it belongs to its photograph."""
 
 from __future__ import annotations
 

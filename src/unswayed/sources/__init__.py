@@ -1,32 +1,55 @@
-"""Sources of scenes: `open_source("sample")`, `open_source("folder:PATH")`, …; each kind is one file here."""
+"""Sources of scenes: `open_source("sample")`, `open_source("folder:PATH")`, …, from the table `SOURCES`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError
+from unswayed.registry import Part, Registry
 from unswayed.specs import Spec
 
 from .source import Entry, Source
 
 __all__ = ["SOURCES", "Entry", "Source", "Spec", "open_source"]
 
-# kind -> module of this room with a function `open_scenes(spec: Spec) -> Source`
-SOURCES: dict[str, str] = {
-    "sample": "sample",
-    "folder": "folder",
-    "images": "images",
-    "imagenet-s": "imagenet_s",
-    "cutouts": "cutouts",
-    "coco": "coco",
-    "rival10": "rival10",
-    "oxford-pet": "oxford_pet",
-    "voc": "voc",
-}
-ENTRY_POINTS = "unswayed.sources"
+SOURCES: Registry[Callable[[Spec], Source]] = Registry(
+    "source",
+    {
+        "sample": Part(f"{__name__}.sample:open_sample", "the 20 photographs of animals that come with the package"),
+        "folder": Part(
+            f"{__name__}.folder:open_folder", "photographs with masks, in class folders or a table", "folder:PATH"
+        ),
+        "images": Part(
+            f"{__name__}.folder:open_images",
+            "labeled pictures without masks, to be classified and not edited",
+            "images:PATH",
+            facts={"has_masks": False},
+        ),
+        "imagenet-s": Part(
+            f"{__name__}.imagenet_s:open_imagenet_s", "ImageNet-S with 50, 300 or 919 classes", "imagenet-s:PATH"
+        ),
+        "cutouts": Part(
+            f"{__name__}.cutouts:open_cutouts", "objects with an alpha channel over a background", "cutouts:PATH"
+        ),
+        "coco": Part(f"{__name__}.coco:open_coco", "the objects of a COCO annotation file", "coco:ANNOTATIONS"),
+        "rival10": Part(
+            f"{__name__}.rival10:open_rival10", "RIVAL10, with the masks of its attributes", "rival10:PATH"
+        ),
+        "oxford-pet": Part(
+            f"{__name__}.torchvision_sets:open_oxford_pet",
+            "Oxford-IIIT Pet, 37 breeds of cats and dogs",
+            "oxford-pet:PATH",
+            uses_network=True,
+        ),
+        "voc": Part(
+            f"{__name__}.torchvision_sets:open_voc",
+            "the segmented objects of PASCAL VOC",
+            "voc:PATH",
+            uses_network=True,
+        ),
+    },
+)
 
 
 def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int | str] | None = None) -> Source:
@@ -36,22 +59,11 @@ def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int
     ('bison', 'cat')
     """
     parsed = Spec.parse(spec)
-    opener = _opener(parsed)
-    source = opener(parsed)
+    if parsed.kind not in SOURCES and Path(parsed.text).expanduser().exists():
+        raise UserError(
+            f"'{parsed.text}' is a path, not a source", allowed=f"folder:{parsed.text}, images:{parsed.text}, …"
+        )
+    source = SOURCES.load(parsed.kind)(parsed)
     if not len(source):
         raise UserError(f"'{spec}' holds no pictures")
     return source.select(limit, classes)
-
-
-def _opener(spec: Spec) -> Callable[[Spec], Source]:
-    """The function that opens this kind of source: a built-in one, or one from an installed package."""
-    if spec.kind in SOURCES:
-        opener: Callable[[Spec], Source] = import_module(f"{__name__}.{SOURCES[spec.kind]}").open_scenes
-        return opener
-    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if spec.kind in others:
-        loaded: Callable[[Spec], Source] = others[spec.kind].load()
-        return loaded
-    if Path(spec.text).expanduser().exists():
-        raise UserError(f"'{spec.text}' is a path, not a source", allowed=f"folder:{spec.text}, images:{spec.text}, …")
-    raise unknown("source", spec.kind, [*SOURCES, *others])

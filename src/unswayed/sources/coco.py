@@ -1,4 +1,7 @@
-"""`coco:ANNOTATIONS`: the objects of a COCO annotation file, all of them or the largest of each picture."""
+"""`coco:ANNOTATIONS`: the objects of a COCO annotation file, all of them or the largest of each picture.
+
+Their masks are polygons, run lengths or compressed run lengths.
+"""
 
 from __future__ import annotations
 

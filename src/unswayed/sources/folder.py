@@ -1,4 +1,7 @@
-"""`folder:PATH`: a folder of photographs with masks, labeled by class folders or a table."""
+"""`folder:PATH`: photographs with masks; `images:PATH`: pictures without, to be classified (ImageNet validation, V2 …).
+
+Both are labeled by class folders or by a table.
+"""
 
 from __future__ import annotations
 

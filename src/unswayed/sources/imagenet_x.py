@@ -1,4 +1,11 @@
-"""ImageNet-X: the annotations of 16 factors of variation, and the annotated pictures as a torch dataset."""
+"""ImageNet-X annotations as arrays: the factors, of sixteen, that distinguish each image from its class's typical ones.
+
+annotations = load_annotations("multi")      # from the installed imagenet-x package, or folder="DIR"
+annotations.factors[:, FACTORS.index("pose")].sum()
+
+The files come with the package `imagenet-x` (CC BY-NC 4.0, `pip install 'unswayed[imagenetx]'`), whose code is never
+imported, or are in a given folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Safe reading of untrusted pickles: dicts, lists, tuples, strings, bytes and numbers, and no code.
+"""Safe reading of untrusted pickles (dicts, lists, tuples, strings, bytes and numbers, no code) and `.npy` files.
 
 Python's unpickler is not used: nine bytes can make its memo take gigabytes. Here every operation is checked before it
 is carried out, each container is used in one place only, and size, nesting and the number of operations are bounded.

@@ -1,4 +1,12 @@
-"""Data sets that torchvision can fetch: found where they are, downloaded where the user asks for it."""
+"""Data sets that torchvision can fetch: found where they are, downloaded where the user asks for it.
+
+`oxford-pet:PATH`: Oxford-IIIT Pet (Parkhi et al. 2012, CC BY-SA 4.0), about 200 photographs of each of 37 breeds:
+`PATH/oxford-iiit-pet/images/*.jpg` and `…/annotations/{trainval,test}.txt`, `…/trimaps/*.png`.
+
+`voc:PATH`: PASCAL VOC's photographs with segmented objects:
+`PATH/VOCdevkit/VOC2012/{JPEGImages, SegmentationObject, Annotations, ImageSets/Segmentation}`: object number n of a
+picture in SegmentationObject is the n-th object of its annotation; 0 is background, 255 an outline of no object.
+"""
 
 from __future__ import annotations
 
