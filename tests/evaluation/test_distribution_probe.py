@@ -16,7 +16,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.distribution import features_probe, sets_of
 from unswayed.evaluation.inception import inception_file, open_inception
 from unswayed.evaluation.lpips import lpips_file, open_lpips
-from unswayed.files.known_weights import place_of
+from unswayed.files.downloads import place_of
 
 here = pytest.mark.skipif(not place_of("inception").is_file(), reason="run `unswayed weights fetch inception` first")
 lpips_here = pytest.mark.skipif(lpips_file() is None, reason="run `unswayed weights fetch lpips-alex` first")

@@ -13,7 +13,8 @@ import pytest
 
 from command_line import refusal, run_cli
 from store_server import SECRET, Store, serving
-from unswayed.files.storage import leases, objects
+from unswayed.files import locks as leases
+from unswayed.files import objects
 
 BENCH, PREDICTIONS = "bucket/runs/bench", "bucket/runs/predictions"
 BUILD = ["build", "sample", "--renderer", "paste", "--limit", "2", "--recipe", "size=0.05,0.1", "--json"]
@@ -155,7 +156,7 @@ def test_shards_on_two_machines_make_one_benchmark(store: Store, local: Path, ma
 
 def test_two_builds_into_one_folder_exclude_each_other(store: Store) -> None:
     from unswayed.files.locks import Lock
-    from unswayed.files.storage.addresses import place_of
+    from unswayed.files.storage import place_of
 
     held = Lock(place_of(store.address("bucket/busy")) / ".lock")
     assert held.take()

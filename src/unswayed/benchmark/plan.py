@@ -10,7 +10,7 @@ from typing import Any
 
 from unswayed.edits.recipes import Item, Recipe
 from unswayed.errors import UserError
-from unswayed.files.versions import versions
+from unswayed.files.records import versions
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer
 from unswayed.rendering.settings import guide_of, removal_of

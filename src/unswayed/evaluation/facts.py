@@ -19,8 +19,7 @@ from unswayed.edits import all_edits, edit_from, edit_named_in
 from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_items
 from unswayed.errors import UserError, unknown
-from unswayed.files.storage.addresses import address, is_address, place_of
-from unswayed.files.storage.working_copy import local_copy, reachable_copy
+from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.whole import parse_json, sha256
 
 from .model_cards import identity_in, identity_of, require_one_benchmark, rows_of, stored_differences

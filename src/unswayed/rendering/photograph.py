@@ -24,9 +24,8 @@ from unswayed.edits.edit import as_json, file_parameters
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import Item, expression
 from unswayed.errors import UserError
-from unswayed.files.records import differences, require_fields
-from unswayed.files.storage.addresses import is_address
-from unswayed.files.versions import versions
+from unswayed.files.records import differences, require_fields, versions
+from unswayed.files.storage import is_address
 from unswayed.files.whole import (
     MOST_PICTURE,
     check_regular,
@@ -36,13 +35,13 @@ from unswayed.files.whole import (
     write_bytes,
     write_json,
 )
-from unswayed.masks.mask_checks import ALL, mask_warnings
+from unswayed.masks.checks import ALL, mask_warnings
 from unswayed.masks.segment import Box, segmented
 from unswayed.models.registry import refuse_untrusted
 from unswayed.scene import Scene, frame
 from unswayed.sources import SOURCES, Source, open_source
 from unswayed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
-from unswayed.sources.slugs import slug
+from unswayed.sources.source import slug
 
 from .backgrounds import Backgrounds, Removal
 from .layers import Layers, Refused, Rendered, Renderer, mask_levels, png, written_rate

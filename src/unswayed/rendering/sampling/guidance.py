@@ -227,7 +227,7 @@ def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None 
     if isinstance(guide, NamedGuide):
         return guide
     if isinstance(guide, (str, Path)):
-        from unswayed.files.known_weights import KNOWN, cached
+        from unswayed.files.downloads import KNOWN, cached
 
         text = str(guide)
         if text in KNOWN and KNOWN[text].kind == "guide":

@@ -10,7 +10,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.benchmark.layout import WORST_MASKS
-from unswayed.masks.mask_confidence import LOOK_BELOW
+from unswayed.masks.confidence import LOOK_BELOW
 from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
