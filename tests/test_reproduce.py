@@ -27,7 +27,7 @@ from PIL import Image
 
 from command_line import run_cli
 from paper_layouts import imagenet_x, rival10
-from unswayed.benchmark.official import OFFICIAL
+from unswayed.benchmark.importing import OFFICIAL
 from unswayed.labels import imagenet
 from unswayed.sources import open_source
 from unswayed.sources.imagenet_s import subset_classes

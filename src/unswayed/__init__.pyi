@@ -7,8 +7,8 @@ from .api import edit as edit
 from .api import remove_object as remove_object
 from .api import report as report
 from .benchmark.building import build as build
-from .benchmark.exchange.exporting import export_benchmark as export_benchmark
-from .benchmark.exchange.published import import_published as import_published
+from .benchmark.datasets_folder import import_published as import_published
+from .benchmark.exporting import export_benchmark as export_benchmark
 from .benchmark.folder import Benchmark as Benchmark
 from .benchmark.settings import BuildSettings as BuildSettings
 from .errors import UnswayedWarning as UnswayedWarning

@@ -39,4 +39,4 @@ def test_models_prints_a_card() -> None:
 
 
 def test_a_wrong_name_is_a_users_error() -> None:
-    refusal(run_cli("models", "lite:5"), given="lite:5", allowed="0, 1, 2")
+    refusal(run_cli("models", "lite:5"), given="'5'", allowed="0, 1, 2")

@@ -125,7 +125,7 @@ def checkpoints() -> Reader:
 
 
 def tars() -> Reader:
-    from unswayed.benchmark.official import open_release
+    from unswayed.benchmark.importing import open_release
 
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as tar:

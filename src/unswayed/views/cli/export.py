@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from unswayed.benchmark.exporting import EXPORTERS
 
 
 def export(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="The benchmark's folder.")],
-    to: Annotated[Literal["datasets", "imagefolder", "fiftyone"], typer.Option(help="The format.")],
+    to: Annotated[str, typer.Option(metavar="|".join(EXPORTERS), help="The format.")],
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FOLDER|NAME", help="A new folder, or the FiftyOne dataset's name.")
     ],
     push: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub (`datasets` only).")
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub (`datasets` only)."),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Create the repository as a public one.")] = False,
     predictions: Annotated[
@@ -39,13 +42,13 @@ def export(
     import json
     from dataclasses import asdict
 
-    from unswayed.benchmark.exchange import export_benchmark
+    from unswayed.benchmark import export_benchmark
     from unswayed.errors import UserError
 
     from .progress import progress_line
 
-    if push is not None and to != "datasets":
-        raise UserError(f"--push needs --to datasets, not {to}")
+    if push is not None and not EXPORTERS.part(to).facts.get("hub"):
+        raise UserError(f"--push does not apply to --to {to}", allowed="--to datasets")
     with progress_line("export", "pictures") as show:
         exported = export_benchmark(
             benchmark,
@@ -57,7 +60,7 @@ def export(
         )
     address = None
     if push is not None:
-        from unswayed.benchmark.exchange.published import push as upload
+        from unswayed.benchmark.datasets_folder import push as upload
 
         address = upload(exported.place, push, public)
     if as_json:

@@ -50,7 +50,7 @@ def import_(
     from dataclasses import asdict
 
     from unswayed.benchmark import import_benchmark
-    from unswayed.benchmark.exchange.published import import_published, is_published
+    from unswayed.benchmark.datasets_folder import import_published, is_published
     from unswayed.errors import UserError
 
     from . import EXIT_WITH_FAILURES

@@ -7,31 +7,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from unswayed.benchmark.exporting import Exported, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.layout import ORIGINAL_EDIT
 from unswayed.benchmark.rows import OK
-from unswayed.errors import UserError, missing_extra
-from unswayed.evaluation.facts import ORIGINAL, SOURCE
-from unswayed.evaluation.model_cards import KEYS
-from unswayed.evaluation.predictions import each_model
+from unswayed.errors import UserError
 
-from .exported import Exported, Show
+from .facts import ORIGINAL, SOURCE
+from .model_cards import KEYS
+from .predictions import each_model
 
 FLIPS = "flips"
 
 
 def write_fiftyone(
-    benchmark: Benchmark, name: str, predictions: str | Path | None, overwrite: bool, show: Show
+    benchmark: Benchmark, name: str, show: Show, predictions: str | Path | None = None, overwrite: bool = False
 ) -> Exported:
     """Create the persistent dataset `name` in FiftyOne's database; its samples refer to the benchmark's files.
 
     predictions: the folder of `unswayed evaluate`; each model becomes a field, and pictures that a model classifies
     rightly before the edit and wrongly after it form the saved view `flips`.
     """
-    try:
-        import fiftyone
-    except ImportError:
-        raise missing_extra("fiftyone", "fiftyone") from None
+    import fiftyone
+
     rows = [row for row in benchmark.manifest.to_pylist() if row["status"] == OK]
     # Read before the database starts, so that a wrong folder is refused at once.
     answers = {} if predictions is None else _answers(Path(predictions), benchmark)

@@ -1,4 +1,4 @@
-"""A benchmark as a folder that `datasets.load_dataset` opens, and such a folder as a benchmark.
+"""A benchmark as a folder that `datasets.load_dataset` opens, on disk or on the Hugging Face Hub, and back.
 
 FOLDER/README.md                        the dataset card
 FOLDER/data/test-00000-of-00002.parquet the pictures and masks as their files' bytes, with every column of the manifest
@@ -11,25 +11,31 @@ import hashlib
 import itertools
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unswayed.benchmark.folder import Benchmark
-from unswayed.benchmark.importing import Imported
-from unswayed.benchmark.layout import CARD, SOURCE_EDIT, row_path
-from unswayed.benchmark.rows import OK, counts, record, row_of, schema, write_rows
-from unswayed.benchmark.verifying import is_inside
+import polars as pl
+from jinja2 import StrictUndefined, Template
+
 from unswayed.errors import UserError
 from unswayed.files.records import require_fields
 from unswayed.files.tables import check_size, readable
-from unswayed.files.whole import MOST_PICTURE, check_regular, make_folder, read_file, whole, write_bytes
+from unswayed.files.text_tables import csv_text
+from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_folder, read_file, whole, write_bytes
 
-from .dataset_card import CREDITS, credits_file, dataset_card
-from .exported import Exported, Show
+from .exporting import Exported, Show
+from .folder import Benchmark
+from .importing import Imported
+from .layout import CARD, SOURCE_EDIT, row_path
+from .rows import OK, counts, record, row_of, schema, write_rows
+from .verifying import is_inside
 
 if TYPE_CHECKING:
     import pyarrow
+
 
 DATA, REST = "data", "benchmark"
 _SHARD = 400 << 20  # bytes of pictures in one Parquet file
@@ -201,3 +207,119 @@ def _place(root: Path, row: dict[str, Any], found: dict[str, Any]) -> str | None
             return f"its {name} does not match the manifest's hash"
         write_bytes(root / row[path], data)
     return None
+
+
+CREDITS = "CREDITS.csv"
+
+
+def credits_file(benchmark: Benchmark) -> bytes | None:
+    """The credits of the photographs: CREDITS.csv in the benchmark's folder, or those of the embedded sample."""
+    path = benchmark.root / CREDITS
+    if path.is_file():
+        return read_file(path, MOST_TEXT)
+    if benchmark.card.get("source", {}).get("spec") != "sample":
+        return None
+    from unswayed.sources.sample import credits
+
+    used = set(benchmark.manifest.column("source_id").to_pylist())
+    rows = [(one.id, one.author, one.license, one.source) for one in credits() if one.id in used]
+    return csv_text(pl.DataFrame(rows, ("photograph", "author", "license", "source"), orient="row")).encode()
+
+
+def dataset_card(benchmark: Benchmark, credited: bool) -> str:
+    """README.md in the form that the Hugging Face Hub shows: settings on top, then the text."""
+    rows = benchmark.manifest.to_pylist()
+    made = Counter(row["edit"] for row in rows if row["status"] == OK)
+    missing = Counter(row["edit"] for row in rows if row["status"] != OK)
+    card = benchmark.card
+    return _template().render(
+        benchmark=benchmark,
+        photographs=len({row["source_id"] for row in rows}),
+        size=_size(sum(made.values())),
+        pretty_name=_quoted(f"{benchmark.root.name}: edited photographs"),
+        version=card.get("versions", {}).get("unswayed", ""),
+        edits=[(edit, made[edit], missing[edit]) for edit in benchmark.edits],
+        facts={name: _shown(card[name]) for name in _FACTS if card.get(name) is not None},
+        credits=CREDITS if credited else None,
+    )
+
+
+def _template() -> Template:
+    text = resources.files("unswayed.benchmark").joinpath("dataset_card.md").read_text(encoding="utf-8")
+    return Template(text, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
+
+
+_FACTS = ("source", "recipe", "renderer", "removal", "frame", "size", "seed", "runs", "versions")
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} {one}" for name, one in value.items() if not isinstance(one, dict | list))
+
+
+def _size(pictures: int) -> str:
+    """The Hub's name for a range of sizes.
+
+    >>> _size(12), _size(4_000)
+    ('n<1K', '1K<n<10K')
+    """
+    bounds = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+    return next((name for most, name in bounds if pictures < most), "1M<n<10M")
+
+
+def _quoted(text: str) -> str:
+    """Text as a YAML string: JSON's are."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
+
+
+HUB = "hf:"
+
+
+def is_published(path: str) -> bool:
+    """Whether `path` names a repository on the Hugging Face Hub or is an exported folder."""
+    return path.startswith(HUB) or is_datasets_folder(Path(path).expanduser())
+
+
+def import_published(path: str | Path, out: str | Path, *, progress: Show | None = None) -> Imported:
+    """Write the benchmark at `path` (a folder, `hf:REPO` or `hf:REPO@REVISION`) to the new folder `out`."""
+    text = str(path)
+    folder = _downloaded(text.removeprefix(HUB)) if text.startswith(HUB) else Path(text).expanduser()
+    if not is_datasets_folder(folder):
+        raise UserError(
+            f"{text} is not a benchmark that unswayed exported: it has no benchmark/benchmark.json",
+            allowed="what `unswayed export BENCH --to datasets` wrote",
+        )
+    return read_datasets(folder, Path(out).expanduser(), progress or (lambda done, total: None))
+
+
+def push(folder: str | Path, repo: str, public: bool = False) -> str:
+    """Upload an exported folder as the dataset repository `repo`, private unless `public`; return its address."""
+    import huggingface_hub
+
+    api = huggingface_hub.HfApi()
+    try:
+        api.create_repo(repo, repo_type="dataset", private=not public, exist_ok=True)
+        api.upload_folder(
+            repo_id=repo, repo_type="dataset", folder_path=str(folder), commit_message="Benchmark made with unswayed"
+        )
+    except Exception as error:
+        raise _hub_error(f"{folder} could not be uploaded to {repo}", error) from error
+    return f"https://huggingface.co/datasets/{repo}"
+
+
+def _downloaded(repo: str) -> Path:
+    import huggingface_hub
+
+    name, _, revision = repo.partition("@")
+    try:
+        return Path(huggingface_hub.snapshot_download(name, repo_type="dataset", revision=revision or None))
+    except Exception as error:
+        raise _hub_error(f"hf:{repo} could not be downloaded", error) from error
+
+
+def _hub_error(what: str, error: Exception) -> UserError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return UserError(f"{what}: {reason}", allowed="OWNER/NAME of a dataset repository", run="hf auth login")
