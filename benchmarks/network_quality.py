@@ -13,8 +13,7 @@ import argparse
 
 import numpy as np
 
-from unswayed.benchmark.glcm import glcm_measures
-from unswayed.benchmark.picture_quality import grid, noise_level, spectral_amplitude
+from unswayed.benchmark.measures import glcm_measures, grid, noise_level, spectral_amplitude
 from unswayed.edits.composition import Guidance
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers

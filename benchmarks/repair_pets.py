@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from unswayed.benchmark.building import build
-from unswayed.benchmark.settings import BuildSettings
+from unswayed.benchmark.plan import BuildSettings
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.settings import EvaluateSettings

@@ -23,11 +23,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from unswayed.benchmark import BuildSettings
-from unswayed.benchmark.layout import row_path
 from unswayed.benchmark.plan import Plan
 from unswayed.benchmark.prepare import Preparation
 from unswayed.benchmark.quality import Evidence, is_invalid, judged
-from unswayed.benchmark.rows import Row, read_rows
+from unswayed.benchmark.rows import Row, read_rows, row_path
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering.layers import Layers, Rendered, composite
 from unswayed.rendering.removal import open_removal

@@ -8,7 +8,7 @@ import pytest
 from command_line import refusal, run_cli
 from prediction_worlds import benchmark, folder, frame
 from unswayed.analyses.tables import analyze
-from unswayed.benchmark.reviews import Review, add_review
+from unswayed.benchmark.rows import Review, add_review
 
 RIGHT = {"original": [1] * 20, "position": [1] * 10 + [0] * 10, "size-0.1": [1] * 20}
 

@@ -12,8 +12,8 @@ import cv2
 import pytest
 
 from unswayed.benchmark import Benchmark, BuildSettings, build
+from unswayed.benchmark.plan import picture_seed
 from unswayed.benchmark.rows import read_rows
-from unswayed.benchmark.seeds import picture_seed
 from unswayed.errors import UserError
 from unswayed.sources import open_source
 

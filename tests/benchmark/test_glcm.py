@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from skimage.feature import graycomatrix, graycoprops
 
-from unswayed.benchmark.glcm import cooccurrence, glcm_measures
-from unswayed.benchmark.spectrum import background_measures
+from unswayed.benchmark.measures import background_measures, cooccurrence, glcm_measures
 from unswayed.errors import UserError
 
 

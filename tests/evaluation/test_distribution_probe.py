@@ -11,7 +11,7 @@ from PIL import Image
 
 from command_line import run_cli
 from unswayed.benchmark import build
-from unswayed.benchmark.settings import BuildSettings
+from unswayed.benchmark.plan import BuildSettings
 from unswayed.errors import UserError
 from unswayed.evaluation.distribution import features_probe, sets_of
 from unswayed.evaluation.inception import inception_file, open_inception

@@ -10,7 +10,7 @@ from PIL import Image
 
 from command_line import run_cli
 from unswayed.benchmark.building import build
-from unswayed.benchmark.settings import BuildSettings
+from unswayed.benchmark.plan import BuildSettings
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.evaluation.label_orders import suspect_order

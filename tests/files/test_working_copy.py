@@ -11,7 +11,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from unswayed.benchmark.commit_files import settle, write_beside
+from unswayed.benchmark.writing import settle, write_beside
 from unswayed.errors import UserError
 from unswayed.files import objects
 from unswayed.files.storage import fetch_missing, fetch_pictures, local_copy, reachable_copy, refresh

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from unswayed.benchmark.picture_quality import grid, noise_level, spectral_amplitude
+from unswayed.benchmark.measures import grid, noise_level, spectral_amplitude
 from unswayed.errors import UserError
 from unswayed.rendering import load_network
 from unswayed.rendering.layers import Layers

@@ -29,17 +29,36 @@ from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
 from .card import settle_card
-from .commit_files import sweep
-from .layout import CACHE, CARD, CARD_LOCK, ORIGINAL_EDIT, SOURCE_EDIT
-from .mask_facts import record_masks
-from .plan import Plan
+from .plan import BuildSettings, Plan
 from .prepare import Prepared
-from .quality import count_doubtful
-from .render import SourceBuilder, Summary, give_up
-from .rows import FAILED, OK, Row, counts, finished_sources, read_rows, write_manifest
-from .settings import BuildSettings
-from .shards import only_run
-from .through_network import Counting, NetworkBuilder, NetworkDescriber, passes_of, prepared_passes, through_network
+from .quality import count_doubtful, record_masks
+from .render import (
+    Counting,
+    NetworkBuilder,
+    NetworkDescriber,
+    SourceBuilder,
+    Summary,
+    give_up,
+    passes_of,
+    prepared_passes,
+    through_network,
+)
+from .rows import (
+    CACHE,
+    CARD,
+    CARD_LOCK,
+    FAILED,
+    OK,
+    ORIGINAL_EDIT,
+    SOURCE_EDIT,
+    Row,
+    counts,
+    finished_sources,
+    read_rows,
+    write_manifest,
+)
+from .status import only_run
+from .writing import sweep
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from unswayed.errors import UserError
 from unswayed.files.records import differences, read_object, require_fields
 from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, write_json
 
-from .layout import CARD, MANIFEST, ROWS
-from .rows import OK, Row, finished_sources, read_manifest
+from .rows import CARD, MANIFEST, OK, ROWS, Row, finished_sources, read_manifest
 
 # The fields that determine the pictures' bytes; they must be the same when a build is resumed.
 DECISIVE = (

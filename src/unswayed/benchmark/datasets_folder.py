@@ -29,8 +29,7 @@ from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_fo
 from .exporting import Exported, Show
 from .folder import Benchmark
 from .importing import Imported
-from .layout import CARD, SOURCE_EDIT, row_path
-from .rows import OK, counts, record, row_of, schema, write_rows
+from .rows import CARD, OK, SOURCE_EDIT, counts, record, row_of, row_path, schema, write_rows
 from .verifying import is_inside
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from unswayed.sources.pictures import SUFFIXES, check_picture
 from unswayed.sources.source import unique_slugs
 
 from .card import edit_entry, ids_hash, settle_card
-from .layout import ORIGINAL_EDIT, picture_path
-from .rows import FAILED, OK, SKIPPED, Row, counts, write_manifest
+from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, write_manifest
 
 OFFICIAL = {
     "ori": "original",

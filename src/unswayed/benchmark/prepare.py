@@ -28,12 +28,10 @@ from unswayed.rendering.removal import lendable
 from unswayed.scene import Scene, frame
 from unswayed.sources import Spec
 
-from .encoding import png
-from .layout import CACHE, SOURCE_EDIT, picture_path, row_path
-from .plan import Plan, Planned
+from .plan import Plan, Planned, picture_seed
 from .quality import FINDER, WITNESS, Evidence, Witness
-from .rows import FAILED, SKIPPED, Row, read_rows
-from .seeds import picture_seed
+from .rows import CACHE, FAILED, SKIPPED, SOURCE_EDIT, Row, picture_path, read_rows, row_path
+from .writing import png
 
 if TYPE_CHECKING:
     from unswayed.models import Classifier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -11,13 +12,16 @@ import numpy as np
 
 from unswayed.edits.composition import Composition, Removed
 from unswayed.edits.geometry import box, outline, resized
+from unswayed.files.whole import write_bytes
+from unswayed.masks.confidence import automatic, mask_record, mask_sheet
 from unswayed.masks.sam2 import overlap
 from unswayed.masks.segment import Segmenter
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers, Refused, Rendered
 from unswayed.scene import Scene
 
-from .rows import SKIPPED, Row
+from .card import record_facts
+from .rows import ORIGINAL_EDIT, SKIPPED, WORST_MASKS, Row
 from .validity import (
     VALID,
     changed_share,
@@ -34,6 +38,7 @@ from .validity import (
 
 if TYPE_CHECKING:
     from unswayed.models import Classifier
+
 
 # What `strict` asks about object-free backgrounds: the bundled classifier, which knows ImageNet's classes alone, and a
 # salient-object network where the weights of `[masks]` are there.
@@ -189,3 +194,20 @@ def _position(row: Row, mask: np.ndarray, evidence: Evidence) -> float | None:
 def _seam(picture: np.ndarray, mask: np.ndarray, evidence: Evidence) -> float | None:
     here = seam(picture, mask)
     return None if here is None else max(0.0, here - evidence.seam)
+
+
+def record_masks(root: Path, rows: Sequence[Row], notes: Mapping[str, Sequence[str]]) -> None:
+    """Write `masks` into the card, and the least trusted automatic masks as a contact sheet if there are any.
+
+    notes: those of each photograph, by id. The sheet shows the framed originals.
+    """
+    record_facts(root, masks=mask_record(notes))
+    confidences = automatic(notes)
+    shown = [
+        (row.path, root / row.mask_path, confidence)
+        for row in rows
+        if row.edit == ORIGINAL_EDIT and row.path and row.mask_path
+        if (confidence := confidences.get(row.source_id)) is not None
+    ]
+    if shown:
+        write_bytes(root / WORST_MASKS, mask_sheet(root, shown))

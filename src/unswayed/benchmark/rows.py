@@ -1,4 +1,4 @@
-"""One row per picture, one row file per source, and `manifest.parquet`, which combines the row files."""
+"""What a benchmark's folder holds: its files by name, a row per picture, the manifest, and people's reviews."""
 
 from __future__ import annotations
 
@@ -6,17 +6,57 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from unswayed.choices import check_choice
 from unswayed.errors import UserError
+from unswayed.files.locks import alone
 from unswayed.files.records import checked, read_object
 from unswayed.files.tables import Column, Kind, read_checked
 from unswayed.files.whole import canonical, parquet_columns, parse_json, write_json, write_parquet
 
-from .layout import MANIFEST, ROWS, row_path, sample_id
-
 if TYPE_CHECKING:
     import pyarrow
+
+
+CARD = "benchmark.json"
+MANIFEST = "manifest.parquet"
+ROWS = "rows"
+IMAGES = "images"
+MASKS = "masks"
+CACHE = ".cache"
+LOCK = ".lock"
+CARD_LOCK = ".card-lock"
+WORST_MASKS = "masks-worst.jpg"
+
+# The unchanged source file, which no drop is computed from; `original` is its framed picture.
+SOURCE_EDIT = "source"
+ORIGINAL_EDIT = "original"
+
+
+def row_path(source_id: str) -> str:
+    return f"{ROWS}/{source_id}.json"
+
+
+def picture_path(edit: str, source_id: str, run: int = 0, suffix: str = ".png") -> str:
+    """
+    >>> picture_path("size-0.05", "dog"), picture_path("position", "dog", run=1)
+    ('images/size-0.05/dog.png', 'images/position/dog.run1.png')
+    """
+    return f"{IMAGES}/{edit}/{_name(source_id, run)}{suffix}"
+
+
+def mask_path(edit: str, source_id: str, run: int = 0) -> str:
+    return f"{MASKS}/{edit}/{_name(source_id, run)}.png"
+
+
+def sample_id(source_id: str, edit: str, run: int = 0) -> str:
+    return f"{source_id}/{edit}/{run}"
+
+
+def _name(source_id: str, run: int) -> str:
+    return source_id if run == 0 else f"{source_id}.run{run}"
+
 
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
 
@@ -174,3 +214,58 @@ def row_of(record: Mapping[str, Any]) -> Row:
 
 
 _JSON = frozenset(("parameters", "values", "measures", "notes", "validity_reasons", "validity_measures"))
+
+
+REVIEWS = "reviews.parquet"
+REVIEWS_LOCK = ".reviews.lock"
+REVIEWS_WAIT = 10.0  # seconds for another rater's answer to be written
+Answer = Literal["valid", "unrecognizable", "artifact"]
+
+
+@dataclass(frozen=True)
+class Review:
+    """One answer: the picture is valid, its object is unrecognizable, or it is spoiled by an artifact.
+
+    blind: whether the rater saw neither the edit's name nor the class; seconds: from showing it to the answer.
+    """
+
+    sample_id: str
+    source_id: str
+    edit: str
+    run: int
+    rater: str
+    answer: Answer
+    blind: bool = False
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("answer", self.answer, Answer)
+
+
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
+
+
+def read_reviews(root: Path) -> list[Review]:
+    """All answers there are, in the order in which they were given; none where nobody has rated yet."""
+    path = root / REVIEWS
+    if not path.is_file():
+        return []
+    rows = read_checked(path, {}).to_pylist()
+    return [checked(Review, row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
+
+
+def add_review(root: Path, review: Review) -> None:
+    """The answer in the file, in the place of an earlier one by the same rater on the same picture."""
+    busy = UserError(f"{root / REVIEWS} is held by another process", run="the answer once more")
+    with alone(root / REVIEWS_LOCK, busy, REVIEWS_WAIT):
+        key = (review.sample_id, review.rater)
+        others = [one for one in read_reviews(root) if (one.sample_id, one.rater) != key]
+        _write(root, [*others, review])
+
+
+def _write(root: Path, reviews: Iterable[Review]) -> None:
+    import pyarrow
+
+    columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
+    table = pyarrow.Table.from_pylist([asdict(one) for one in reviews], schema=parquet_columns(columns))
+    write_parquet(root / REVIEWS, table)

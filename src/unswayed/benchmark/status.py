@@ -1,17 +1,44 @@
-"""The status of a build: what is done, what is left, whether it is running, and the remaining time."""
+"""Which runs build in a folder, and the status of a build: what is done, what is left, and the remaining time."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from unswayed.errors import UserError
+from unswayed.files.locks import alone, held_locks
 from unswayed.files.storage import address, local_copy
 
 from .card import read_card
-from .layout import MANIFEST, ROWS, row_path
-from .rows import counts, finished_sources, read_rows
-from .shards import running
+from .rows import LOCK, MANIFEST, ROWS, counts, finished_sources, read_rows, row_path
+
+
+@contextlib.contextmanager
+def only_run(root: Path, shard: str | None) -> Iterator[None]:
+    """A block for one run: a shard refuses a second run of itself and one of the whole build, which refuses all."""
+    busy = UserError(f"another run is building in {root}", run=f"unswayed status {root}")
+    own = root / _lock(shard)
+    with alone(own, busy):
+        if any(None in (shard, _shard(other)) for other in held_locks(root, LOCK, but=own.name)):
+            raise busy
+        yield
+
+
+def running(root: Path) -> bool:
+    """Whether a run is building in this folder."""
+    return bool(held_locks(root, LOCK))
+
+
+def _lock(shard: str | None) -> str:
+    return LOCK if shard is None else f"{LOCK}.{shard.replace('/', '-of-')}"
+
+
+def _shard(lock: str) -> str | None:
+    return lock.removeprefix(LOCK) or None
+
 
 # The pace is measured over this many recent sources, because the first ones of a run include loading and compiling.
 _RECENT = 50

@@ -18,12 +18,14 @@ from unswayed.rendering.layers import written_rate
 from unswayed.sources.pictures import pixels_of
 
 from .folder import Benchmark
-from .layout import MANIFEST, ORIGINAL_EDIT, SOURCE_EDIT
 from .rows import (
     FAILED,
     LATER_COLUMNS,
+    MANIFEST,
     OK,
+    ORIGINAL_EDIT,
     SKIPPED,
+    SOURCE_EDIT,
     finished_sources,
     read_manifest,
     read_rows,

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from unswayed.benchmark.glcm import glcm_measures
-from unswayed.benchmark.spectrum import background_amplitude
+from unswayed.benchmark.measures import background_amplitude, glcm_measures
 from unswayed.errors import UserError
 from unswayed.files.whole import canonical
 from unswayed.sources.labeled import pictures_below

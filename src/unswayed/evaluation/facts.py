@@ -13,8 +13,7 @@ from typing import Any
 import polars as pl
 
 from unswayed.benchmark.card import read_card
-from unswayed.benchmark.layout import CARD, MANIFEST
-from unswayed.benchmark.rows import read_manifest
+from unswayed.benchmark.rows import CARD, MANIFEST, read_manifest
 from unswayed.edits import all_edits, edit_from, edit_named_in
 from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_items

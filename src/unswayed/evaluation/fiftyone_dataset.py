@@ -9,8 +9,7 @@ from typing import Any
 
 from unswayed.benchmark.exporting import Exported, Show
 from unswayed.benchmark.folder import Benchmark
-from unswayed.benchmark.layout import ORIGINAL_EDIT
-from unswayed.benchmark.rows import OK
+from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
 from unswayed.errors import UserError
 
 from .facts import ORIGINAL, SOURCE

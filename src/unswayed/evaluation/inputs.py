@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unswayed.benchmark.layout import SOURCE_EDIT
+from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import stored_frame
 from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures, local_copy

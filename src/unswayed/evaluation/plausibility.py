@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unswayed.benchmark.layout import SOURCE_EDIT
+from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture
 from unswayed.files.records import read_object

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from unswayed.benchmark.reviews import REVIEWS, read_reviews
+from unswayed.benchmark.rows import REVIEWS, read_reviews
 from unswayed.benchmark.validity import VALID
 from unswayed.errors import UserError
 

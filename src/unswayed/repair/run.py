@@ -313,7 +313,7 @@ def _build(
     show: Callable[[View], None] | None,
 ) -> Path:
     from unswayed.benchmark.building import build
-    from unswayed.benchmark.settings import BuildSettings
+    from unswayed.benchmark.plan import BuildSettings
 
     wanted = set(data.test)
     held = replace(scenes, entries=tuple(entry for entry in scenes.entries if entry.id in wanted))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from report_world import make_benchmark, make_predictions
-from unswayed.benchmark.reviews import Review, add_review
+from unswayed.benchmark.rows import Review, add_review
 from unswayed.views.report.page import write_report
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from unswayed.analyses.statistics.agreement import agreement, fleiss_kappa
 from unswayed.benchmark import Benchmark
-from unswayed.benchmark.reviews import REVIEWS, Review, add_review, read_reviews
+from unswayed.benchmark.rows import REVIEWS, Review, add_review, read_reviews
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.reading import human_accuracy, on_valid_pictures

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unswayed.benchmark.reviews import read_reviews
+from unswayed.benchmark.rows import read_reviews
 from unswayed.views.review.server import served
 from unswayed.views.review.session import open_session
 from unswayed.views.review.summary import summarize

@@ -9,7 +9,7 @@ import typer
 
 from .options import NetworkFacts, chosen, command_with
 
-COMMAND = command_with("unswayed.benchmark.settings:BuildSettings")
+COMMAND = command_with("unswayed.benchmark.plan:BuildSettings")
 
 
 def build(

@@ -47,7 +47,7 @@ def _status(folder: Path) -> dict[str, Any]:
     """What is known about the folder, as JSON."""
     from dataclasses import asdict
 
-    from unswayed.benchmark.layout import CARD
+    from unswayed.benchmark.rows import CARD
     from unswayed.errors import UserError
     from unswayed.files.storage import address
     from unswayed.jobs.monitor import heartbeats

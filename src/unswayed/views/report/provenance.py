@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from unswayed.benchmark.layout import WORST_MASKS
+from unswayed.benchmark.rows import WORST_MASKS
 from unswayed.masks.confidence import LOOK_BELOW
 from unswayed.views.text import joined, percent, plural, tag
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
 
-from unswayed.benchmark.reviews import ANSWERS
+from unswayed.benchmark.rows import ANSWERS
 from unswayed.errors import UserError
 from unswayed.files.storage import fetch_missing
 from unswayed.files.whole import parse_json, read_file

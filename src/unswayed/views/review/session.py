@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from unswayed.benchmark import Benchmark
-from unswayed.benchmark.layout import ORIGINAL_EDIT, SOURCE_EDIT
-from unswayed.benchmark.reviews import Answer, Review, add_review, read_reviews
-from unswayed.benchmark.rows import OK
+from unswayed.benchmark.rows import OK, ORIGINAL_EDIT, SOURCE_EDIT, Answer, Review, add_review, read_reviews
 from unswayed.errors import UserError, unknown
 
 

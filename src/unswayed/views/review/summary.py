@@ -10,7 +10,7 @@ from typing import Any
 
 from unswayed.analyses.statistics.agreement import agreement
 from unswayed.benchmark import Benchmark
-from unswayed.benchmark.reviews import ANSWERS, Review, read_reviews
+from unswayed.benchmark.rows import ANSWERS, Review, read_reviews
 from unswayed.errors import UserError
 
 

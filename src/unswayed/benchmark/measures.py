@@ -1,0 +1,113 @@
+"""Measures on arrays: the complexity of a background, and how well a network reproduces a photograph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from unswayed.errors import UserError
+
+LEVELS = 32
+OFFSETS = ((0, 1), (1, 1), (1, 0), (1, -1))
+_LUMA = np.array([0.299, 0.587, 0.114])
+
+
+def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """(4, 32, 32) float64: for each angle the share of neighboring pairs with these two gray levels, symmetric.
+
+    image: (H, W, 3) uint8; inside: (H, W) bool, where both pixels of a pair must lie.
+    """
+    if inside.shape != image.shape[:2]:
+        raise UserError(
+            f"the mask is {inside.shape}, its picture {image.shape[:2]}", allowed="a mask of its picture's size"
+        )
+    gray = np.clip(np.rint(image @ _LUMA), 0, 255).astype(np.int64) * LEVELS // 256
+    inside = inside.astype(bool)
+    high, wide = gray.shape
+    tables = np.zeros((len(OFFSETS), LEVELS, LEVELS))
+    for angle, (down, right) in enumerate(OFFSETS):
+        here = np.s_[: high - down, max(0, -right) : wide - max(0, right)]
+        there = np.s_[down:, max(0, right) : wide + min(0, right)]
+        both = inside[here] & inside[there]
+        pairs = gray[here][both] * LEVELS + gray[there][both]
+        table = np.bincount(pairs, minlength=LEVELS * LEVELS).reshape(LEVELS, LEVELS).astype(np.float64)
+        table = table + table.T
+        if table.sum() > 0:
+            tables[angle] = table / table.sum()
+    return tables
+
+
+def glcm_measures(image: np.ndarray, object_mask: np.ndarray) -> dict[str, float]:
+    """Contrast, dissimilarity, homogeneity and energy of the background; NaN if it contains no pair.
+
+    image: (H, W, 3) uint8; object_mask: (H, W) in [0, 1]: every pixel that the object touches is excluded.
+
+    >>> flat = np.full((8, 8, 3), 90, np.uint8)
+    >>> glcm_measures(flat, np.zeros((8, 8)))["contrast"]
+    0.0
+    """
+    tables = cooccurrence(image, np.asarray(object_mask) <= 0)
+    filled = tables[tables.sum(axis=(1, 2)) > 0]
+    if len(filled) == 0:
+        return dict.fromkeys(("contrast", "dissimilarity", "homogeneity", "energy"), float("nan"))
+    rows, columns = np.indices((LEVELS, LEVELS))
+    apart = np.abs(rows - columns)
+
+    def mean(weights: np.ndarray) -> float:
+        return float((filled * weights).sum(axis=(1, 2)).mean())
+
+    return {
+        "contrast": mean(apart**2),
+        "dissimilarity": mean(apart),
+        "homogeneity": mean(1 / (1 + apart**2)),
+        "energy": float(np.sqrt((filled**2).sum(axis=(1, 2))).mean()),
+    }
+
+
+def background_measures(image: np.ndarray, object_mask: np.ndarray) -> dict[str, float]:
+    """GLCM contrast and dissimilarity and spectral amplitude of a background; empty where there is none."""
+    texture = glcm_measures(image, object_mask)
+    found = {name: texture[name] for name in ("contrast", "dissimilarity")}
+    found["amplitude"] = background_amplitude(image, object_mask)
+    return {f"background_{name}": round(value, 5) for name, value in found.items() if math.isfinite(value)}
+
+
+def background_amplitude(image: np.ndarray, object_mask: np.ndarray) -> float:
+    """The mean |FFT2| over channels and frequencies of the background alone; NaN where there is no background.
+
+    image: (H, W, 3) uint8; object_mask: (H, W) in [0, 1]. The background's mean color is taken away and the object is
+    left out; divided by the root of the background's share, so that a large object does not count as a smooth picture.
+
+    >>> round(background_amplitude(np.full((8, 8, 3), 90, np.uint8), np.zeros((8, 8))), 6)
+    0.0
+    """
+    behind = np.asarray(object_mask) <= 0
+    share = behind.mean()
+    if share == 0:
+        return float("nan")
+    pixels = image.astype(np.float64) / 255
+    pixels = np.where(behind[..., None], pixels - pixels[behind].mean(axis=0), 0.0)
+    return float(np.abs(np.fft.fft2(pixels, axes=(0, 1))).mean() / np.sqrt(share))
+
+
+def spectral_amplitude(images: np.ndarray) -> np.ndarray:
+    """(N,) mean |FFT2| over channels and frequencies of (N, H, W, 3) pictures in [0, 1]: perceived sharpness."""
+    return np.abs(np.fft.fft2(images.astype(np.float64), axes=(1, 2))).mean(axis=(1, 2, 3))
+
+
+def noise_level(images: np.ndarray) -> np.ndarray:
+    """(N,) standard deviation of the noise, estimated from wavelets (scikit-image), mean over channels."""
+    from skimage.restoration import estimate_sigma
+
+    return np.array([estimate_sigma(image, channel_axis=-1, average_sigmas=True) for image in images])
+
+
+def grid(images: np.ndarray, period: int) -> float:
+    """How uneven the mean difference of neighboring columns is by column index modulo `period`: max / min − 1.
+
+    images: (N, H, W, 3). A few pictures are uneven by chance, and JPEG photographs by their 8×8 blocks.
+    """
+    steps = np.abs(np.diff(images.astype(np.float64), axis=2)).mean(axis=(0, 1, 3))
+    by_phase = [steps[phase::period].mean() for phase in range(period)]
+    return float(max(by_phase) / max(min(by_phase), 1e-12) - 1)
