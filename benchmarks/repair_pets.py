@@ -25,7 +25,7 @@ from unswayed.benchmark.plan import BuildSettings
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.settings import EvaluateSettings
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.repair import RepairSettings, repair
 from unswayed.repair.measuring import before_and_after, read_answers
 from unswayed.sources import open_source

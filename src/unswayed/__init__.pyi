@@ -19,7 +19,8 @@ from .evaluation.reading import read_predictions as read_predictions
 from .evaluation.settings import EvaluateSettings as EvaluateSettings
 from .labels import LabelSpace as LabelSpace
 from .models.classifier import Classifier as Classifier
-from .models.registry import open_model as open_model
+from .models.opening import list_models as list_models
+from .models.opening import open_model as open_model
 from .models.transforms import Transform as Transform
 from .scene import Scene as Scene
 from .scene import frame as frame

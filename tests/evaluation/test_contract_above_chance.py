@@ -19,9 +19,8 @@ from unswayed.evaluation import EvaluateSettings, cards, read_predictions, run_e
 from unswayed.evaluation.label_orders import suspect_exchange
 from unswayed.labels import imagenet, own
 from unswayed.models import Classifier
-from unswayed.models.options import transform_from
-from unswayed.models.registry import brings_transform
-from unswayed.models.transforms import Transform
+from unswayed.models.opening import brings_transform
+from unswayed.models.transforms import Transform, transform_from
 from unswayed.sources import open_source
 from unswayed.views.report.remarks import remark_lines
 

@@ -20,7 +20,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, read_predictions, run_evaluation
 from unswayed.files.whole import sha256
 from unswayed.models import open_model
-from unswayed.models.views import FlipAverage
+from unswayed.models.wrappers import FlipAverage
 
 NET = """
 import torch

@@ -15,7 +15,7 @@ from unswayed.evaluation.changes import directions
 from unswayed.evaluation.film import gif
 from unswayed.evaluation.fragility import fragility, subject_of
 from unswayed.evaluation.smallest import HALVED, SCANNED, find_smallest, fragility_profile, predictor, sweep
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.rendering.photograph import Request
 from unswayed.sources import open_source
 from unswayed.views.app.film_figures import swept_film

@@ -48,7 +48,7 @@ def rows() -> Reader:
 
 
 def labels() -> Reader:
-    from unswayed.models.options import read_labels
+    from unswayed.models.label_mapping import read_labels
     from unswayed.sources.labeled import label_space, name_remarks, read_table
 
     def read(data: bytes) -> None:

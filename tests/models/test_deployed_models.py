@@ -164,7 +164,7 @@ def test_what_is_missing_or_unreadable_is_named(kind, tmp_path):
     ("kind", "module", "line"),
     [
         ("openvino", "openvino", r"unswayed\[openvino\]"),
-        ("tflite", "ai_edge_litert.interpreter", r"unswayed\[litert\]"),
+        ("tflite", "ai_edge_litert", r"unswayed\[litert\]"),
     ],
 )
 def test_a_missing_runtime_names_its_pip_line(monkeypatch, kind, module, line):

@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from unswayed.errors import UserError
 from unswayed.files.tensor_files import write_tensor_file
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.models.repaired import save_repaired
 
 # Opens each folder and prints the memory, in MB, that this took beyond what the libraries take.
@@ -26,8 +26,8 @@ PROGRAM = """
 import sys, timm, torchvision
 from pathlib import Path
 from unswayed.errors import UserError
-from unswayed.models import hybrid, repaired
-from unswayed.models.registry import open_model
+from unswayed.models import from_timm, repaired
+from unswayed.models.opening import open_model
 
 def peak():
     return int(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))) / 1024

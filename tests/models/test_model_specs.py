@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint
 
 import pytest
 
 from unswayed.errors import UserError
-from unswayed.models import open_model, registry
-from unswayed.models.registry import model_spec
+from unswayed.models import list_models, open_model
+from unswayed.models.opening import MODELS, brings_transform, describe_sources, model_spec, runs_code
 from unswayed.specs import slug_of
 
 
@@ -71,9 +71,42 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_other_packages_add_sources_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("mine", "unswayed.models.lite:open_lite", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
+    point = EntryPoint("mine", "unswayed.models.wheels:open_lite", MODELS.group)
+    monkeypatch.setattr("unswayed.registry._entry_points", lambda group, path: (point,))
+    assert MODELS.group == "unswayed.models"
     assert open_model("mine:0", device="cpu").name == "mine:0"
+    assert "mine" in describe_sources()
+    assert list_models("mine:*") == ["mine:NAME"]
+    # What it may do is not declared, so a file cannot name it.
+    with pytest.raises(UserError, match="not opened"):
+        open_model("mine:0", device="cpu", trust=False)
+    assert runs_code("mine:0")
+    assert not brings_transform("mine:0")
+
+
+def test_what_an_outside_source_declares_decides_whether_a_file_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import harmless_source
+
+    point = EntryPoint("harmless", "harmless_source:open_harmless", MODELS.group)
+    monkeypatch.setattr("unswayed.registry._entry_points", lambda group, path: (point,))
+    assert open_model("harmless:0", device="cpu", trust=False).name == "harmless:0"
+    assert list_models("harmless:[1-9]") == ["harmless:1"]
+    assert describe_sources()["harmless"] == "harmless:NUMBER: EfficientNet-Lite again."
+    assert brings_transform("harmless:0")
+    assert not runs_code("harmless:0")
+    assert harmless_source.open_harmless
+
+
+def test_models_are_listed_without_a_network() -> None:
+    assert {usage.partition(":")[0] for usage in list_models()} >= {"lite", "timm", "python", "head", "onnx"}
+    assert list_models("lite") == list_models("lite:*") == ["lite:0", "lite:1", "lite:2"]
+    assert "timm:resnet50.a1_in1k" in list_models("timm:*resnet*")
+    assert "torchvision:resnet50/IMAGENET1K_V2" in list_models("torchvision:resnet50/*")
+    assert all("vit" in name for name in list_models("t*:vit*"))
+    assert list_models("onnx:*") == ["onnx:FILE"]
+    assert list_models("timm:nothing*") == []
+    with pytest.raises(UserError, match="did you mean 'timm'"):
+        list_models("tim:*")
 
 
 def test_bad_device_and_precision_are_refused() -> None:

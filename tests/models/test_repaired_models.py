@@ -11,7 +11,7 @@ import torch
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.models.repaired import for_classes, save_repaired
 
 NO_PHOTOGRAPHS = np.zeros(0, np.uint64)

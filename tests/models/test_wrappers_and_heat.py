@@ -12,8 +12,7 @@ from torchvision import transforms as library
 from unswayed.errors import UserError
 from unswayed.models import Classifier, Transform
 from unswayed.models.heat import HeatLayer, find_heat_layer
-from unswayed.models.views import FlipAverage, ObjectCrop, boxes
-from unswayed.models.wrappers import bn_adapt, tencrop
+from unswayed.models.wrappers import FlipAverage, ObjectCrop, bn_adapt, boxes, tencrop
 
 
 class Tiny(nn.Module):

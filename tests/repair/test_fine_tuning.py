@@ -21,7 +21,7 @@ from betrayed import small_classifier, write_photographs
 from small_runs import SETTINGS, small_run
 from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.rendering.training import tensors_under
 from unswayed.repair import fine_tuning
 from unswayed.repair.family import choose_parameters, family_of, make_optimizer

@@ -16,7 +16,7 @@ from small_runs import small_run
 from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import Head
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.models.zero_shot import ZeroShot
 from unswayed.repair.depths import depths_of
 from unswayed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer

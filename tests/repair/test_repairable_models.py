@@ -14,10 +14,9 @@ from safetensors.torch import save_file
 from betrayed import CLASSES, TRANSFORM, small_classifier, write_photographs
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace
-from unswayed.models.architecture import architecture_of, check_architecture
 from unswayed.models.classifier import Classifier
-from unswayed.models.registry import open_model
-from unswayed.models.wrappers import WRAPPERS
+from unswayed.models.opening import WRAPPERS, open_model
+from unswayed.models.repaired import architecture_of, check_architecture
 from unswayed.repair import RepairSettings, repair
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth")

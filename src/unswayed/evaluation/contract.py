@@ -17,7 +17,7 @@ import torch
 from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
-from unswayed.models.registry import brings_transform
+from unswayed.models.opening import brings_transform
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Geometry, paper
 
 from .label_orders import DOUBT, SURE, Cause, at_least, clearly_better, suspect_order

@@ -24,7 +24,7 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.settings import shard_of
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import read_groups
-from unswayed.models.registry import model_spec, opener
+from unswayed.models.opening import MODELS, model_spec
 from unswayed.specs import model_key, slug_of, split_alias
 
 from .batch_sizes import batch_size_for
@@ -91,7 +91,7 @@ def run_evaluation(
     _check_names(models)
     for model in models:
         if isinstance(model, str):
-            opener(model_spec(model).kind)
+            MODELS.load(model_spec(model).kind)
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )

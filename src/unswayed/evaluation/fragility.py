@@ -11,7 +11,7 @@ from unswayed.choices import RendererName
 from unswayed.edits import Edit
 from unswayed.masks.segment import Box
 from unswayed.models.classifier import Classifier
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.rendering.layers import Renderer
 from unswayed.rendering.photograph import Request, compose, exact_mask, read_scene, render_chain
 from unswayed.scene import Scene, frame

@@ -7,8 +7,7 @@ from pathlib import Path
 from unswayed.errors import UserError
 from unswayed.files.tables import Column, read_checked
 from unswayed.files.whole import read_json
-from unswayed.models.registry import PROGRAMS
-from unswayed.specs import Spec, split_alias
+from unswayed.models.opening import runs_code
 
 
 def refuse_programs(predictions: str | Path) -> None:
@@ -24,7 +23,7 @@ def refuse_programs(predictions: str | Path) -> None:
         card = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
         names += [str(card.get(key, "")) for key in ("spec", "model")] if isinstance(card, dict) else []
         for name in names:
-            if Spec.parse(split_alias(name)[1]).kind in PROGRAMS:
+            if runs_code(name):
                 raise UserError(
                     f"{path} names the model '{name[:200]}', which is a program: heat maps would run it",
                     allowed="--heat-maps 0 for a report without heat maps",

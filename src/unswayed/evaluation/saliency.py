@@ -82,8 +82,12 @@ def explainer(
     import pytorch_grad_cam
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 
+    from unswayed.models.runtime import evaluating
+
     name, most = METHODS[method]
     layer = model.heat_layer
+    frozen = contextlib.ExitStack()
+    frozen.enter_context(evaluating(model.module))
     cam: Any = getattr(pytorch_grad_cam, name)(
         model=model.module, target_layers=[layer.module(model.module)], reshape_transform=layer.reshape_transform
     )
@@ -106,6 +110,7 @@ def explainer(
     finally:
         # The library's own context manager swallows an IndexError; this one lets every error through.
         cam.activations_and_grads.release()
+        frozen.close()
 
 
 def unit_peak(maps: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from unswayed.jobs.journal import Journal
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import check_framing
 from unswayed.models.label_mapping import LabelMapping, map_labels
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.specs import is_same_model, slug_of, split_alias
 
 from .batch_sizes import batch_size_for, fits_beside

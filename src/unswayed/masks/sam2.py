@@ -13,7 +13,7 @@ import numpy as np
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import place_of
 from unswayed.jobs.devices import device_at
-from unswayed.models import onnx_sessions
+from unswayed.models import runtime
 
 if TYPE_CHECKING:
     from unswayed.models.classifier import Classifier
@@ -66,7 +66,7 @@ def file_of(name: str) -> Path:
 @functools.cache
 def open_session(path: str) -> Any:
     """A network of the segmenters, opened once."""
-    return onnx_sessions.open_session(path, "masks")
+    return runtime.open_session(path, "masks")
 
 
 @dataclass(frozen=True)
@@ -241,6 +241,6 @@ class ChosenBy:
 
 @functools.cache
 def _opened(model: str, device: str | None) -> Classifier:
-    from unswayed.models.registry import open_model
+    from unswayed.models.opening import open_model
 
     return open_model(model, device=device)

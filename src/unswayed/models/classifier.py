@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError
 from unswayed.jobs.devices import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
-from unswayed.specs import slug_of
+from unswayed.specs import Spec, slug_of
 
-from .float32 import true_float32
 from .heat import HeatLayer, find_heat_layer
-from .transforms import Transform, paper
+from .runtime import evaluating, true_float32
+from .transforms import Transform, paper, transform_from
 from .weights import weights_hash
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 class Classifier:
     """An image classifier, as every source of models returns it; it also wraps a user's own module.
 
-    module: transformed (N, 3, crop, crop) float32 -> (N, classes) logits. transform: a Transform, its JSON, or a
+    Called with transformed pictures, a float tensor (N, 3, crop, crop), it returns (N, classes) logits.
+
+    module: transformed (N, 3, crop, crop) float32 -> (N, classes) logits; it is moved to the device, and after every
+    use it is in the mode, and takes the gradients, that it had before. transform: a Transform, its JSON, or a
     torchvision preset or Compose. labels: a LabelSpace or a list of class names, in the order of the outputs. name: the
     spec it was opened by. device: `cpu`, `cuda`, `cuda:1` …, chosen if None. precision: fp32, bf16 or fp16; None is
     fp32 on a CPU and bf16 on a GPU. layer: dotted name of the heat layer, found if None. origin: what else it was made
@@ -52,26 +56,26 @@ class Classifier:
     def __post_init__(self) -> None:
         import torch
 
-        place = choose_device(self.device)
-        device, kind = str(place), place.type
-        precision = self.precision or ("bf16" if kind == "cuda" else "fp32")
+        device = choose_device(self.device)
+        precision = self.precision or ("bf16" if device.type == "cuda" else "fp32")
         check_choice("precision", precision, Precision)
         labels = self.labels if isinstance(self.labels, LabelSpace) else _space(self.labels)
         if not len(labels):
             raise UserError(f"{self.name}: the model has no classes")
         if not isinstance(self.module, torch.nn.Module):
             raise UserError(f"{self.name}: the module is a {type(self.module).__name__}", allowed="a torch.nn.Module")
-        module = self.module.eval().requires_grad_(False).to(device)
-        if kind in ("cpu", "cuda"):
+        module = self.module.to(device)
+        if device.type in ("cpu", "cuda"):
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         from .foreign_transforms import as_transform
 
-        values = {"device": device, "precision": precision, "labels": labels, "module": module}
+        values = {"device": str(device), "precision": precision, "labels": labels, "module": module}
         for name, value in {**values, "transform": as_transform(self.transform)}.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return f"Classifier('{self.name}': {len(self.labels)} classes, crop {self.transform.crop}, {self.device})"
+        name = self.name if len(self.name) <= 60 else f"{self.name[:29]}…{self.name[-30:]}"
+        return f"Classifier('{name}': {len(self.labels)} classes, crop {self.transform.crop}, {self.device})"
 
     @property
     def spec(self) -> str:
@@ -100,6 +104,10 @@ class Classifier:
 
         side = self.transform.crop
         return find_heat_layer(self.module, torch.zeros(1, 3, side, side, device=self.device), self.layer)
+
+    def __call__(self, pictures: torch.Tensor) -> torch.Tensor:
+        """The same as `logits`: transformed (N, 3, crop, crop) -> (N, classes) float32 logits, without gradients."""
+        return self.logits(pictures)
 
     def prepare(self, image: np.ndarray) -> torch.Tensor:
         """(H, W, 3) uint8 RGB -> (3, crop, crop) float32, by the model's own transform."""
@@ -131,10 +139,11 @@ class Classifier:
         if batch.ndim == 4:
             batch = batch.contiguous(memory_format=torch.channels_last)
         if self.precision == "fp32":
-            with true_float32(self.device):
-                return self._answers(self.module(batch))
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[str(self.precision)]
-        with torch.autocast(torch.device(self.device).type, dtype=kind):
+            precision: AbstractContextManager[object] = true_float32(self.device)
+        else:
+            kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[str(self.precision)]
+            precision = torch.autocast(torch.device(self.device).type, dtype=kind)
+        with evaluating(self.module), precision:
             return self._answers(self.module(batch))
 
     def _answers(self, output: Any) -> torch.Tensor:
@@ -178,9 +187,30 @@ class Classifier:
         }
 
 
-def _space(labels: Any) -> LabelSpace:
+def classifier_of(
+    spec: Spec,
+    module: nn.Module,
+    transform: Transform,
+    labels: LabelSpace,
+    where: Mapping[str, str | None],
+    **origin: object,
+) -> Classifier:
+    """The classifier that `spec` names, with the options that every source takes; origin: its entries, if not empty."""
+    return Classifier(
+        module,
+        transform_from(spec.options, transform),
+        labels,
+        str(spec),
+        layer=spec.options.get("layer"),
+        origin={name: value for name, value in origin.items() if value},
+        device=where.get("device"),
+        precision=where.get("precision"),
+    )
+
+
+def _space(labels: object) -> LabelSpace:
     """A list of names as a label space; ImageNet's own list is ImageNet (Cardigan is a dog there, cardigan is not)."""
-    if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(one, str) for one in labels):
+    if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(name, str) for name in labels):
         raise UserError(f"the labels are {labels!r}", allowed="a LabelSpace, or a list of class names in output order")
     names = tuple(labels)
     if names == imagenet().classes:

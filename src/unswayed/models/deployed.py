@@ -9,11 +9,16 @@ The same as options: `onnx:FILE?crop=224&resize=256&mean=0.5&std=0.5&labels=FILE
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import mmap
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -26,9 +31,9 @@ from unswayed.specs import Spec
 
 from .classifier import Classifier
 from .foreign_transforms import as_transform
-from .options import COMMON, read_labels, transform_from
-from .probabilities import LogProbabilities
-from .transforms import Transform
+from .label_mapping import read_labels
+from .transforms import COMMON, Transform, transform_from
+from .wrappers import LogProbabilities
 
 LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
 _KINDS = {
@@ -38,6 +43,7 @@ _KINDS = {
     **dict.fromkeys(("layout", "scores"), str | None),
 }
 SETTINGS = tuple(_KINDS)
+Settings = dict[str, Any]  # of a file beside a model
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Runtime:
 
 
 def open_deployed(
-    spec: Spec, load: Callable[[Path, dict[str, Any], str], Runtime], device: str | None = None, gpu: bool = False
+    spec: Spec, load: Callable[[Path, Settings, str], Runtime], device: str | None = None, gpu: bool = False
 ) -> Classifier:
     """The classifier in the file that `spec` names, without gradients and without a heat layer.
 
@@ -74,7 +80,7 @@ def open_deployed(
         raise
     except Exception as error:
         raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
-    module = _Deployed(runtime, settings, len(space), str(spec))
+    module = _RuntimeModule(runtime, settings, len(space), str(spec))
     return Classifier(
         LogProbabilities(module) if module.scores == "probabilities" else module,
         transform,
@@ -97,7 +103,7 @@ def open_deployed(
     )
 
 
-def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, dict[str, Any]]:
+def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, Settings]:
     """The transform, the classes and the settings in FILE.json, overridden by the options of `spec`.
 
     A model without a stated transform is refused.
@@ -133,10 +139,10 @@ def write_sidecar(path: str | Path, model: Classifier, **settings: Any) -> None:
     write_json(Path(path).with_name(Path(path).name + ".json"), record)
 
 
-class _Deployed(nn.Module):
+class _RuntimeModule(nn.Module):
     """A runtime as a module: (N, 3, h, w) float32 -> (N, classes) float32."""
 
-    def __init__(self, runtime: Runtime, settings: dict[str, Any], classes: int, name: str) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, classes: int, name: str) -> None:
         super().__init__()
         self.runtime, self.classes, self.name = runtime, classes, name
         self.layout = str(settings.get("layout") or _layout(runtime.shape)).upper()
@@ -181,7 +187,7 @@ class _Deployed(nn.Module):
         return answer.reshape(len(pixels), -1)
 
 
-def _whole(settings: dict[str, Any], name: str, least: int) -> int | None:
+def _whole(settings: Settings, name: str, least: int) -> int | None:
     """A whole number among the settings, None if it is not stated."""
     value = settings.get(name)
     if value is None:
@@ -202,4 +208,157 @@ def _hash(files: Sequence[Path]) -> str:
     """SHA-256 of the file, and of the files that hold its tensors, if there are any."""
     if len(files) == 1:
         return sha256(files[0])
-    return hashlib.sha256("".join(sha256(one) for one in files).encode()).hexdigest()
+    return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+
+
+# How a protobuf states where a tensor's bytes are: the pair ("location", FILE), the name's length in one or two bytes.
+_LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
+
+
+def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+    """`onnx:FILE`, an ONNX file as a classifier, run by onnxruntime on the CPU."""
+    import onnxruntime
+
+    def load(path: Path, settings: Settings, device: str) -> Runtime:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        output = _output(settings, [port.name for port in session.get_outputs()])
+        entry = session.get_inputs()[0]
+
+        def run(pixels: torch.Tensor) -> Any:
+            return session.run([output], {entry.name: pixels.numpy()})[0]
+
+        return Runtime(run, f"onnxruntime {onnxruntime.__version__}", entry.shape, output, _files_beside(path))
+
+    return open_deployed(spec, load, where.get("device"))
+
+
+def _files_beside(path: Path) -> tuple[Path, ...]:
+    """The files next to an ONNX file that hold its tensors, if there are any."""
+    names = set()
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for match in _LOCATION.finditer(data):
+            low, high = match[1][0], match[1][1] if len(match[1]) > 1 else 0
+            length = low if not high else low - 128 + 128 * high
+            names.add(data[match.end() : match.end() + length].decode(errors="replace"))
+    return tuple(path.parent / name for name in sorted(names) if (path.parent / name).is_file())
+
+
+def open_openvino(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+    """`openvino:FILE`, what OpenVINO reads (.xml with its .bin, or .onnx, .tflite), run on the CPU in float32."""
+    import openvino
+
+    def load(path: Path, settings: Settings, device: str) -> Runtime:
+        core = openvino.Core()
+        # Without the hint some processors compute in bfloat16; a quantized model keeps its integers in any case.
+        hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+        compiled = core.compile_model(core.read_model(str(path)), "CPU", hints)
+        names = [port.any_name if port.names else str(number) for number, port in enumerate(compiled.outputs)]
+        output = _output(settings, names)
+        shape = [side.get_length() if side.is_static else None for side in compiled.inputs[0].partial_shape]
+        port = compiled.outputs[names.index(output)]
+
+        def run(pixels: torch.Tensor) -> Any:
+            # A copy, since the next run writes to the same memory.
+            return compiled([pixels.numpy()])[port].copy()
+
+        tensors = path.with_suffix(".bin")
+        version = openvino.__version__.partition("-")[0]
+        beside = (tensors,) if path.suffix == ".xml" and tensors.is_file() else ()
+        return Runtime(run, f"openvino {version}", shape, output, beside)
+
+    return open_deployed(spec, load, where.get("device"))
+
+
+def open_tflite(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+    """`tflite:FILE`, run by LiteRT on the CPU; integer inputs and outputs are scaled as the file states."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    def load(path: Path, settings: Settings, device: str) -> Runtime:
+        interpreter = Interpreter(model_path=str(path), num_threads=torch.get_num_threads())
+        interpreter.allocate_tensors()
+        [entry, *_] = interpreter.get_input_details()
+        ports = {port["name"]: port for port in interpreter.get_output_details()}
+        output = _output(settings, list(ports))
+
+        def run(pixels: torch.Tensor) -> Any:
+            interpreter.set_tensor(entry["index"], _stored(pixels.numpy(), entry))
+            interpreter.invoke()
+            return _real(interpreter.get_tensor(ports[output]["index"]), ports[output])
+
+        shape = [int(side) for side in entry["shape"]]
+        return Runtime(run, f"ai-edge-litert {version('ai-edge-litert')}", shape, output)
+
+    return open_deployed(spec, load, where.get("device"))
+
+
+def _stored(values: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
+    """Real numbers in the type of an input: integers by its scale and zero point, others unchanged."""
+    kind = entry["dtype"]
+    if not np.issubdtype(kind, np.integer):
+        return values.astype(kind)
+    scale, zero = entry["quantization"]
+    limits = np.iinfo(kind)
+    return np.clip(np.rint(values / (scale or 1.0) + zero), limits.min, limits.max).astype(kind)
+
+
+def _real(values: np.ndarray, port: dict[str, Any]) -> np.ndarray:
+    """The inverse of `_stored`, for an output."""
+    if not np.issubdtype(port["dtype"], np.integer):
+        return values
+    scale, zero = port["quantization"]
+    return (values.astype(np.float32) - zero) * (scale or 1.0)
+
+
+def open_torchscript(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+    """`torchscript:FILE`, a file of `torch.jit.save`."""
+
+    def load(path: Path, settings: Settings, device: str) -> Runtime:
+        with warnings.catch_warnings():
+            # torch deprecates TorchScript in favor of torch.export; the files that people deployed must still open.
+            warnings.simplefilter("ignore")
+            module = torch.jit.load(str(path), map_location=device).eval()
+        return _torch_runtime(module, settings)
+
+    return open_deployed(spec, load, where.get("device"), gpu=True)
+
+
+def open_pt2(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+    """`pt2:FILE`, a file of `torch.export.save`."""
+
+    def load(path: Path, settings: Settings, device: str) -> Runtime:
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(torch.export.load(str(path)), device)
+        entry = program.graph_signature.user_inputs[0]
+        [node] = [node for node in program.graph.nodes if node.name == entry]
+        return _torch_runtime(program.module(), settings, list(node.meta["val"].shape))
+
+    return open_deployed(spec, load, where.get("device"), gpu=True)
+
+
+def _torch_runtime(module: Any, settings: Settings, shape: Sequence[Any] | None = None) -> Runtime:
+    """A torch module; of several outputs, a mapping's key or a sequence's number is `output`, the first by default."""
+    output = settings.get("output")
+
+    def run(pixels: torch.Tensor) -> Any:
+        answer = module(pixels)
+        if isinstance(answer, torch.Tensor):
+            return answer
+        if not isinstance(answer, (Mapping, Sequence)):
+            raise UserError(
+                f"the model returns a {type(answer).__name__}", allowed="a tensor, a tuple or a dict of tensors"
+            )
+        ports = answer if isinstance(answer, Mapping) else {str(number): part for number, part in enumerate(answer)}
+        return ports[_output(settings, list(ports))]
+
+    return Runtime(run, f"torch {torch.__version__}", shape, str(output or ""))
+
+
+def _output(settings: Settings, names: list[str]) -> str:
+    """The output of the model that the settings name, the first by default."""
+    output = str(settings.get("output") or names[0])
+    if output not in names:
+        raise unknown("output", output, names)
+    return output

@@ -1,6 +1,8 @@
 """`timm:NAME`: any pretrained model of timm; `timm:NAME?checkpoint=FILE`: its architecture with other weights.
 
-Every other option is a keyword of `timm.create_model`: `?global_pool=avg&drop_path_rate=0`.
+Every other option is a keyword of `timm.create_model`: `?global_pool=avg&drop_path_rate=0`. Importing this module also
+registers `hybrid_resnet50_vits` with timm: the third stage of a ResNet-50 feeds the blocks of a ViT-S (ImageNet-E,
+section 5.2).
 """
 
 from __future__ import annotations
@@ -10,28 +12,31 @@ import contextlib
 import inspect
 import re
 import sys
+from functools import partial
 from typing import Any
+
+import timm
+from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
+from timm.models import build_model_with_cfg, register_model
+from timm.models.vision_transformer import VisionTransformer
+from timm.models.vision_transformer_hybrid import HybridEmbed
 
 from unswayed.errors import UserError, unknown
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
-from .classifier import Classifier
+from .classifier import Classifier, classifier_of
 from .foreign_transforms import from_timm
-from .options import COMMON, labels_from, transform_from
+from .label_mapping import labels_from, unnamed
+from .transforms import COMMON
 from .weights import best_names, classes_in, load_foreign, read_state, unavailable
 
 OWN = ("checkpoint", "weights", *COMMON)
 REMOTE = ("hf-hub:", "hf_hub:", "local-dir:")
 
 
-def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """A timm model under its own data config; pretrained unless a checkpoint is given."""
-    import timm
-    from timm.data import resolve_model_data_config
-
-    from . import hybrid  # noqa: F401  registers hybrid_resnet50_vits
-
     if spec.options.get("weights", "none") != "none":
         raise UserError(f"weights={spec.options['weights']}", allowed="weights=none: random weights, to be trained")
     if not spec.name.startswith(REMOTE) and not timm.is_model(spec.name):
@@ -48,24 +53,19 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Cla
         module = _created(spec)
     else:
         module = _pretrained(spec)
-    return Classifier(
+    return classifier_of(
+        spec,
         module,
-        transform_from(spec.options, from_timm(resolve_model_data_config(module))),
+        from_timm(resolve_model_data_config(module)),
         labels_from(spec.options, outputs=module.num_classes) or label_space(module),
-        str(spec),
-        layer=spec.options.get("layer"),
-        origin={
-            "library": f"timm {timm.__version__}",
-            "architecture": module.pretrained_cfg.get("architecture"),
-            **({"settings": settings} if (settings := _keywords(spec)) else {}),
-        },
-        **where,
+        where,
+        library=f"timm {timm.__version__}",
+        architecture=module.pretrained_cfg.get("architecture"),
+        settings=_keywords(spec),
     )
 
 
 def _pretrained(spec: Spec) -> Any:
-    import timm
-
     if not spec.name.startswith(REMOTE):
         architecture, _, tag = spec.name.partition(".")
         tags = [name for name in timm.list_pretrained(f"{architecture}.*") if name.startswith(f"{architecture}.")]
@@ -85,8 +85,6 @@ def _pretrained(spec: Spec) -> Any:
 
 def _created(spec: Spec, **more: Any) -> Any:
     """The module with the options that are keywords of `timm.create_model`; others are refused by name."""
-    import timm
-
     keywords = _keywords(spec)
     try:
         return timm.create_model(spec.name, **{"pretrained": False, **keywords, **more})
@@ -148,13 +146,11 @@ def _classifier(module: Any) -> str:
         return named if isinstance(named, str) else named[0]
     layer = module.get_classifier() if hasattr(module, "get_classifier") else None
     layer = layer[0] if isinstance(layer, tuple) else layer
-    return next((name for name, one in module.named_modules() if one is layer), "")
+    return next((name for name, part in module.named_modules() if part is layer), "")
 
 
 def label_space(module: Any) -> LabelSpace:
     """ImageNet-1k for a thousand classes, timm's lists for larger ones, else the names in the weights' config."""
-    from timm.data import ImageNetInfo, infer_imagenet_subset
-
     config, count = module.pretrained_cfg, module.num_classes
     names = config.get("label_names")
     if names and len(names) == count:
@@ -166,4 +162,45 @@ def label_space(module: Any) -> LabelSpace:
         info = ImageNetInfo(subset)
         wnids = tuple(info.label_names())
         return LabelSpace(subset, tuple(info.index_to_description(index) for index in range(count)), wnids)
-    return LabelSpace(f"{count} unnamed classes", tuple(f"class {index}" for index in range(count)))
+    return unnamed(count)
+
+
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+STAGE = 3  # of four; its features are 14×14 for a picture of 224×224
+
+
+@register_model
+def hybrid_resnet50_vits(pretrained: bool = False, **settings: Any) -> VisionTransformer:
+    """ResNet-50 up to its third stage (1,024 channels at 1/16), then the 12 blocks of a ViT-S of width 384.
+
+    backbone_pretrained: start the ResNet from timm's weights; the hybrid as a whole has none.
+    """
+    # create_model hands these over for models that have weights to fetch; this one has none.
+    for name in ("pretrained_cfg", "pretrained_cfg_overlay"):
+        settings.pop(name, None)
+    backbone = timm.create_model(
+        "resnet50",
+        pretrained=settings.pop("backbone_pretrained", False),
+        cache_dir=settings.pop("cache_dir", None),
+        features_only=True,
+        out_indices=(STAGE,),
+    )
+    sizes = {"patch_size": 1, "embed_dim": 384, "depth": 12, "num_heads": 6}
+    model: VisionTransformer = build_model_with_cfg(
+        VisionTransformer,
+        "hybrid_resnet50_vits",
+        False,
+        pretrained_cfg={
+            "architecture": "hybrid_resnet50_vits",
+            "num_classes": 1000,
+            "input_size": (3, 224, 224),
+            "crop_pct": 0.875,
+            "interpolation": "bicubic",
+            "classifier": "head",
+            "first_conv": "patch_embed.backbone.conv1",
+            **IMAGENET,
+        },
+        embed_layer=partial(HybridEmbed, backbone=backbone),
+        **{**sizes, **settings},
+    )
+    return model

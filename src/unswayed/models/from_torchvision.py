@@ -8,25 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torchvision
 from torch import nn
 
 from unswayed.errors import unknown
 from unswayed.labels import LabelSpace, imagenet, plain
 from unswayed.specs import Spec
 
-from .classifier import Classifier
+from .classifier import Classifier, classifier_of
 from .foreign_transforms import from_preset
-from .options import COMMON, labels_from, transform_from
-from .transforms import Transform
+from .label_mapping import labels_from, unnamed
+from .transforms import COMMON, Transform
 from .weights import classes_in, load_foreign, read_state, unavailable
 
 AUXILIARY = {"googlenet": ("aux1", "aux2"), "inception_v3": ("AuxLogits",)}
 
 
-def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """A torchvision classifier under the transform that its weights state."""
-    import torchvision
-
     spec.check_options("checkpoint", *COMMON)
     name, _, tag = spec.name.partition("/")
     if name not in classifiers():
@@ -40,7 +39,7 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
     settings = _settings(name, weights)
     module: Any = build(name, len(space), settings)
     # The output of every torchvision network comes from its last layer; SqueezeNet's is a convolution.
-    last = [part for part, one in module.named_modules() if isinstance(one, (nn.Linear, nn.Conv2d))][-1]
+    last = [name for name, part in module.named_modules() if isinstance(part, (nn.Linear, nn.Conv2d))][-1]
     classes = classes_in(state, module, last) or len(space)
     if classes != len(space):
         module = build(name, classes, settings)
@@ -50,35 +49,25 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: Any)
         settings["aux_logits"] = module.aux_logits = False
         for part in AUXILIARY[name]:
             setattr(module, part, None)
-    named = labels_from(spec.options, outputs=classes) or (space if classes == len(space) else None)
-    if named is None:
-        named = LabelSpace(f"{classes} unnamed classes", tuple(f"class {index}" for index in range(classes)))
-    return Classifier(
-        module,
-        transform_from(spec.options, transform),
-        named,
-        str(spec),
-        layer=spec.options.get("layer"),
-        origin={
-            "library": f"torchvision {torchvision.__version__}",
-            "architecture": name,
-            **({"settings": settings} if settings else {}),
-        },
-        **where,
-    )
+    named = labels_from(spec.options, outputs=classes) or (space if classes == len(space) else unnamed(classes))
+    library = f"torchvision {torchvision.__version__}"
+    return classifier_of(spec, module, transform, named, where, library=library, architecture=name, settings=settings)
 
 
 def classifiers() -> list[str]:
     """The names of torchvision's classifiers; its other networks are in modules of their own."""
-    import torchvision
-
     return torchvision.models.list_models(module=torchvision.models)
+
+
+def torchvision_names() -> list[str]:
+    """The names of torchvision's classifiers with those of their weights, as in `resnet50/IMAGENET1K_V2`."""
+    return [
+        f"{name}/{weights.name}" for name in classifiers() for weights in torchvision.models.get_model_weights(name)
+    ]
 
 
 def build(name: str, classes: int, settings: Mapping[str, Any]) -> nn.Module:
     """The architecture with random weights; settings: further keywords of its builder."""
-    import torchvision
-
     return torchvision.models.get_model(name, weights=None, num_classes=classes, **settings)
 
 
@@ -102,10 +91,8 @@ def _fetched(spec: Spec, weights: Any) -> dict[str, Any]:
 
 def _weights(name: str, tag: str) -> Any:
     """The member of the model's weight enum that `tag` names; the default one without a tag."""
-    import torchvision
-
     enum = torchvision.models.get_model_weights(name)
-    tags = [one.name for one in enum]
+    tags = [member.name for member in enum]
     if tag and tag.upper() not in tags:
         raise unknown(f"weight of {name}", tag, tags)
     return enum[tag.upper()] if tag else enum.DEFAULT

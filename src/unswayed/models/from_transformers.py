@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from unswayed.errors import UserError, missing_extra
+from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, imagenet, plain
 from unswayed.specs import Spec
 
-from .classifier import Classifier
+from .classifier import Classifier, classifier_of
 from .foreign_transforms import STATED, from_processor
-from .options import COMMON, labels_from, transform_from
-from .transforms import Transform
+from .label_mapping import labels_from
+from .transforms import COMMON, Transform
 from .weights import unavailable
 from .zero_shot import ZeroShot, class_embeddings, templates_of
 
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 TOLERANCE = 0.5
 
 
-def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """A model of the transformers library under its own image processor."""
-    try:
-        import transformers
-    except ImportError:
-        raise missing_extra("transformers", "models") from None
+    import transformers
+
     spec.check_options("prompt", "templates", *COMMON)
     try:
         # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
@@ -55,18 +53,15 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: Any
             raise UserError(f"{spec} is a {type(network).__name__}, which does not take pixels")
         space = labels_from(spec.options, outputs=config.num_labels) or _space(config.id2label)
         module = _Logits(network)
-    return Classifier(
+    return classifier_of(
+        spec,
         module,
         transform,
         space,
-        str(spec),
-        layer=spec.options.get("layer"),
-        origin={
-            "library": f"transformers {transformers.__version__}",
-            "architecture": config.model_type,
-            "kind": "zero-shot" if zero_shot else "classifier",
-        },
-        **where,
+        where,
+        library=f"transformers {transformers.__version__}",
+        architecture=config.model_type,
+        kind="zero-shot" if zero_shot else "classifier",
     )
 
 
@@ -95,7 +90,7 @@ class _Tower(nn.Module):
 
 
 def _transform(spec: Spec, processor: Any) -> Transform:
-    """The processor's transform with the options; refused if its pixels differ from the processor's own."""
+    """The transform of a processor, before the options; refused if its pixels differ from the processor's own."""
     given = all(name in spec.options for name in ("crop", "mean", "std"))
     try:
         transform = from_processor(processor.to_dict())
@@ -104,8 +99,8 @@ def _transform(spec: Spec, processor: Any) -> Transform:
     except UserError:
         if not given or "resize" not in spec.options:
             raise
-        transform = Transform()
-    return transform_from(spec.options, transform)
+        return Transform()  # the options state everything
+    return transform
 
 
 def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
@@ -129,7 +124,7 @@ def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
     # Where a crop falls between two pixels, one library takes the left one and the other the right one.
     shifted = [torch.roll(ours, (down, right), (1, 2)) for down in (-1, 0, 1) for right in (-1, 0, 1)]
     inner = (slice(None), slice(1, -1), slice(1, -1))
-    difference = min(float(((one - theirs) * levels)[inner].abs().mean()) for one in shifted)
+    difference = min(float(((pixels - theirs) * levels)[inner].abs().mean()) for pixels in shifted)
     if not difference <= TOLERANCE:
         raise UserError(
             f"{who} does not match its settings read as data ({transform}): the pixels differ by "
@@ -161,8 +156,7 @@ def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
         return answer if isinstance(answer, torch.Tensor) else answer.pooler_output
 
     texts = class_embeddings(space.classes, templates_of(spec), encode)
-    shift = getattr(network, "logit_bias", None)
-    return ZeroShot(_Tower(network), texts, float(network.logit_scale.exp()), 0.0 if shift is None else float(shift))
+    return ZeroShot.of(_Tower(network), texts, network)
 
 
 def _space(names: Mapping[int, str]) -> LabelSpace:

@@ -7,6 +7,7 @@ head.save("my-head")                    # then: unswayed evaluate BENCH -m head:
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from unswayed.labels import LabelSpace, own
 from unswayed.specs import Spec
 
 from .classifier import Classifier
-from .registry import open_base
+from .opening import open_base
 from .training_photographs import origin_of, write_trained_on
 
 
@@ -145,7 +146,7 @@ def fit_head(
     return Head(base, space, weight, bias, card)
 
 
-def open_head(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+def open_head(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """`head:FOLDER`: the saved head on the model it was trained on; refused if that model's weights have changed.
 
     `head:FOLDER?trust=yes` opens a base of any source; without it, only one that cannot run code.
@@ -184,7 +185,7 @@ def check_framing(model: Classifier, frame: str | None) -> None:
 def feature_network(model: Classifier) -> nn.Module:
     """A copy of the model's network without its last linear layer: (N, 3, crop, crop) -> (N, D) features."""
     name = classification_layer(model)
-    module = copy.deepcopy(model.module)
+    module = copy.deepcopy(model.module).eval().requires_grad_(False)
     parent, _, last = name.rpartition(".")
     setattr(module.get_submodule(parent), last, nn.Identity())
     return module
@@ -192,12 +193,12 @@ def feature_network(model: Classifier) -> nn.Module:
 
 def classification_layer(model: Classifier) -> str:
     """The dotted name of the last linear layer that runs and returns the model's logits."""
-    found: list[str] = []
+    names: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:
         def hook(layer: nn.Module, _: Any, output: torch.Tensor) -> None:
             if output.shape == (1, len(model.labels)):
-                found.append(name)
+                names.append(name)
 
         return hook
 
@@ -209,11 +210,11 @@ def classification_layer(model: Classifier) -> str:
     try:
         model.logits(torch.zeros(1, 3, model.transform.crop, model.transform.crop))
     finally:
-        for one in hooks:
-            one.remove()
-    if not found:
+        for handle in hooks:
+            handle.remove()
+    if not names:
         raise UserError(f"{model.name} does not end in a linear layer, so it cannot be replaced by a head")
-    return found[-1]
+    return names[-1]
 
 
 def extract_features(
@@ -224,15 +225,10 @@ def extract_features(
 ) -> torch.Tensor:
     """(N, D) float32 features of the pictures on the CPU; `prepare` as in `fit_head`."""
     network = feature_network(model)
-    prepare = prepare or model.prepare
-    rows, batch = [], []
+    pictures = map(prepare or model.prepare, images)
+    rows = []
     with torch.inference_mode():
-        for image in images:
-            batch.append(prepare(image))
-            if len(batch) == batch_size:
-                rows.append(network(torch.stack(batch).to(model.device)).float().cpu())
-                batch = []
-        if batch:
+        while batch := list(itertools.islice(pictures, batch_size)):
             rows.append(network(torch.stack(batch).to(model.device)).float().cpu())
     if not rows:
         raise UserError("there are no pictures to train a head on")

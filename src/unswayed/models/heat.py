@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, unknown
+
+from .runtime import evaluating
 
 if TYPE_CHECKING:
     import torch
@@ -57,22 +59,20 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
     if name is not None:
         known = {layer.name: layer for layer, _ in layers}
         if name not in known:
-            from unswayed.errors import unknown
-
             raise unknown("layer with spatial positions", name, known)
         return known[name]
     if not layers:
         raise UserError("no layer of this model has spatial positions, so it has no heat map")
-    grids = [place for place, (layer, _) in enumerate(layers) if layer.reshape != "tokens"]
+    grids = [index for index, (layer, _) in enumerate(layers) if layer.reshape != "tokens"]
     norms = [
-        place
-        for place, (layer, kind) in enumerate(layers)
+        index
+        for index, (layer, kind) in enumerate(layers)
         if layer.reshape == "tokens" and "Norm" in kind and _block(layer.name)
     ]
     # A grid that comes after the last block's tokens (Swin, EdgeNeXt) is nearer to the output than they are.
     if norms and (not grids or norms[-1] > grids[-1]):
         last = _block(layers[norms[-1]][0].name)
-        return next(layers[place][0] for place in norms if _block(layers[place][0].name) == last)
+        return next(layers[index][0] for index in norms if _block(layers[index][0].name) == last)
     return layers[grids[-1] if grids else -1][0]
 
 
@@ -85,8 +85,8 @@ def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, st
 
     def watch(name: str) -> Callable[..., None]:
         def hook(layer: nn.Module, _: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor) and (found := _describe(name, output)):
-                seen.append((found, type(layer).__name__))
+            if isinstance(output, torch.Tensor) and (heat_layer := _describe(name, output)):
+                seen.append((heat_layer, type(layer).__name__))
 
         return hook
 
@@ -94,11 +94,11 @@ def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, st
         if name:
             hooks.append(layer.register_forward_hook(watch(name)))
     try:
-        with torch.no_grad():
+        with evaluating(module), torch.no_grad():
             module(example)
     finally:
-        for one in hooks:
-            one.remove()
+        for handle in hooks:
+            handle.remove()
     return seen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import fits
-from unswayed.files.whole import read_json
-from unswayed.labels import RIVAL10, LabelSpace, imagenet, plain
+from unswayed.files.whole import read_json, read_names
+from unswayed.labels import RIVAL10, LabelSpace, imagenet, own, plain
 
 if TYPE_CHECKING:
     import torch
@@ -82,6 +83,51 @@ def map_labels(
     used = {one for group in members for one in group}
     kind = "groups" if any(len(group) > 1 for group in members) else "subset" if len(used) < len(model) else "names"
     return LabelMapping(target, tuple(members), len(model), kind)
+
+
+def labels_from(
+    options: Mapping[str, str], default: LabelSpace | None = None, outputs: int | None = None
+) -> LabelSpace | None:
+    """The label space that `?labels=` names: `imagenet-1k`, or a file of class names in the order of the outputs.
+
+    outputs: the model's number of outputs, if known; a list of another length is refused.
+    """
+    if "labels" not in options:
+        return default
+    space = read_labels(options["labels"])
+    if outputs is not None and len(space) != outputs:
+        raise UserError(
+            f"labels={options['labels']} names {len(space)} classes, but the model has {outputs} outputs",
+            allowed=f"{outputs} names in the order of the outputs",
+        )
+    return space
+
+
+def read_labels(value: Any) -> LabelSpace:
+    """A label space from `imagenet-1k`, a list of names, a JSON list or label space, or a file of one name per line."""
+    if value in ("imagenet-1k", "imagenet"):
+        return imagenet()
+    if isinstance(value, Mapping):
+        return LabelSpace.from_json(dict(value))
+    if isinstance(value, list):
+        return own(str(one) for one in value)
+    path = Path(str(value)).expanduser()
+    if not os.path.isfile(path):
+        raise UserError(
+            f"there is no file of labels {str(value)[:200]}",
+            allowed="imagenet-1k, a .json list, or a text file with one name per line",
+        )
+    if path.suffix == ".json":
+        inside = read_json(path)
+        if not fits(inside, list[str] | dict[str, Any]):
+            raise UserError(f"{path} is not a list of class names", allowed='["cat", "dog", …] or a label space')
+        return read_labels(inside)
+    return own(read_names(path, "file of labels"))
+
+
+def unnamed(count: int) -> LabelSpace:
+    """The label space of a model that names none of its classes."""
+    return LabelSpace(f"{count} unnamed classes", tuple(f"class {index}" for index in range(count)))
 
 
 def read_groups(path: str | Path) -> dict[str, list[str | int]]:

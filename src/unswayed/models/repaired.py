@@ -1,8 +1,15 @@
-"""`repaired:FOLDER`: a classifier that `unswayed repair` fine-tuned, kept as safetensors and a card."""
+"""`repaired:FOLDER`: a classifier that `unswayed repair` fine-tuned, kept as safetensors and a card.
+
+The card describes the network, so that it is built again without its first weights: the library, the name there, and
+the settings, as in `{"library": "timm", "name": "test_vit.r160_in1k", "settings": {"img_size": 96}}`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +17,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
 
 from unswayed.errors import UserError
-from unswayed.files.records import read_object
+from unswayed.files.records import fits, read_object, require_fields
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
 from unswayed.files.whole import write_json
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 
-from .architecture import BUILD_ERRORS, architecture_of, built, check_architecture, origin_in
-from .classifier import Classifier
-from .options import COMMON, transform_from
-from .registry import open_base
+from .classifier import Classifier, classifier_of
+from .from_torchvision import build, classifiers
+from .heads import classification_layer
+from .opening import open_base
 from .training_photographs import origin_of, write_trained_on
-from .transforms import Transform
+from .transforms import COMMON, Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"
 _KINDS = {
@@ -40,7 +49,9 @@ def save_repaired(
     base: the model it was trained from; training: what else the card says; photographs: the keys of their files.
     """
     # Copies, since a network may hold one tensor under two names, which the file format refuses.
-    write_tensor_file(Path(folder) / WEIGHTS, {name: one.clone() for name, one in model.module.state_dict().items()})
+    write_tensor_file(
+        Path(folder) / WEIGHTS, {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    )
     card = {
         # An alias cannot be opened again; the model behind it can.
         "base": base.spec,
@@ -55,7 +66,7 @@ def save_repaired(
     write_json(Path(folder) / CARD, card)
 
 
-def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """The classifier in the folder; refused where the weights are not those that its card states."""
     spec.check_options("trust", *COMMON)
     folder = Path(spec.name).expanduser()
@@ -77,16 +88,9 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: Any) ->
             module.load_state_dict(state)
     except BUILD_ERRORS:
         raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {architecture}") from None
-    training = {name: one for name, one in card["training"].items() if name not in ("history", "settings")}
-    model = Classifier(
-        module,
-        transform_from(spec.options, Transform.from_json(card["transform"])),
-        space,
-        str(spec),
-        layer=spec.options.get("layer"),
-        origin={"base": card["base"], **training, **origin_in(architecture), **origin_of(folder), **code},
-        **where,
-    )
+    training = {name: value for name, value in card["training"].items() if name not in ("history", "settings")}
+    origin = {"base": card["base"], **training, **origin_in(architecture), **origin_of(folder), **code}
+    model = classifier_of(spec, module, Transform.from_json(card["transform"]), space, where, **origin)
     if model.weights_hash != card["weights_sha256"]:
         raise UserError(f"the weights in {folder} are not those that its card states: the files have changed")
     return model
@@ -106,9 +110,7 @@ def _from_base(spec: Spec, base: str, classes: int) -> tuple[nn.Module, dict[str
 
 def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:
     """A copy of the network whose classification layer answers with `classes` logits, freshly drawn."""
-    from .heads import classification_layer
-
-    module: Any = copy.deepcopy(model.module)
+    module: Any = copy.deepcopy(model.module).eval()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if hasattr(module, "reset_classifier"):
@@ -127,3 +129,146 @@ def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:
 def for_classes(model: Classifier, labels: LabelSpace, seed: int) -> Classifier:
     """The model with a new classification layer for other classes."""
     return replace(model, module=with_new_head(model, len(labels), seed), labels=labels, fixed_hash=None)
+
+
+LONGEST, LARGEST = 100, 4096  # characters of a text, and size of a number, that a setting may have
+# Keywords of timm that read other files, use the network or choose another device than the one that shapes are compared
+# on, and the number of classes, which the labels decide.
+_REFUSED = ("pretrained", "checkpoint_path", "cache_dir", "device", "num_classes")
+# Settings that a card leaves out, since the weights beside it decide them.
+_WEIGHTS = ("num_classes", "backbone_pretrained", "cache_dir")
+_TORCHVISION = ("init_weights", "transform_input", "aux_logits", "image_size")
+BUILD_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError),
+    *(OSError, RuntimeError, TypeError, ValueError),
+)
+MOST_COMPUTED = 2**25  # numbers in tensors that a network computes when it is built and that no file has
+
+
+def architecture_of(model: Classifier) -> dict[str, Any]:
+    """How to build the network again without its first weights; empty if only its base can build the same network."""
+    config = getattr(model.module, "pretrained_cfg", None)
+    library = str(model.origin.get("library", "")).partition(" ")[0]
+    if isinstance(config, dict) and config.get("architecture"):
+        # Some tags of one architecture are built differently.
+        library, name = "timm", ".".join(filter(None, (config["architecture"], config.get("tag"))))
+    elif library == "torchvision":
+        name = str(model.origin.get("architecture"))
+    else:
+        return {}
+    given = model.origin.get("settings", {})
+    settings = {key: value for key, value in given.items() if key not in _WEIGHTS}
+    described = {"library": library, "name": name, **({"settings": settings} if settings else {})}
+    return described if _gives_same_network(described, model) else {}
+
+
+def origin_in(architecture: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries for the origin of a model that was built by a card's description, so that it is described again."""
+    names = {"library": "library", "name": "architecture", "settings": "settings"}
+    return {names[key]: value for key, value in architecture.items() if key in names}
+
+
+def check_architecture(architecture: Any, where: str) -> None:
+    """Raise UserError unless a card's description names a library and a network, with settings of allowed values."""
+    if not architecture:
+        return
+    require_fields(architecture, {"library": str, "name": str, "settings": dict[str, Any] | None}, where)
+    library, settings = architecture["library"], architecture.get("settings") or {}
+    if not _is_offline(library, architecture["name"]):
+        raise UserError(
+            f"{where}: {library} {architecture['name'][:LONGEST]}", allowed="a classifier's name in timm or torchvision"
+        )
+    for name, value in settings.items():
+        refused = name not in _TORCHVISION if library == "torchvision" else _is_refused(name)
+        if refused or not _is_plain(value):
+            raise UserError(
+                f"{where}: the setting '{name[:LONGEST]}'",
+                allowed=f"settings of the network; true, false, numbers up to {LARGEST}, texts up to {LONGEST} letters",
+            )
+
+
+def built(architecture: Mapping[str, Any], state: Mapping[str, torch.Tensor], classes: int) -> nn.Module:
+    """The network that a checked card describes, with the weights of `state`.
+
+    Raises one of BUILD_ERRORS if there is no such network or the weights do not fit it.
+    """
+    settings = architecture.get("settings") or {}
+    # First without memory for the weights, so that a card cannot ask for more than the file has.
+    without_memory = _EmptyOnMeta() if architecture["library"] == "torchvision" else torch.device("meta")
+    with without_memory, _little_more_than(state):
+        wanted = _random(architecture, classes, settings).state_dict()
+    if {name: tensor.shape for name, tensor in wanted.items()} != {
+        name: tensor.shape for name, tensor in state.items()
+    }:
+        raise ValueError("the shapes differ")
+    module = _random(architecture, classes, settings)
+    module.load_state_dict(dict(state))
+    return module
+
+
+class _EmptyOnMeta(TorchFunctionMode):
+    """Parameters that have no memory; the RegNets of torchvision read the values of other tensors to be built."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}) | ({"device": "meta"} if func is torch.empty else {}))
+
+
+@contextlib.contextmanager
+def _little_more_than(state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Inside, a network that this thread builds with many more tensors, or larger ones, ends with a ValueError."""
+    # Twice as many: timm builds its pruned networks whole. Tensors such as masks of windows are computed, in no file.
+    tensors, numbers = 2 * len(state) + 100, 2 * sum(tensor.numel() for tensor in state.values()) + MOST_COMPUTED
+    thread = threading.get_ident()
+
+    def counted(module: nn.Module, name: str, value: torch.Tensor | None) -> None:
+        nonlocal tensors, numbers
+        if value is not None and threading.get_ident() == thread:
+            tensors, numbers = tensors - 1, numbers - value.numel()
+            if tensors < 0 or numbers < 0:
+                raise ValueError("the network is larger than its file")
+
+    with contextlib.ExitStack() as until_built:
+        until_built.callback(hooks.register_module_parameter_registration_hook(counted).remove)
+        until_built.callback(hooks.register_module_buffer_registration_hook(counted).remove)
+        yield
+
+
+def _random(architecture: Mapping[str, Any], classes: int, settings: Mapping[str, Any]) -> nn.Module:
+    if architecture["library"] == "torchvision":
+        return build(architecture["name"], classes, settings)
+    from .from_timm import timm  # which also registers hybrid_resnet50_vits
+
+    module: nn.Module = timm.create_model(architecture["name"], pretrained=False, num_classes=classes, **settings)
+    return module
+
+
+def _is_offline(library: str, name: str) -> bool:
+    """Whether a network is built by that name without the network."""
+    if library == "torchvision":
+        # Its detectors and segmenters fetch weights of their backbones, also if they are built without weights.
+        return name in classifiers()
+    # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
+    return library == "timm" and ":" not in name
+
+
+def _is_refused(name: str) -> bool:
+    return any(part in name for part in _REFUSED)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST
+    return isinstance(value, bool) or (fits(value, float) and abs(value) <= LARGEST)
+
+
+def _gives_same_network(architecture: Mapping[str, Any], model: Classifier) -> bool:
+    """Whether the description can be kept in a card and gives the logits of the model with its weights."""
+    try:
+        check_architecture(dict(architecture), "")
+        again = built(architecture, model.module.state_dict(), len(model.labels))
+    except (UserError, *BUILD_ERRORS):
+        return False
+    side = model.transform.crop
+    pixels = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+    before, after = (replace(model, module=part, precision="fp32")(pixels) for part in (model.module, again))
+    return torch.allclose(before, after, rtol=1e-3, atol=1e-3 * float(before.abs().max()))

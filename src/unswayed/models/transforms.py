@@ -7,7 +7,7 @@ standard deviation, channel order) are applied afterward, on the model's own dev
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +196,34 @@ class Transform:
         return (
             text + (f", times {self.scale:g}" if self.scale != 1 else "") + (", BGR" if self.channels == "BGR" else "")
         )
+
+
+TRANSFORM = tuple(field.name for field in fields(Transform))
+# The options that a name of every source may have.
+COMMON = (*TRANSFORM, "labels", "layer")
+
+
+def transform_from(options: Mapping[str, str], base: Transform) -> Transform:
+    """`base` with the settings that the options name: `?crop=240&mean=0.5&interpolation=bicubic`."""
+    return replace(base, **{name: _value(name, options[name]) for name in TRANSFORM if name in options})
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        if name in ("resize", "crop"):
+            return int(text)
+        if name == "scale":
+            return float(text)
+        if name == "checked":
+            return {"yes": True, "no": False}[text]
+        if name in ("mean", "std"):
+            numbers = [float(one) for one in text.split(",")]
+            return numbers[0] if len(numbers) == 1 else tuple(numbers)
+    except KeyError:
+        raise UserError(f"{name}={text}", allowed=f"{name}=yes or {name}=no") from None
+    except ValueError:
+        raise UserError(f"{name}={text} is not a number", allowed=f"{name}=256, {name}=0.5,0.5,0.5 …") from None
+    return text
 
 
 def paper(own: Transform) -> Transform:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, first_line
 from unswayed.files.tensor_files import read_tensor_file
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def read_state(path: str | Path) -> dict[str, torch.Tensor]:
 
 def wheel_file(package: str, model: str, install: str) -> Path:
     """The one weights file inside an installed package of weights; `install` is the command that installs it."""
-    found = find_spec(package)
-    if found is None or found.origin is None:
+    installed = find_spec(package)
+    if installed is None or installed.origin is None:
         raise UserError(f"the weights of {model} are not installed", run=install)
-    files = sorted(Path(found.origin).parent.glob("*/*.pth"))
+    files = sorted(Path(installed.origin).parent.glob("*/*.pth"))
     if len(files) != 1:
         raise UserError(f"the package {package} holds {len(files)} weight files, not one")
     return files[0]
@@ -55,11 +55,11 @@ def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]
     for _ in range(4):
         if not isinstance(value, Mapping):
             break
-        if value and all(_is_plain(name, one) for name, one in value.items()):
+        if value and all(_is_plain(name, entry) for name, entry in value.items()):
             return dict(value)
         inner = next((value[key] for key in WRAPPERS if isinstance(value.get(key), Mapping) and value[key]), None)
         if inner is None:
-            tensors = {name: one for name, one in value.items() if _is_plain(name, one)}
+            tensors = {name: entry for name, entry in value.items() if _is_plain(name, entry)}
             if tensors:
                 return tensors
             break
@@ -91,9 +91,8 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
         )
     for name, tensor in wanted.items():
         if name in best and best[name].shape != tensor.shape:
-            classes = (
-                " (another number of classes?)" if tensor.ndim <= 2 and name.rsplit(".", 1)[0] == _last(wanted) else ""
-            )
+            is_last = name.rsplit(".", 1)[0] == list(wanted)[-1].rsplit(".", 1)[0]
+            classes = " (another number of classes?)" if tensor.ndim <= 2 and is_last else ""
             raise UserError(
                 f"{where}: {name} is {tuple(best[name].shape)}, but the network's is {tuple(tensor.shape)}{classes}"
             )
@@ -101,8 +100,9 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
 
 
 def best_names(state: Mapping[str, torch.Tensor], module: nn.Module) -> dict[str, torch.Tensor]:
-    """The state without the prefix whose removal matches most names of `module`."""
-    return _best(state, module.state_dict())
+    """The state under its own names or without prefixes, whichever fits the tensors of `module` best."""
+    wanted = module.state_dict()
+    return max(_candidates(state), key=lambda names: _fitting(names, wanted))
 
 
 def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str) -> int | None:
@@ -110,14 +110,14 @@ def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str)
 
     module: the architecture with any number of classes. None if the checkpoint holds no such layer.
     """
-    weight = _best(state, module.state_dict()).get(f"{layer}.weight")
+    weight = best_names(state, module).get(f"{layer}.weight")
     return None if weight is None else int(weight.shape[0])
 
 
 def unavailable(spec: str, error: Exception, instead: str) -> UserError:
     """The error for weights that a library could not download or read, with its first line as the reason."""
     return UserError(
-        f"the weights of {spec} could not be loaded: {_reason(error)}",
+        f"the weights of {spec} could not be loaded: {first_line(error)}",
         run=f"the command once with an internet connection, or {instead}",
     )
 
@@ -136,33 +136,19 @@ def weights_hash(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _best(state: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The state under its own names or without prefixes, whichever fits the `wanted` tensors best."""
-    return max(_candidates(state), key=lambda names: _fitting(names, wanted))
-
-
 def _candidates(state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
     """The state under its own names, and under the names without one prefix after another."""
-    found: list[dict[str, torch.Tensor]] = []
+    candidates: list[dict[str, torch.Tensor]] = []
     queue = [dict(state)]
-    while queue and len(found) < 32:
+    while queue and len(candidates) < 32:
         names = queue.pop(0)
-        found.append(names)
+        candidates.append(names)
         for prefix in PREFIXES:
-            cut = {name[len(prefix) :]: one for name, one in names.items() if name.startswith(prefix)}
+            cut = {name[len(prefix) :]: tensor for name, tensor in names.items() if name.startswith(prefix)}
             if cut:
                 queue.append(cut)
-    return found
+    return candidates
 
 
 def _fitting(names: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> int:
     return sum(name in names and names[name].shape == tensor.shape for name, tensor in wanted.items())
-
-
-def _last(wanted: Mapping[str, torch.Tensor]) -> str:
-    return list(wanted)[-1].rsplit(".", 1)[0]

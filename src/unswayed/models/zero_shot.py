@@ -1,19 +1,29 @@
-"""Zero-shot classifiers: an image tower and one text embedding per class, averaged over prompt templates."""
+"""Zero-shot classifiers: an image tower and one text embedding per class, averaged over prompt templates.
+
+`open_clip:MODEL/PRETRAINED` is zero-shot over the benchmark's classes; `?head=FILE` uses a fine-tuned linear head.
+`open_clip:hf-hub:ORGANIZATION/NAME` and `open_clip:local-dir:PATH` open what open_clip itself opens by those names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, unknown
 from unswayed.files.whole import read_names
+from unswayed.labels import LabelSpace, imagenet
+from unswayed.specs import Spec
 
-if TYPE_CHECKING:
-    from unswayed.specs import Spec
+from .classifier import Classifier, classifier_of
+from .foreign_transforms import interpolation_name
+from .label_mapping import labels_from
+from .transforms import COMMON, Transform
+from .weights import load_foreign, read_state, unavailable
 
 # The seven templates that CLIP's authors found to work as well as all eighty.
 TEMPLATES = (
@@ -41,11 +51,17 @@ class ZeroShot(nn.Module):
             self.head.weight.copy_(classes * scale)
             self.head.bias.fill_(bias)
 
+    @staticmethod
+    def of(tower: nn.Module, classes: torch.Tensor, network: Any) -> ZeroShot:
+        """With the scale and the bias that a CLIP-like `network` was trained with."""
+        bias = getattr(network, "logit_bias", None)
+        return ZeroShot(tower, classes, float(network.logit_scale.exp()), 0.0 if bias is None else float(bias))
+
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         return self.head(functional.normalize(self.tower(pixels), dim=-1))
 
 
-class WithHead(nn.Module):
+class TowerWithHead(nn.Module):
     """An image tower with a fine-tuned linear head on its embedding: (N, 3, h, w) -> (N, classes) logits."""
 
     def __init__(self, tower: nn.Module, weight: torch.Tensor, bias: torch.Tensor | None, normalized: bool) -> None:
@@ -80,23 +96,103 @@ def templates_of(spec: Spec) -> tuple[str, ...]:
     if {"prompt", "templates"} <= set(spec.options):
         raise UserError(f"{spec} states both prompt and templates", allowed="one of them")
     if "prompt" in spec.options:
-        found: tuple[str, ...] = (spec.options["prompt"],)
+        templates: tuple[str, ...] = (spec.options["prompt"],)
     elif "templates" in spec.options:
-        found = tuple(read_names(spec.options["templates"], "file of templates"))
+        templates = tuple(read_names(spec.options["templates"], "file of templates"))
     else:
-        found = TEMPLATES
-    bad = [template for template in found if "{}" not in template]
-    if bad or not found:
+        templates = TEMPLATES
+    bad = [template for template in templates if "{}" not in template]
+    if bad or not templates:
         raise UserError(f"the template {bad[0] if bad else ''!r} has no {{}} for the class", allowed="a photo of a {}.")
-    return found
+    return templates
 
 
 def head_of(state: dict[str, torch.Tensor], where: str) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The weight (classes, D) and bias of a linear head's checkpoint, whatever their names."""
-    matrices = [one for one in state.values() if one.ndim == 2]
+    matrices = [tensor for tensor in state.values() if tensor.ndim == 2]
     if len(matrices) != 1:
         raise UserError(
             f"{where} holds {len(matrices)} matrices, but a linear head has one", allowed="weight (classes, D), bias"
         )
-    biases = [one for one in state.values() if one.ndim == 1 and len(one) == len(matrices[0])]
+    biases = [tensor for tensor in state.values() if tensor.ndim == 1 and len(tensor) == len(matrices[0])]
     return matrices[0], biases[0] if biases else None
+
+
+SCHEMAS = ("hf-hub:", "local-dir:")
+
+
+def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+    """An open_clip model as a classifier of `labels`, by default ImageNet-1k."""
+    import open_clip
+
+    spec.check_options("checkpoint", "head", "normalised", "prompt", "templates", *COMMON)
+    _check(spec)
+    name, pretrained = _names(spec)
+    try:
+        network = open_clip.create_model(name, pretrained=pretrained, weights_only=True, require_pretrained=True)
+    except Exception as error:
+        raise unavailable(str(spec), error, "give its folder as open_clip:local-dir:PATH") from error
+    network.eval()
+    if "checkpoint" in spec.options:
+        load_foreign(network, read_state(spec.options["checkpoint"]), spec.options["checkpoint"])
+    space = labels_from(spec.options, labels) or imagenet()
+    if "head" in spec.options:
+        weight, bias = head_of(read_state(spec.options["head"]), spec.options["head"])
+        if len(weight) != len(space):
+            raise UserError(
+                f"{spec.options['head']} has {len(weight)} outputs, the label space {space.name!r} has {len(space)}",
+                allowed=f"?labels=FILE with {len(weight)} names in the order of the outputs, or ?labels=imagenet-1k",
+            )
+        module: Any = TowerWithHead(network.visual, weight, bias, spec.options.get("normalised", "yes") == "yes")
+    else:
+        tokenizer = open_clip.get_tokenizer(name)
+        texts = class_embeddings(
+            space.classes, templates_of(spec), lambda prompts: network.encode_text(tokenizer(prompts))
+        )
+        module = ZeroShot.of(network.visual, texts, network)
+    kind = {"kind": "zero-shot", "templates": list(templates_of(spec))}
+    if "head" in spec.options:
+        kind = {"kind": "fine-tuned head"}
+    transform = _transform(network.visual.preprocess_cfg)
+    return classifier_of(spec, module, transform, space, where, library=f"open_clip {open_clip.__version__}", **kind)
+
+
+def _transform(config: Mapping[str, Any]) -> Transform:
+    """The transform that the image tower states."""
+    side = config["size"] if isinstance(config["size"], int) else config["size"][0]
+    fit = {"shortest": "short", "longest": "long", "squash": "squash"}[config.get("resize_mode") or "shortest"]
+    return Transform(
+        side, side, interpolation_name(config["interpolation"]), tuple(config["mean"]), tuple(config["std"]), fit
+    )
+
+
+def _check(spec: Spec) -> None:
+    """Raises UserError for an option without effect: prompts with a head, `normalised` without one."""
+    head = "head" in spec.options
+    for option in ("prompt", "templates") if head else ("normalised",):
+        if option in spec.options:
+            raise UserError(f"{option} has no effect {'with' if head else 'without'} head=FILE")
+    if spec.options.get("normalised", "yes") not in ("yes", "no"):
+        raise unknown("setting of normalised", spec.options["normalised"], ("yes", "no"))
+
+
+def _names(spec: Spec) -> tuple[str, str | None]:
+    """open_clip's model name and its weights' tag (or file)."""
+    import open_clip
+
+    if spec.name.startswith(SCHEMAS):
+        return spec.name, None
+    name, _, pretrained = spec.name.partition("/")
+    if name not in open_clip.list_models():
+        raise unknown("model in open_clip", name, open_clip.list_models())
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if not pretrained or (pretrained not in tags and not Path(pretrained).is_file()):
+        raise unknown("pretrained weight in open_clip", spec.name, [f"{name}/{tag}" for tag in tags])
+    return name, pretrained
+
+
+def open_clip_names() -> list[str]:
+    """The names of open_clip's models with the tag of their weights, as in `ViT-B-32/openai`."""
+    import open_clip
+
+    return ["/".join(names) for names in open_clip.list_pretrained()]

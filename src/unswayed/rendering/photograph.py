@@ -37,7 +37,7 @@ from unswayed.files.whole import (
 )
 from unswayed.masks.checks import ALL, mask_warnings
 from unswayed.masks.segment import Box, segmented
-from unswayed.models.registry import refuse_untrusted
+from unswayed.models.opening import refuse_untrusted
 from unswayed.scene import Scene, frame
 from unswayed.sources import SOURCES, Source, open_source
 from unswayed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk

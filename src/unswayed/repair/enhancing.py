@@ -13,8 +13,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, read_facts
 from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.files.whole import write_json
 from unswayed.models.classifier import Classifier
-from unswayed.models.registry import open_model
-from unswayed.models.wrappers import WRAPPERS
+from unswayed.models.opening import WRAPPERS, open_model
 
 from .measuring import Answers, before_and_after, read_answers
 

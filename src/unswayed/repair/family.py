@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import classification_layer
-from unswayed.models.registry import model_spec
+from unswayed.models.opening import model_spec
 
 from .depths import depths_of, is_transformer
 from .settings import RepairSettings

@@ -20,7 +20,7 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import map_labels
-from unswayed.models.registry import open_model
+from unswayed.models.opening import open_model
 from unswayed.models.repaired import CARD, for_classes, save_repaired
 from unswayed.models.training_photographs import keys_of
 from unswayed.sources import Source, open_source

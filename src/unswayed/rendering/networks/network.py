@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from unswayed.choices import GuidanceName
 from unswayed.errors import UserError, unknown
 from unswayed.files.tensor_files import read_tensor_file
-from unswayed.models.float32 import true_float32
+from unswayed.models.runtime import true_float32
 
 # Steps of the noise schedule that every network here was trained on.
 TIMESTEPS = 1000

@@ -15,7 +15,7 @@ import numpy as np
 
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
-from unswayed.models.onnx_sessions import open_session
+from unswayed.models.runtime import open_session
 
 from . import hole_of
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from unswayed.errors import UserError
 from unswayed.jobs.threads import one_thread
-from unswayed.models.float32 import true_float32
+from unswayed.models.runtime import true_float32
 
 from .samplers import SAMPLERS, total_push, visited
 from .schedule import Schedule

@@ -48,7 +48,7 @@ def evaluate(
     import json
     from dataclasses import asdict
 
-    from unswayed.models.registry import check_head
+    from unswayed.models.opening import check_head
 
     from . import EXIT_USAGE, EXIT_WITH_FAILURES
 

