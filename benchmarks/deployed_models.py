@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from unswayed.analyses.drops.compare import same_model
 from unswayed.analyses.drops.drop import dropped_accuracy
-from unswayed.analyses.drops.same_model import same_model
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.models import Classifier, open_model

@@ -24,8 +24,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.factors import factor_errors, load_annotations, published_tables, read_answers
-from unswayed.sources.imagenet_x import annotations_folder
+from unswayed.analyses.factors.answers import read_answers
+from unswayed.analyses.factors.error_ratios import factor_errors
+from unswayed.analyses.factors.study import published_tables
+from unswayed.sources.imagenet_x import annotations_folder, load_annotations
 
 
 def synthetic(names: pl.Series, labels: np.ndarray, model: str, seed: int) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 from . import transforms as transforms
 from .analyses.drops.compare import compare as compare
+from .analyses.drops.compare import same_model as same_model
 from .analyses.drops.drop import dropped_accuracy as dropped_accuracy
 from .analyses.drops.gate import check as check
-from .analyses.drops.same_model import same_model as same_model
 from .api import edit as edit
 from .api import remove_object as remove_object
 from .api import report as report

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from unswayed.analyses.sensitivity.alignment import by_class, by_correctness, by_edit, by_group, summary
+from unswayed.analyses.alignment import by_class, by_correctness, by_edit, by_group, summary
 from unswayed.errors import BadPicture, UserError
 from unswayed.evaluation.measures import MEASURES, alignment, channel_localization
 

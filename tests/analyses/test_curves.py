@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from prediction_worlds import benchmark, folder, frame
-from unswayed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips, sweeps
-from unswayed.analyses.drops.grids import interactions
+from unswayed.analyses.drops.curves import accuracy_curves, curve_fits, smallest_flips
 from unswayed.analyses.drops.psychometric import fit_logistic, tells_halfway
+from unswayed.analyses.drops.sweeps import find_sweeps, interactions
 from unswayed.evaluation.facts import Facts
 
 SIZES = np.geomspace(0.02, 0.5, 9)
@@ -136,7 +136,7 @@ def test_a_sweep_through_zero_is_two_curves():
 def test_unlike_edits_do_not_share_a_curve():
     names = ["original", *(f"lighting-{where}{stops}" for where in ("object", "both") for stops in ("-3", "-2", "-1"))]
     names += [f"blur-{pixels}" for pixels in (1, 2)]
-    found = sweeps(names, Facts())
+    found = find_sweeps(names, Facts())
     assert [one.attribute for one in found] == ["lighting-both", "lighting-object"]
 
 

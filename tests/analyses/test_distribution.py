@@ -5,12 +5,12 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from unswayed.analyses.distribution.separation import separation
-from unswayed.analyses.distribution.tables import (
+from unswayed.analyses.distribution import (
     background_table,
     distance_table,
     histogram_table,
     score_table,
+    separation,
     verdict_table,
 )
 

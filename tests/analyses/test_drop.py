@@ -12,7 +12,7 @@ import unswayed
 from prediction_worlds import benchmark, folder, frame, random_answers, row
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
-from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
+from unswayed.analyses.drops.groups import dropped_accuracy_of_groups
 from unswayed.evaluation import read_predictions, scan_predictions
 
 PAPER = [

@@ -8,10 +8,8 @@ import polars as pl
 import pytest
 
 from prediction_worlds import benchmark, folder, frame, random_answers, row
-from unswayed.analyses.drops.drop import dropped_accuracy
-from unswayed.analyses.drops.groups import imagenet_superclasses
-from unswayed.analyses.drops.model_groups import dropped_accuracy_of_groups
-from unswayed.analyses.drops.published import reported, with_published
+from unswayed.analyses.drops.drop import dropped_accuracy, published_model, with_published
+from unswayed.analyses.drops.groups import dropped_accuracy_of_groups, imagenet_superclasses
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts, read_facts
 
@@ -219,7 +217,7 @@ def test_published_figures_stand_beside_the_official_sets_only(tmp_path):
     ],
 )
 def test_only_the_very_models_of_the_paper_are_known(model, name):
-    found = reported(model)
+    found = published_model(model)
     assert (found.name if found else None) == name
 
 

@@ -9,9 +9,9 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from factor_worlds import write_annotations
-from unswayed.analyses.factors import load_annotations
 from unswayed.errors import UserError
 from unswayed.sources.factor_dataset import FactorDataset
+from unswayed.sources.imagenet_x import load_annotations
 
 
 @pytest.fixture

@@ -11,29 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factor_worlds import random_answers, write_annotations
-from unswayed.analyses.factors import (
-    FACTORS,
-    Annotations,
-    Answers,
-    Study,
+from unswayed.analyses.factors.answers import Answers
+from unswayed.analyses.factors.error_ratios import (
     adjusted_error_ratios,
-    agreement,
-    compare_model_types,
-    compare_models,
-    drop_and_error_ratio,
-    expected_calibration_error,
+    correct_predictions,
     factor_calibration,
     factor_errors,
-    load_annotations,
-    make_table,
+    ratio_intervals,
+)
+from unswayed.analyses.factors.model_types import (
+    compare_model_types,
+    compare_models,
     read_groups,
     read_strengths,
     spill_over,
-    two_models,
 )
-from unswayed.analyses.factors.intervals import ratio_intervals
-from unswayed.analyses.factors.verdicts import judge
+from unswayed.analyses.factors.prevalence import correlation_over_models, drop_and_error_ratio
+from unswayed.analyses.factors.study import Study, make_table, two_models
+from unswayed.analyses.statistics.agreement import expected_calibration_error
 from unswayed.errors import UserError
+from unswayed.sources.imagenet_x import FACTORS, Annotations, load_annotations
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +102,14 @@ def test_real_labels_both_ways(annotations):
         row = factor_errors(annotations, everything_real, right, resamples=0).filter(pl.col("factor") == "average")
         assert (row["n"][0], row["accuracy"][0]) == (n, pytest.approx((~empty).sum() / n))
     with pytest.raises(UserError, match="no definition of correct"):
-        judge(annotations, everything_real, "top5")
+        correct_predictions(annotations, everything_real, "top5")
 
 
 def test_other_is_one_metaclass(annotations):
     other = np.flatnonzero(annotations.metaclass_of_class == 16)
     mine = annotations.metaclass_of_class[annotations.labels] == 16
     predicted = np.where(mine, other[0], annotations.labels).astype(np.int16)
-    correct, _ = judge(annotations, Answers("m", predicted, np.ones(len(mine)), len(mine)), "metaclass")
+    correct, _ = correct_predictions(annotations, Answers("m", predicted, np.ones(len(mine)), len(mine)), "metaclass")
     assert correct.all()
 
 
@@ -226,7 +223,7 @@ def test_edits_and_annotations_agree_over_models(annotations, world, tmp_path):
     edited.write_parquet(tmp_path / "all.parquet")
     joined = make_table(Study(tmp_path, "multi", folder=world), "editing")
     assert joined.select(pairs.columns).equals(pairs)
-    row = agreement(pairs).row(0, named=True)
+    row = correlation_over_models(pairs).row(0, named=True)
     assert (row["factor"], row["models"]) == ("background", 6)
     assert row["correlation"] > 0.8
     last = edited.filter((pl.col("model") == "m5") & (pl.col("edit") == "original"))["correct"].to_numpy()

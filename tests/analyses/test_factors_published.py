@@ -19,19 +19,11 @@ import imagenet_x.utils as published_files
 import pandas as pd
 
 from factor_worlds import random_answers
-from unswayed.analyses.factors import (
-    FACTORS,
-    METACLASSES,
-    factor_calibration,
-    factor_correlation,
-    factor_errors,
-    human_answers,
-    load_annotations,
-    metaclass_shift,
-    misclassification_shift,
-    published_tables,
-    read_answers,
-)
+from unswayed.analyses.factors.answers import human_answers, read_answers
+from unswayed.analyses.factors.error_ratios import factor_calibration, factor_errors
+from unswayed.analyses.factors.prevalence import factor_correlation, metaclass_shift, misclassification_shift
+from unswayed.analyses.factors.study import published_tables
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES, load_annotations
 
 CORRECT = {"class": "is_correct", "metaclass": "is_metaclass_correct", "real": "is_correct_real"}
 MODELS = {"good": 0.9, "middling": 0.6, "poor": 0.25}
@@ -201,7 +193,7 @@ def test_spill_over_and_model_types_follow_the_published_formulas():
     """The published plot module needs plotly and seaborn to be imported, so its two formulas stand here."""
     from scipy import stats
 
-    from unswayed.analyses.factors import compare_model_types, spill_over
+    from unswayed.analyses.factors.model_types import compare_model_types, spill_over
 
     rng = np.random.default_rng(0)
     models = [f"m{i}" for i in range(60)]

@@ -6,10 +6,8 @@ import polars as pl
 import pytest
 
 from prediction_worlds import benchmark, folder, frame
-from unswayed.analyses.drops.gate import check, check_predictions, verdict
-from unswayed.analyses.drops.gate_rows import judge
-from unswayed.analyses.drops.junit import junit_xml
-from unswayed.analyses.drops.rules import Rules, parse_limits, read_rules
+from unswayed.analyses.drops.gate import check, check_predictions, junit_xml, verdict
+from unswayed.analyses.drops.limits import Rules, gate_verdict, parse_limits, read_rules
 from unswayed.errors import UserError
 
 
@@ -44,9 +42,9 @@ def test_the_three_verdicts_of_an_accuracy(least, expected):
 
 
 def test_judgement_at_the_threshold_itself():
-    assert judge(1, 4, at_most=4) == "pass"
-    assert judge(4, 5, at_most=4) == "cannot tell"
-    assert judge(4.01, 5, at_most=4) == "fail"
+    assert gate_verdict(1, 4, at_most=4) == "pass"
+    assert gate_verdict(4, 5, at_most=4) == "cannot tell"
+    assert gate_verdict(4.01, 5, at_most=4) == "fail"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from test_one_benchmark import world
 from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.compare import compare
+from unswayed.analyses.drops.curves import thresholds
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
-from unswayed.analyses.drops.thresholds import thresholds
 from unswayed.errors import UnswayedWarning, UserError
 
 SUSPICION = "m: accuracy on 64 originals is 0.0% (chance is 10.0%); suspected: the label order. Its outputs are shifted"

@@ -10,8 +10,8 @@ import pytest
 from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.gate import check_predictions
+from unswayed.analyses.drops.limits import Rules
 from unswayed.analyses.drops.planning import pilot_designs, plan_photographs
-from unswayed.analyses.drops.rules import Rules
 from unswayed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips
 from unswayed.analyses.statistics.power import (
     Design,

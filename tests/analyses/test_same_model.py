@@ -9,7 +9,7 @@ import pytest
 
 from command_line import refusal, run_cli
 from prediction_worlds import folder
-from unswayed.analyses.drops.same_model import same_model
+from unswayed.analyses.drops.compare import same_model
 from unswayed.errors import UserError
 
 

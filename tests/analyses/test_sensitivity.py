@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unswayed.analyses.sensitivity.foreground import (
+from unswayed.analyses.sensitivity import (
+    balanced_interval,
+    bootstrap_balanced,
+    class_balanced_mean,
     instance_sensitivity,
     region_drops,
     relative_foreground_sensitivity,
@@ -15,7 +18,6 @@ from unswayed.analyses.sensitivity.foreground import (
     sensitivity_by_class,
     sensitivity_by_group,
 )
-from unswayed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
 from unswayed.errors import UserError
 
 PUBLISHED = json.loads((Path(__file__).parent.parent / "data" / "rival10_measures.json").read_text())
@@ -181,7 +183,9 @@ def test_bootstrap_covers_the_truth_about_as_often_as_it_says(a_class):
     labels = np.arange(60) // a_class
     for trial in range(300):
         sample = (rng.random(60) < 0.3).astype(float)
-        low, high = interval(bootstrap_balanced(sample, labels, [str(i) for i in range(60)], draws=200, seed=trial), 60)
+        low, high = balanced_interval(
+            bootstrap_balanced(sample, labels, [str(i) for i in range(60)], draws=200, seed=trial), 60
+        )
         hits += low <= 0.3 <= high
     assert 0.90 <= hits / 300 <= 0.98
 

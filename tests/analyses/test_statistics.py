@@ -11,9 +11,10 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.analyses.statistics.paired import (
+    IntervalSettings,
     bootstrap_means,
+    estimates,
     holm,
     mcnemar,
     resample_weights,
@@ -46,7 +47,7 @@ def coverage(before, after, truth, runs, reach=1.0):
     """The share of the data sets whose interval holds the truth, and the methods; a data set is a column."""
     differences = (before - after).T
     images = tuple(str(index) for index in range(len(differences)))
-    found = estimates(differences, np.full(DATA_SETS, runs), images, Settings(resamples=1000), reach=reach)
+    found = estimates(differences, np.full(DATA_SETS, runs), images, IntervalSettings(resamples=1000), reach=reach)
     return float(((found.low <= truth + 1e-9) & (truth - 1e-9 <= found.high)).mean()), set(found.method)
 
 

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from unswayed.analyses.sensitivity.alignment import by_correctness, by_edit
+from unswayed.analyses.alignment import by_correctness, by_edit
 from unswayed.evaluation.alignment import measure_alignment
 from unswayed.evaluation.run import read_probe
 from unswayed.labels import own

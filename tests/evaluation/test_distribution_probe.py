@@ -127,7 +127,7 @@ def test_fid_equals_torch_fidelitys_own_on_two_folders(edited, noise, tmp_path):
     import torch
     from torch_fidelity import calculate_metrics
 
-    from unswayed.analyses.distribution.tables import distance_table
+    from unswayed.analyses.distribution import distance_table
     from unswayed.evaluation.inception import inception_state
     from unswayed.evaluation.run import read_probe, run_probe
     from unswayed.files.whole import sha256

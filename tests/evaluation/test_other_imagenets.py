@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from command_line import run_cli
-from unswayed.analyses.drops.corruptions import ALEXNET, corruption_errors
+from unswayed.analyses.drops.curves import ALEXNET, corruption_errors
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
 from unswayed.models import open_model

@@ -76,8 +76,8 @@ def answers() -> Reader:
     import numpy as np
     import polars as pl
 
+    from unswayed.analyses.drops.groups import read_model_groups
     from unswayed.analyses.factors.answers import read_answers
-    from unswayed.analyses.model_files import read_model_groups
     from unswayed.masks.confidence import read_confidences
     from unswayed.sources.imagenet_x import FACTORS, Annotations
 
@@ -134,7 +134,7 @@ def factors() -> Reader:
 
 def result_tables() -> Reader:
     """The published result tables of ImageNet-X."""
-    from unswayed.analyses.factors.results import read_results, result_files
+    from unswayed.analyses.factors.answers import read_results, result_files
     from unswayed.sources.imagenet_x import FACTORS
 
     header = ",".join(["model", *FACTORS, "average"])

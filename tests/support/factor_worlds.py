@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.factors import FACTORS, METACLASSES
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
 
 def write_annotations(folder: Path, images: int = 400, seed: int = 0) -> Path:

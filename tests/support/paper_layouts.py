@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from factor_worlds import random_answers, write_annotations, write_model_types, write_result_tree
-from unswayed.analyses.factors import load_annotations
+from unswayed.sources.imagenet_x import load_annotations
 
 SIDE = 96
 

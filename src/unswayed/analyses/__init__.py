@@ -85,7 +85,7 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             },
         ),
         "thresholds": Part(
-            "unswayed.analyses.drops.thresholds:thresholds",
+            "unswayed.analyses.drops.curves:thresholds",
             "the hardest level of a sweep that still meets a target",
             facts={
                 "title": "The hardest level at which each target is still met",
@@ -110,7 +110,7 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             },
         ),
         "corruptions": Part(
-            "unswayed.analyses.drops.corruptions:corruption_errors",
+            "unswayed.analyses.drops.curves:corruption_errors",
             "corruption errors on ImageNet-C",
             facts={
                 "title": "Corruption error on ImageNet-C",
@@ -122,7 +122,7 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             },
         ),
         "interactions": Part(
-            "unswayed.analyses.drops.grids:interactions",
+            "unswayed.analyses.drops.sweeps:interactions",
             "what two attributes of a grid cost together beyond their sum",
             facts={
                 "title": "Interactions of two attributes",
@@ -154,3 +154,25 @@ def tables_help() -> str:
             about = ""
         lines.append(f"`{name}`: {about}" if about else f"`{name}`")
     return "; ".join(lines) + "."
+
+
+# A column has the same type in every table; what is not listed is a measure.
+_TEXTS = (
+    "model edit kind interval control first second reference attribute side scale source_id target harder met question "
+    "measure verdict reason set note factor norm region method class worst_model"
+)
+_COUNTS = "n runs net_n edits models levels more photographs n_right n_wrong"
+_FLAGS = "white_box returns"
+
+
+def schema(names: str) -> dict[str, Any]:
+    """Return the types of a table's columns, named in their order and separated by spaces; a measure is Float64.
+
+    >>> schema("model n drop")
+    {'model': String, 'n': Int64, 'drop': Float64}
+    """
+    import polars as pl
+
+    kinds: dict[Any, str] = {pl.String: _TEXTS, pl.Int64: _COUNTS, pl.Boolean: _FLAGS}
+    types = {name: kind for kind, listed in kinds.items() for name in listed.split()}
+    return {name: types.get(name, pl.Float64) for name in names.split()}

@@ -13,8 +13,8 @@ import polars as pl
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.predictions import Predictions, columns_of, each_model
 
-from .calibration_error import expected_calibration_error
 from .drops.groups import superclass_of
+from .statistics.agreement import expected_calibration_error
 
 Draw = Literal["worst", "even"]
 _NEEDED = ("model", "source_id", "edit", "run", "label", "correct", "predicted", "probability")

@@ -14,11 +14,9 @@ from unswayed.evaluation.predictions import Predictions, columns_of, common_pred
 from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
 from . import ANALYSES, table_facts
-from .drops.conditional import with_human_ceiling, with_valid_drops
-from .drops.drop import dropped_accuracy
-from .drops.drop_rows import corrected
-from .drops.model_groups import dropped_accuracy_of_groups
-from .drops.published import with_published
+from .drops.drop import dropped_accuracy, with_human_ceiling, with_published, with_valid_drops
+from .drops.groups import dropped_accuracy_of_groups
+from .drops.outcomes import corrected
 
 # Keyword of `analyze` -> the command's option, for those that are refused where a table does not take them.
 _FLAGS = {"by": "--by", "groups": "--groups", "accuracy": "--at-accuracy", "drop": "--at-drop"}

@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unswayed.analyses.calibration_error import bin_gaps
-from unswayed.analyses.drops.drop_rows import with_average
-from unswayed.analyses.statistics.intervals import Settings, estimates
-from unswayed.analyses.statistics.paired import percentiles
+from unswayed.analyses.drops.outcomes import with_average
+from unswayed.analyses.statistics.agreement import bin_gaps
+from unswayed.analyses.statistics.paired import IntervalSettings, estimates, percentiles
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits
 from unswayed.evaluation.model_cards import STORED
 from unswayed.files.tables import read_checked
@@ -133,7 +132,9 @@ def _row(
     images = tuple(one for one, there in zip(ids, together, strict=True) if there)
     # A difference of drops compares two answers of each model, and lies in [-2, 2].
     sides = 1 if measure == "accuracy" else 2
-    found = estimates(apart, np.array([sides * answers]), images, Settings(level=level), reach=sides, unit=100.0)
+    found = estimates(
+        apart, np.array([sides * answers]), images, IntervalSettings(level=level), reach=sides, unit=100.0
+    )
     return row | found.entries(0, "difference", "low", "high")
 
 
@@ -150,7 +151,7 @@ def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], l
     if count < FEWEST:
         return row
     images = tuple(one for one, there in zip(answers["repaired"].ids, together, strict=True) if there)
-    weights = Settings(level=level).weights(images)
+    weights = IntervalSettings(level=level).weights(images)
     drawn = [100 * np.abs(weights @ gaps[n]).sum(axis=1) / weights.sum(axis=1) for n in ("repaired", "control")]
     apart = drawn[0] - drawn[1]
     # Resampling raises a calibration error, most for the better calibrated model, so the draws' mean is corrected.

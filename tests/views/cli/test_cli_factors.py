@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_cli
 from factor_worlds import random_answers, write_annotations
-from unswayed.analyses.factors import FACTORS, load_annotations
+from unswayed.sources.imagenet_x import FACTORS, load_annotations
 
 
 @pytest.fixture(scope="module")

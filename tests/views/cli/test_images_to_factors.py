@@ -9,8 +9,8 @@ from importlib import resources
 import pytest
 
 from command_line import run_cli
-from unswayed.analyses.factors import FACTORS, load_annotations
 from unswayed.errors import UserError
+from unswayed.sources.imagenet_x import FACTORS, load_annotations
 from unswayed.sources.sample import credits
 
 

@@ -1,114 +1,22 @@
-"""Curves of a sweep: accuracy against the attribute's value, its halfway level, and what flips each prediction."""
+"""Along a sweep: accuracy, its halfway level, what flips each prediction, the hardest level that meets a target."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.statistics.intervals import Settings
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
-from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model, in_memory
 
-from .drop_rows import accuracy_entries
-from .outcomes import Outcomes, outcomes
-from .psychometric import fit_logistic, tells_halfway
-
-_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Edits that differ only in one attribute's level: its name, edits and levels from low to high.
-
-    side: "" for all levels, "below 0" or "above 0" for one side of a sweep through zero, levels then as distances.
-    """
-
-    attribute: str
-    side: str
-    edits: tuple[str, ...]
-    levels: tuple[float, ...]
-
-    @property
-    def is_log(self) -> bool:
-        """Return whether the fit is along log(level): all positive, the largest at least four times the smallest."""
-        return self.levels[0] > 0 and self.levels[-1] >= 4 * self.levels[0]
-
-    def axis(self) -> np.ndarray:
-        return np.log(self.levels) if self.is_log else np.array(self.levels)
-
-    def on_scale(self, value: float) -> float:
-        """Return a value of the axis on the attribute's own scale."""
-        return float(np.exp(value) if self.is_log else value)
-
-
-def sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
-    """Return the sweeps among the edits: three or more levels of one attribute; a sweep through zero gives two."""
-    levels: dict[str, dict[float, str]] = {}
-    for edit, (attribute, level) in single_levels(edits, facts).items():
-        levels.setdefault(attribute, {})[level] = edit
-    found = []
-    for attribute, by_level in sorted(levels.items()):
-        below = {-level: edit for level, edit in by_level.items() if level <= 0}
-        above = {level: edit for level, edit in by_level.items() if level >= 0}
-        through = any(level < 0 for level in by_level) and any(level > 0 for level in by_level)
-        sides = {"below 0": below, "above 0": above} if through else {"": by_level}
-        for side, chosen in sides.items():
-            if len(chosen) >= 3:
-                ordered = sorted(chosen)
-                found.append(Sweep(attribute, side, tuple(chosen[one] for one in ordered), tuple(ordered)))
-    return found
-
-
-def levels_found(edits: list[str], facts: Facts) -> str:
-    """Return the attributes with numeric levels and these levels, as text; `none` if there are none.
-
-    >>> levels_found(["original", "size-0.1", "size-0.3"], Facts())
-    'size has 2 levels (0.1, 0.3)'
-    """
-    levels: dict[str, list[float]] = {}
-    for attribute, level in single_levels(edits, facts).values():
-        levels.setdefault(attribute, []).append(level)
-    parts = [
-        f"{attribute} has {len(found)} level{'s' * (len(found) != 1)} ({', '.join(map('{:g}'.format, sorted(found)))})"
-        for attribute, found in levels.items()
-    ]
-    return "; ".join(parts) or "none"
-
-
-def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]]:
-    """Return edit -> (attribute, level) of edits with one numeric attribute, from the manifest or the edit's name.
-
-    The attribute keeps the rest of the name (`lighting-object`), so that different edits do not share a curve.
-    """
-    known: Mapping[str, Any] = {}
-    if facts.manifest is not None and {"attribute", "level"} <= set(facts.manifest.columns):
-        rows = facts.manifest.unique("edit").select("edit", "attribute", "level")
-        known = {edit: (attribute, level) for edit, attribute, level in rows.iter_rows()}
-    signed = {re.sub(_NUMBER, "", edit) for edit in edits if re.search(r"\+[\d.]+$", edit)}
-    found = {}
-    for edit in edits:
-        match = re.search(_NUMBER, edit)
-        if match is None:
-            continue
-        stem = edit[: match.start()].rstrip("-")
-        attribute, level = known.get(edit, (stem, None))
-        if attribute is None or " x " in attribute:
-            continue
-        if level is None:
-            number = float(match.group())
-            level = number if edit[: match.start()] in signed else abs(number)
-        try:
-            found[edit] = stem, float(level)
-        except ValueError:
-            continue
-    return found
+from .. import schema
+from ..statistics.paired import SMALL_N, IntervalSettings, wilson_interval
+from .outcomes import Outcomes, accuracy_entries, each_outcomes, outcomes
+from .psychometric import fit_logistic, isotonic_crossing, tells_halfway
+from .sweeps import Sweep, find_sweeps, resampled_counts
 
 
 def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, level: float = 0.95) -> pl.DataFrame:
@@ -119,7 +27,7 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
     facts = read_facts(predictions) if facts is None else facts
     rows: list[dict[str, Any]] = []
     for found, probabilities in _models(predictions):
-        for sweep in sweeps(list(found.edits), facts):
+        for sweep in find_sweeps(list(found.edits), facts):
             for edit, value in zip(sweep.edits, sweep.levels, strict=True):
                 runs = found.runs_of(edit)
                 entries = accuracy_entries(found.of(edit), int(runs.max()), level)
@@ -160,10 +68,10 @@ def curve_fits(
     facts = read_facts(predictions) if facts is None else facts
     if chance is not None and not 0 <= chance < 1:
         raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
-    settings = Settings(resamples, level, seed)
+    settings = IntervalSettings(resamples, level, seed)
     rows = []
     for found, _ in _models(predictions):
-        for sweep in sweeps(list(found.edits), facts):
+        for sweep in find_sweeps(list(found.edits), facts):
             if len(sweep.levels) >= _fewest(chance):
                 rows.append({"model": found.model, **_fit_row(found, sweep, chance, settings)})
     return pl.DataFrame(rows, schema=_FIT, infer_schema_length=None)
@@ -180,7 +88,7 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
     frames = []
     for found, _ in _models(predictions):
         right = found.of(ORIGINAL) > 0.5
-        for sweep in sweeps(list(found.edits), facts):
+        for sweep in find_sweeps(list(found.edits), facts):
             share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)
             levels = np.array(sweep.levels)
             if np.cov(levels, np.nanmean(share, axis=0))[0, 1] > 0:
@@ -211,7 +119,7 @@ def _fewest(chance: float | None) -> int:
     return 5 if chance is None else 4
 
 
-def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Settings) -> dict[str, Any]:
+def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> dict[str, Any]:
     right, n, _ = resampled_counts(found, sweep, settings)
     axis = sweep.axis()
     fit = fit_logistic(axis, right, n, chance)
@@ -238,19 +146,6 @@ def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Sett
     }
 
 
-def resampled_counts(found: Outcomes, sweep: Sweep, settings: Settings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (1 + resamples, levels) correct and all predictions, and (1 + resamples,) accuracy on the originals.
-
-    The first row is of the photographs themselves, the others are resampled.
-    """
-    share = np.stack([*(found.of(edit) for edit in sweep.edits), found.of(ORIGINAL)], axis=1)
-    there = ~np.isnan(share)
-    known = np.where(there, share, 0.0)
-    weights = settings.weights(found.images).astype(np.float64)
-    right, n = (np.vstack([one.sum(axis=0), weights @ one]) for one in (known, there.astype(np.float64)))
-    return right[:, :-1], n[:, :-1], right[:, -1] / np.maximum(n[:, -1], 1e-9)
-
-
 def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, float]]]:
     """Yield each model's outcomes, and its mean probability of the true class by edit, if available."""
     extra = ("true_probability",) if "true_probability" in columns_of(predictions) else ()
@@ -267,3 +162,203 @@ def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, floa
 _CURVE = schema("model attribute side level edit n accuracy low high true_probability")
 _FIT = schema("model attribute side levels n halfway low high floor ceiling slope scale deviance")
 _FLIP = schema("model attribute side source_id level returns")
+
+
+# Levels below which no parametric curve is fitted; the isotonic threshold needs three.
+_FIT_LEVELS = 5
+EVERY, INSIDE, NO = "at every level", "between levels", "at no level"
+
+
+def thresholds(
+    predictions: Predictions,
+    *,
+    accuracy: Sequence[float] = (),
+    drop: Sequence[float] = (),
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Return one row per model, sweep and target: the hardest level that still meets the target, with its interval.
+
+    accuracy: percent that must be kept; drop: points that may be lost against the originals. Without either: 80 % and
+    10 points. threshold, low, high: isotonic regression, linear between levels, over photographs resampled as a whole;
+    fitted, fitted_low, fitted_high: the same by the fitted curve (five levels or more). Hard means the end of the sweep
+    at which accuracy is lower. met says whether the target is met at every level, at no level, or between levels, and
+    values outside the levels of the sweep are null.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    targets = [("accuracy", float(one)) for one in accuracy] + [("drop", float(one)) for one in drop]
+    for kind, value in targets:
+        if not 0 <= value <= 100 or (kind == "accuracy" and 0 < value <= 1):
+            allowed = "percent: 80 means 80 %" if kind == "accuracy" else "0 to 100 points"
+            raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
+    settings = IntervalSettings(resamples, level, seed)
+    rows: list[dict[str, Any]] = []
+    for found in each_outcomes(predictions):
+        for sweep in find_sweeps(list(found.edits), facts):
+            counts = resampled_counts(found, sweep, settings)
+            for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
+                rows.append({"model": found.model, **_threshold_row(counts, sweep, kind, value, settings)})
+    return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
+
+
+def _threshold_row(
+    counts: tuple[np.ndarray, np.ndarray, np.ndarray], sweep: Sweep, kind: str, value: float, settings: IntervalSettings
+) -> dict[str, Any]:
+    """Return one model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
+    right, n, original = counts
+    axis = sweep.axis()
+    target: float | np.ndarray = value / 100 if kind == "accuracy" else original - value / 100
+    share = right / np.maximum(n, 1e-9)
+    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
+    crossing = isotonic_crossing(axis, share, n, target, rising)
+    first = float(np.atleast_1d(target)[0])
+    row = {
+        "attribute": sweep.attribute,
+        "side": sweep.side,
+        "target": f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points",
+        "levels": len(sweep.levels),
+        "n": int(n[0].max()),
+        "harder": "below" if rising else "above",
+        "met": _met(crossing[0], rising),
+        **_entries(_bounds(crossing, axis, right[0], n[0], first, rising, settings.level), sweep, _NAMES),
+        "scale": "log" if sweep.is_log else "linear",
+    }
+    if len(axis) >= _FIT_LEVELS:
+        fitted = fit_logistic(axis, right, n).crossing(target)
+        ends = (float(fitted[0]), *_interval(fitted[1:], settings.level))
+        row |= _entries(ends, sweep, ("fitted", "fitted_low", "fitted_high"))
+    return row
+
+
+def threshold_bounds(
+    found: Outcomes, sweep: Sweep, accuracy: float, settings: IntervalSettings
+) -> tuple[float, float, float, bool]:
+    """Return the isotonic threshold of `accuracy` percent, its interval, and whether accuracy rises with the attribute.
+
+    On the attribute's own scale; infinite (or 0 on a log scale) where the target is met at every level or at none, so
+    that a gate can compare them.
+    """
+    right, n, _ = resampled_counts(found, sweep, settings)
+    axis, share = sweep.axis(), right / np.maximum(n, 1e-9)
+    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
+    crossing = isotonic_crossing(axis, share, n, accuracy / 100, rising)
+    ends = _bounds(crossing, axis, right[0], n[0], accuracy / 100, rising, settings.level)
+    value, low, high = (
+        (0.0 if sweep.is_log and one < 0 else float(one)) if np.isinf(one) else sweep.on_scale(float(one))
+        for one in ends
+    )
+    return value, low, high, rising
+
+
+_NAMES = ("threshold", "low", "high")
+
+
+def _bounds(
+    crossing: np.ndarray,
+    axis: np.ndarray,
+    right: np.ndarray,
+    n: np.ndarray,
+    target: float,
+    rising: bool,
+    level: float,
+) -> tuple[float, float, float]:
+    """Return the threshold and its interval on the axis, from the crossings of the data and of its resamples.
+
+    Resamples of few photographs, or of photographs that all have the same answer, do not spread. There the interval
+    also covers the crossings of the lower and the upper ends of Wilson's intervals of each level's accuracy.
+    right, n: (levels,) of the data.
+    """
+    low, high = _interval(crossing[1:], level)
+    if n.max() < SMALL_N or low == high:
+        ends = np.stack(wilson_interval(right, np.maximum(n, 1e-9), level))
+        band = isotonic_crossing(axis, ends, np.stack([n, n]), target, rising)
+        low, high = min(low, *band), max(high, *band)
+    return float(crossing[0]), float(low), float(high)
+
+
+def _entries(ends: tuple[float, float, float], sweep: Sweep, names: tuple[str, str, str]) -> dict[str, Any]:
+    axis = sweep.axis()
+    return {
+        name: sweep.on_scale(one) if axis[0] <= one <= axis[-1] else None for name, one in zip(names, ends, strict=True)
+    }
+
+
+def _interval(values: np.ndarray, level: float) -> tuple[float, float]:
+    """Return percentiles without interpolation, since some values may be infinite."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def _met(crossing: float, rising: bool) -> str:
+    if np.isinf(crossing):
+        return EVERY if (crossing < 0) == rising else NO
+    return INSIDE
+
+
+_SCHEMA = schema(
+    "model attribute side target levels n harder met threshold low high fitted fitted_low fitted_high scale"
+)
+
+
+MEAN = "mean"
+# AlexNet's published top-1 errors in percent, means over the five severities.
+ALEXNET = {
+    "gaussian_noise": 88.6428,
+    "shot_noise": 89.4468,
+    "impulse_noise": 92.2640,
+    "defocus_blur": 81.9880,
+    "glass_blur": 82.6268,
+    "motion_blur": 78.5948,
+    "zoom_blur": 79.8360,
+    "snow": 86.6816,
+    "frost": 82.6572,
+    "fog": 81.9324,
+    "brightness": 56.4592,
+    "contrast": 85.3204,
+    "elastic_transform": 64.6056,
+    "pixelate": 71.7840,
+    "jpeg_compression": 60.6500,
+}
+
+
+def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
+    """Return one row per model and corruption: n, severities, `error` in percent and `ce`, its ratio to AlexNet's.
+
+    The error is the mean over the severities, each of which counts the same. The row `mean` is the mean over the
+    fifteen corruptions, its `ce` the mean corruption error; it is missing if a corruption or a severity is.
+
+    >>> rows = [{"model": "m", "source_id": "a", "edit": f"fog-{s}", "run": 0, "correct": s > 2} for s in range(1, 6)]
+    >>> corruption_errors(pl.DataFrame(rows)).select("corruption", "error", pl.col("ce").round(2)).row(0)
+    ('fog', 40.0, 48.82)
+    """
+    rows = in_memory(predictions, []).with_columns(pl.col("model", "edit").cast(pl.String))
+    named = pl.col("edit").str.extract_groups(r"^(?<corruption>[a-z_]+)-(?<severity>[1-5])$")
+    rows = rows.with_columns(named).unnest("edit").filter(pl.col("corruption").is_not_null())
+    if rows.is_empty():
+        raise UserError(
+            "these predictions are not of ImageNet-C",
+            allowed="pictures in ROOT/corruption/severity/WNID",
+            run="unswayed evaluate images:ROOT -m MODEL -o PREDICTIONS",
+        )
+    by_severity = rows.group_by("model", "corruption", "severity", maintain_order=True).agg(
+        n=pl.len(), error=100 * (1 - pl.col("correct").mean())
+    )
+    table = by_severity.group_by("model", "corruption", maintain_order=True).agg(
+        n=pl.col("n").sum().cast(pl.Int64), severities=pl.len().cast(pl.Int64), error=pl.col("error").mean()
+    )
+    alexnet = pl.col("corruption").replace_strict(ALEXNET, default=None, return_dtype=pl.Float64)
+    table = table.with_columns(alexnet=alexnet).with_columns(ce=100 * pl.col("error") / pl.col("alexnet"))
+    found: list[dict[str, Any]] = []
+    for (model,), part in table.group_by("model", maintain_order=True):
+        ordered = {row["corruption"]: row for row in part.iter_rows(named=True)}
+        found += [
+            ordered[name] for name in [*ALEXNET, *(one for one in ordered if one not in ALEXNET)] if name in ordered
+        ]
+        counted = [ordered[name] for name in ALEXNET if name in ordered and ordered[name]["severities"] == 5]
+        if len(counted) == len(ALEXNET):
+            means = {key: sum(row[key] for row in counted) / len(counted) for key in ("error", "alexnet", "ce")}
+            total = {"n": sum(row["n"] for row in counted), "severities": 5}
+            found.append({"model": model, "corruption": MEAN, **total, **means})
+    return pl.DataFrame(found, schema=table.schema)

@@ -6,19 +6,22 @@ unswayed.dropped_accuracy("PREDICTIONS")          # a polars data frame, one row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from unswayed.analyses.statistics.intervals import Settings
-from unswayed.evaluation.facts import Facts, read_facts
+from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
 from unswayed.evaluation.model_cards import warn_of_suspicions
 from unswayed.evaluation.predictions import Predictions
 
-from .drop_rows import finish, model_rows
+from ..statistics.paired import IntervalSettings, estimates
 from .groups import dropped_accuracy_by
-from .outcomes import each_outcomes
+from .outcomes import Outcomes, each_outcomes, finish, model_rows
 
 
 def dropped_accuracy(
@@ -54,7 +57,7 @@ def dropped_accuracy(
     >>> dropped_accuracy(frame).filter(edit="size-0.05").select("n", "accuracy", "drop").row(0)
     (4, 0.25, 50.0)
     """
-    settings = Settings(resamples, level, seed, interval)
+    settings = IntervalSettings(resamples, level, seed, interval)
     if facts is None:
         facts = read_facts(predictions)
         warn_of_suspicions(facts.cards, models)
@@ -64,3 +67,116 @@ def dropped_accuracy(
     for found in each_outcomes(predictions, models):
         rows += model_rows(found, facts, settings, edits)
     return finish(rows)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How many points more one edit costs than another, with its interval, over n photographs that have both."""
+
+    points: float
+    low: float
+    high: float
+    n: int
+
+
+def gap_between(
+    predictions: Predictions, worse: str, other: str, facts: Facts, settings: IntervalSettings
+) -> Gap | None:
+    """Return how much more `worse` costs than `other`, averaged over the models that neither of them attacks; None if
+    no photograph has both edits.
+
+    Both costs are net of the edit's control, or raw if that was not evaluated. The interval is that of the paired
+    differences over photographs.
+    """
+    fair = [
+        found
+        for found in each_outcomes(predictions)
+        if not any(facts.is_white_box(found.model, edit) for edit in (worse, other))
+    ]
+    if not fair:
+        return None
+    both = (
+        pl.concat(pl.DataFrame({"source_id": one.images, "gap": _gap(one, worse, other, facts)}) for one in fair)
+        .fill_nan(None)
+        .drop_nulls("gap")
+        .group_by("source_id")
+        .agg(pl.col("gap").mean())
+        .sort("source_id")
+    )
+    if both.is_empty():
+        return None
+    answers = np.array([sum(int(one.runs_of(worse).max() + one.runs_of(other).max()) for one in fair)])
+    found = estimates(both["gap"].to_numpy()[:, None], answers, tuple(both["source_id"]), settings, reach=2, unit=100)
+    return Gap(float(found.mean[0]), float(found.low[0]), float(found.high[0]), both.height)
+
+
+def _gap(found: Outcomes, worse: str, other: str, facts: Facts) -> np.ndarray:
+    return _cost(found, worse, facts) - _cost(found, other, facts)
+
+
+def _cost(found: Outcomes, edit: str, facts: Facts) -> np.ndarray:
+    """Return (images,) what the edit costs each photograph, in [-1, 1], NaN where a picture is missing."""
+    control = facts.control(edit)
+    return found.of(control if control in found.edits else ORIGINAL) - found.of(edit)
+
+
+_KEY = ["model", "edit"]
+_VALID = {"n": "valid_n", "accuracy": "valid_accuracy", "drop": "valid_drop", "low": "valid_low", "high": "valid_high"}
+
+
+def with_valid_drops(table: pl.DataFrame, valid: pl.DataFrame) -> pl.DataFrame:
+    """The table of drops with those on valid pictures beside it: valid_n, valid_accuracy, valid_drop, its interval."""
+    beside = valid.select(*_KEY, *(pl.col(name).alias(new) for name, new in _VALID.items()))
+    return table.join(beside, on=_KEY, how="left", maintain_order="left")
+
+
+def differs(table: pl.DataFrame) -> bool:
+    """Whether any drop on valid pictures differs from the one on all pictures, or cannot be had."""
+    if "valid_drop" not in table.columns:
+        return False
+    return not table.filter(pl.col("drop").is_not_null() & pl.col("valid_drop").ne_missing(pl.col("drop"))).is_empty()
+
+
+def with_human_ceiling(table: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
+    """The table with human_accuracy in [0, 1] and human_n, the rated pictures, for every edit that people rated."""
+    return table.join(human, on="edit", how="left", maintain_order="left")
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A model of the paper: its name there, the specs of exactly its weights, and results by edit.
+
+    figures: `original` in percent, everything else a drop in points.
+    """
+
+    name: str
+    specs: list[str]
+    figures: dict[str, float]
+
+
+_TABLE = resources.files("unswayed.data").joinpath("imagenet_e_published.toml").read_text(encoding="utf-8")
+PUBLISHED = tuple(PublishedModel(**entry) for entry in tomllib.loads(_TABLE)["model"])
+
+
+def published_model(spec: str) -> PublishedModel | None:
+    """Return the paper's entry for the model that a spec opens, or None; options and wrappers make another model.
+
+    >>> published_model("timm:resnet50.tv_in1k").name, published_model("timm:resnet50.tv_in1k+flip")
+    ('ResNet-50', None)
+    """
+    return next((entry for entry in PUBLISHED if spec in entry.specs), None)
+
+
+def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, Any]]) -> pl.DataFrame:
+    """Return the drop table with `published` (points; percent for `original`) and `published_model`, null if none.
+
+    cards: by model; they name what an alias stands for.
+    """
+    entries = [published_model(str(cards.get(model, {}).get("spec", model))) for model in table["model"]]
+    figures = [(entry.figures.get(edit) if entry else None) for entry, edit in zip(entries, table["edit"], strict=True)]
+    names = [
+        entry.name if entry and figure is not None else None for entry, figure in zip(entries, figures, strict=True)
+    ]
+    return table.with_columns(
+        pl.Series("published", figures, dtype=pl.Float64), pl.Series("published_model", names, dtype=pl.String)
+    )

@@ -10,17 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree
 
+import numpy as np
 import polars as pl
 
-from unswayed.analyses.statistics.intervals import Settings
 from unswayed.errors import UserError
-from unswayed.evaluation.facts import Facts, read_facts
-from unswayed.evaluation.model_cards import remarks, suspicion_in
+from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unswayed.evaluation.model_cards import chance_in, remarks, suspicion_in
 from unswayed.evaluation.predictions import (
     Overlap,
     Predictions,
     common_predictions,
+    each_model,
     is_frame,
     missing_model,
     model_names,
@@ -29,30 +31,34 @@ from unswayed.evaluation.predictions import (
     read_cards,
 )
 
-from .baseline_rows import baseline_rows
-from .compare import read_model
+from ..statistics.paired import IntervalSettings
+from .compare import comparison_rows, read_model, read_pair
 from .drop import dropped_accuracy
-from .few import TOO_FEW_TO_PASS, weight_of_one
-from .gate_rows import (
+from .limits import (
     CANNOT_TELL,
     FAIL,
     NOT_MEASURED,
     PASS,
     SCHEMA,
+    Rules,
     Verdict,
+    check_row,
+    gate_verdict,
     not_measured,
+    out_of_reach,
+    read_rules,
     sweep_rows,
     threshold_rows,
     with_advice,
     withheld,
 )
-from .rules import Rules, read_rules
+from .outcomes import TOO_FEW_TO_PASS, Outcomes, weight_of_one
 
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class GateResult:
     """What a gate found: the verdict over all checks, one row per check (columns: `check_predictions`), where only
     common pictures are compared, how many these are (`overlaps`), and `doubts`: limits that look like a mistake, and
     remarks about the models and the benchmark."""
@@ -95,7 +101,7 @@ def check(
     common: bool = False,
     resamples: int = 1000,
     seed: int = 0,
-) -> Checked:
+) -> GateResult:
     """Whether the models may be released: `unswayed check` in Python.
 
     max_drop: edit or pattern -> points at most; min_accuracy: edit or pattern -> percent at least; min_threshold:
@@ -137,7 +143,7 @@ def run_checks(
     common: bool = False,
     resamples: int = 1000,
     seed: int = 0,
-) -> Checked:
+) -> GateResult:
     """Check the models against the rules.
 
     common: where models or the baseline come from different benchmarks, use the pictures they share.
@@ -149,7 +155,7 @@ def run_checks(
     chosen = [name for name in names if not rules.models or name in rules.models]
     if facts is None:
         facts = read_facts(predictions, models=chosen, common=common)
-    settings = Settings(resamples, rules.level, seed)
+    settings = IntervalSettings(resamples, rules.level, seed)
     overlaps: list[Overlap] = []
     judged = predictions
     if common and len(chosen) > 1 and (rules.max_drop or rules.min_accuracy or rules.min_threshold):
@@ -178,7 +184,7 @@ def run_checks(
         alone = [name for name in chosen if name not in dict(pairs)]
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
-    return Checked(verdict(checks), checks, tuple(overlaps), (*rules.doubts, *remarks(facts.cards, chosen)))
+    return GateResult(verdict(checks), checks, tuple(overlaps), (*rules.doubts, *remarks(facts.cards, chosen)))
 
 
 def verdict(checks: pl.DataFrame) -> Verdict:
@@ -210,3 +216,110 @@ def _pairs(models: list[str], baseline: list[str], chosen: bool) -> list[tuple[s
             allowed="a model of the same name in both folders, or one model in each",
         )
     return pairs
+
+
+SAME_WEIGHTS = "the same weights give the same predictions"
+
+
+def baseline_rows(
+    predictions: Predictions,
+    model: str,
+    other: str,
+    rules: Rules,
+    facts: Facts,
+    old_card: Mapping[str, Any],
+    settings: IntervalSettings,
+    overlap: Overlap | None,
+) -> list[dict[str, Any]]:
+    """One row per edit of the baseline: how much worse the model is on it, or that it was not measured.
+
+    overlap: what both have in common, if only that is compared.
+    """
+    assert rules.baseline is not None
+    candidate, baseline = read_pair(predictions, model, rules.baseline, other, overlap is not None)
+    card = facts.cards.get(model, {})
+    networks = [_network(one) for one in (card, old_card)]
+    partial = overlap is not None and not overlap.complete
+    # The same network with the same answers needs no test. Where pictures fell away, the rest decides by its interval.
+    known = card.get("weights_sha256") is not None and networks[0] == networks[1]
+    unchanged = known and not partial and _same(candidate, baseline)
+    rows = []
+    found = comparison_rows(candidate, baseline, facts, settings, "drop" if rules.measure == "drop" else "accuracy")
+    lost = _edits_of(rules.baseline, other) - {row["edit"] for row in found} - {SOURCE}
+    measure = "accuracy lost" if rules.measure == "accuracy" else "drop gained"
+    for edit in facts.sorted(lost - ({ORIGINAL} if rules.measure == "drop" else set())):
+        reason = "the baseline has predictions for it, but these predictions have none for the same pictures"
+        rows.append(not_measured(model, edit, measure, rules.margin, reason))
+    for row in found:
+        if rules.measure == "accuracy":
+            value, low, high = (-row[name] for name in ("accuracy_difference", "accuracy_high", "accuracy_low"))
+        elif row["edit"] == ORIGINAL:
+            continue
+        else:
+            value, low, high = (row[name] for name in ("drop_difference", "low", "high"))
+        result = gate_verdict(low, high, rules.margin)
+        entry = {"model": model, "edit": row["edit"], "n": row["n"]}
+        out = check_row(entry, measure, value, low, high, rules.margin, PASS if unchanged else result, "at most")
+        if unchanged:
+            out["reason"] = SAME_WEIGHTS
+        elif rules.measure == "drop":
+            original = row["first_accuracy"] + row["first_drop"] / 100
+            out = withheld(out, out_of_reach(original, chance_in(card), rules.margin))
+        if overlap is not None and partial:
+            out["reason"] = f"{out['reason']} ({overlap.brief})"
+        rows.append(out)
+    return rows
+
+
+def _network(card: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a card says about what is computed: the weights alone do not tell `lite:0+flip` from `lite:0`."""
+    origin = card.get("origin") or {}
+    function = str(origin.get("function", "")).rpartition(":")[2]
+    wrappers = str(card.get("spec") or card.get("model", "")).split("+")[1:]
+    return card.get("weights_sha256"), origin.get("code_sha256"), function, wrappers, card.get("transform")
+
+
+def _same(one: Outcomes, two: Outcomes) -> bool:
+    """Return whether two models have the same answers to the same pictures."""
+    return (one.images, one.edits) == (two.images, two.edits) and np.array_equal(one.share, two.share, equal_nan=True)
+
+
+def _edits_of(predictions: Predictions, model: str) -> set[str]:
+    (_, rows), *_ = each_model(predictions, ("model", "edit"), models=[model])
+    return set(rows["edit"])
+
+
+def junit_xml(checks: pl.DataFrame, remarks: tuple[str, ...] = (), name: str = "unswayed check") -> bytes:
+    """Return the checks as JUnit XML, one test case each; an undecided or unmeasured check is `skipped`.
+
+    remarks: about all checks, as properties of the suite. The reason of every check is its output.
+    """
+    found = checks["verdict"].to_list()
+    suite = ElementTree.Element(
+        "testsuite",
+        name=name,
+        tests=str(len(found)),
+        failures=str(found.count(FAIL)),
+        errors="0",
+        skipped=str(found.count(CANNOT_TELL) + found.count(NOT_MEASURED)),
+    )
+    if remarks:
+        properties = ElementTree.SubElement(suite, "properties")
+        for remark in remarks:
+            ElementTree.SubElement(properties, "property", name="remark", value=_printable(remark))
+    kinds = {FAIL: "failure", CANNOT_TELL: "skipped", NOT_MEASURED: "skipped"}
+    for row in checks.iter_rows(named=True):
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=_printable(row["model"]), name=_printable(f"{row['edit']}: {row['measure']}")
+        )
+        if row["verdict"] in kinds:
+            message = _printable(f"{row['verdict']}: {row['reason']}")
+            ElementTree.SubElement(case, kinds[row["verdict"]], message=message)
+        ElementTree.SubElement(case, "system-out").text = _printable(row["reason"])
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _printable(text: str) -> str:
+    """Return text without the control characters that XML does not allow."""
+    return "".join(one if one.isprintable() else " " for one in text)

@@ -1,4 +1,4 @@
-"""Dropped accuracy by class, by superclass, or by any column of the predictions or the manifest."""
+"""Dropped accuracy by class, superclass or any column, and of groups of models."""
 
 from __future__ import annotations
 
@@ -6,21 +6,48 @@ import csv
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.statistics.intervals import Settings, Sums, intervals
-from unswayed.analyses.statistics.paired import bootstrap_means, mcnemar, shrink, sign_flip
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, WHITE_BOX, Facts, averaged_edits, chosen_edits
-from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
+from unswayed.evaluation.facts import (
+    AVERAGE,
+    ORIGINAL,
+    SOURCE,
+    WHITE_BOX,
+    Facts,
+    averaged_edits,
+    chosen_edits,
+    read_facts,
+)
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model, polars_table
+from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet
 
-from .drop_rows import POINTS, finish, lattice_of, need_original
-from .outcomes import Outcomes, outcomes
+from ..statistics.paired import (
+    IntervalSettings,
+    Sums,
+    bootstrap_means,
+    intervals,
+    mcnemar,
+    shrink,
+    sign_flip,
+)
+from .outcomes import (
+    POINTS,
+    Outcomes,
+    each_outcomes,
+    finish,
+    lattice_of,
+    model_rows,
+    need_original,
+    outcomes,
+)
 
 _VALUE = "_value"
 _PIECES, _FEW = 4, 12
@@ -33,7 +60,7 @@ def dropped_accuracy_by(
     models: Sequence[str] | None = None,
     edits: Sequence[str] | None = None,
     facts: Facts,
-    settings: Settings,
+    settings: IntervalSettings,
 ) -> pl.DataFrame:
     """Return the drop table split by `by`, with a column of that name and `shrunk_drop`; worst values first.
 
@@ -151,7 +178,9 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
     return pl.concat([entries, means], how="diagonal_relaxed")
 
 
-def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+def _rows(
+    found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: IntervalSettings
+) -> list[dict[str, Any]]:
     drops = _estimates(found, entries, "drop", settings)
     nets = _estimates(found, entries.drop_nulls("net"), "net", settings)
     nets = nets.select("edit", _VALUE, net_n="n", net_drop="mean", net_low="low", net_high="high")
@@ -186,7 +215,7 @@ def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, setting
     return rows
 
 
-def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
+def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: IntervalSettings) -> pl.DataFrame:
     """Return one row per edit and value: the sums, mean and interval of that column of the entries, in points."""
     value = pl.col(column)
     table = entries.group_by("edit", _VALUE, maintain_order=True).agg(
@@ -263,3 +292,130 @@ def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
         )
 
     return text
+
+
+EVERY = "all models"
+
+
+def dropped_accuracy_of_groups(
+    predictions: Predictions,
+    groups: str | Path | None = None,
+    *,
+    facts: Facts | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Return the drop table of groups: one row per group and edit; `model` is the group, `models` its size.
+
+    groups: a CSV with the column `model` and one column per grouping (architecture, training, …); None: all models
+    only. A group's accuracy on a picture is the mean over its models, and intervals are over photographs:
+    they describe the mean of these models, not of other models. A model that an edit attacks is left out of every
+    group, and a picture that one of the group's models has not classified is left out of that group.
+    """
+    facts = read_facts(predictions) if facts is None else facts
+    table = _read(groups)
+    sums: dict[str, _Sum] = {}
+    known = []
+    for found in each_outcomes(predictions):
+        known.append(found.model)
+        if any(facts.is_white_box(found.model, edit) for edit in found.edits):
+            continue
+        for group in [EVERY, *table.get(found.model, [])]:
+            sums.setdefault(group, _Sum()).add(found)
+    for name in table:
+        if name not in known:
+            raise unknown("model", name, known)
+    if not sums:
+        raise UserError("every model here is white-box, so there is no average", allowed="at least one other model")
+    settings = IntervalSettings(resamples, level, seed)
+    rows_out: list[dict[str, Any]] = []
+    for group, total in sums.items():
+        for row in model_rows(total.mean(group), facts, settings):
+            rows_out.append({**row, "models": total.count})
+    return finish(rows_out, {"models": pl.Int64})
+
+
+@dataclass
+class _Sum:
+    """The sum of several models' predictions, on the pictures that all of them classified.
+
+    runs: the sums of their runs; parts: their least common multiples.
+    """
+
+    count: int = 0
+    images: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
+    share: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    runs: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    parts: np.ndarray = field(default_factory=lambda: np.ones((0, 0), dtype=np.int64))
+
+    def add(self, found: Outcomes) -> None:
+        share, runs = found.share, found.runs
+        if self.count and (found.images, found.edits) != (self.images, self.edits):
+            images = tuple(sorted(set(self.images) & set(found.images)))
+            edits = tuple(sorted(set(self.edits) & set(found.edits)))
+            if not images or not edits:
+                raise UserError(f"{found.model} shares no pictures with the other models of its group")
+            share, runs = (_cut(one, found.images, found.edits, images, edits) for one in (share, runs))
+            self.share, self.runs, self.parts = (
+                _cut(one, self.images, self.edits, images, edits) for one in (self.share, self.runs, self.parts)
+            )
+            self.images, self.edits = images, edits
+        elif not self.count:
+            self.images, self.edits = found.images, found.edits
+            self.share, self.runs, self.parts = np.zeros_like(share), np.zeros_like(runs), np.ones_like(runs)
+        self.share = self.share + share
+        self.runs = np.where((runs > 0) & ((self.runs > 0) | (self.count == 0)), self.runs + runs, 0)
+        self.parts = np.lcm(self.parts, runs)
+        self.count += 1
+
+    def mean(self, name: str) -> Outcomes:
+        # Shares of 2 and of 3 runs are sixths; the mean of both is twelfths.
+        share, parts = self.share / self.count, self.parts * self.count
+        return Outcomes(name, self.images, self.edits, share, self.runs, parts)
+
+
+def _cut(
+    matrix: np.ndarray,
+    images: tuple[str, ...],
+    edits: tuple[str, ...],
+    kept_images: tuple[str, ...],
+    kept_edits: tuple[str, ...],
+) -> np.ndarray:
+    rows = np.searchsorted(np.array(images), np.array(kept_images))
+    return matrix[rows][:, [edits.index(edit) for edit in kept_edits]]
+
+
+def _read(groups: str | Path | None) -> dict[str, list[str]]:
+    """Return model -> the groups it belongs to, as `column: value`."""
+    if groups is None:
+        return {}
+    table = read_model_groups(groups)
+    columns = [name for name in table.columns if name != "model"]
+    return {
+        row["model"]: [f"{name}: {row[name]}" for name in columns if row[name]] for row in table.iter_rows(named=True)
+    }
+
+
+def read_model_csv(path: str | Path) -> pl.DataFrame:
+    """Return a CSV about models as text columns, without surrounding blanks and empty rows; empty cells are null."""
+    table = polars_table(read_csv(path, {}, others="text"))
+    table = table.with_columns(pl.all().str.strip_chars().replace("", None))
+    return table.filter(~pl.all_horizontal(pl.all().is_null()))
+
+
+def read_model_groups(groups: str | Path) -> pl.DataFrame:
+    """Return a CSV with the column `model`, each model once, and one column per grouping, such as architecture."""
+    table = read_model_csv(groups)
+    if "model" not in table.columns or len(table.columns) < 2:
+        raise UserError(
+            f"{groups} contains no groups of models: the groups have the columns {', '.join(table.columns)}",
+            allowed="model and at least one more, such as architecture or training",
+        )
+    if table["model"].null_count():
+        raise UserError(f"{table['model'].null_count()} rows of the groups name no model", allowed="a model in each")
+    twice = table.filter(table["model"].is_duplicated())["model"].unique().to_list()
+    if twice:
+        raise UserError(f"the groups name {', '.join(twice)} more than once", allowed="one row per model")
+    return table

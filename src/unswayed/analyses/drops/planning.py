@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.statistics.power import (
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.facts import ORIGINAL, SOURCE
+from unswayed.evaluation.predictions import Predictions
+
+from .. import schema
+from ..statistics.power import (
     Design,
     detection_power,
     pass_power,
@@ -20,12 +24,7 @@ from unswayed.analyses.statistics.power import (
     simulated_pass_power,
     smallest_drop,
 )
-from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import ORIGINAL, SOURCE
-from unswayed.evaluation.predictions import Predictions
-
-from .drop_rows import need_original
-from .outcomes import Outcomes, each_outcomes
+from .outcomes import Outcomes, each_outcomes, need_original
 
 PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
 DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they show", "photographs that pass the gate"

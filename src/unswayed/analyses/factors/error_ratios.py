@@ -1,16 +1,70 @@
-"""Accuracy and error ratio of a model on the images of each factor, with bootstrap intervals over images."""
+"""A model's accuracy, error ratio and calibration on the images of each factor, also adjusted for other factors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
+from scipy import stats
+from scipy.special import expit
 
-from unswayed.errors import unknown
+from unswayed.errors import UserError, unknown
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
+from ..statistics.agreement import expected_calibration_error
+from ..statistics.paired import percentiles
 from .answers import Answers
-from .intervals import ratio_intervals
-from .verdicts import judge
+
+# annotations, predicted (N,) -> (right (N,) bool, images that count (N,) bool)
+Correctness = Callable[[Annotations, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def same_class(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correct if the prediction is the original label."""
+    return predicted == annotations.labels, np.ones(len(predicted), bool)
+
+
+def same_metaclass(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correct if prediction and label have the same of 17 metaclasses, one of which is `other`."""
+    return annotations.metaclass_of_class[predicted] == annotations.metaclasses, np.ones(len(predicted), bool)
+
+
+def in_real_labels(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correct if the prediction is a ReaL label; an image without any counts as wrong, as in the published tables."""
+    return (_real(annotations) == predicted[:, None]).any(axis=1), np.ones(len(predicted), bool)
+
+
+def in_real_labels_standard(annotations: Annotations, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correct if the prediction is a ReaL label; an image without any is left out, as in ReaL's own protocol."""
+    real = _real(annotations)
+    return (real == predicted[:, None]).any(axis=1), real[:, 0] >= 0
+
+
+RIGHT: dict[str, Correctness] = {
+    "class": same_class,
+    "metaclass": same_metaclass,
+    "real": in_real_labels,
+    "real-standard": in_real_labels_standard,
+}
+
+
+def correct_predictions(
+    annotations: Annotations, answers: Answers, right: str = "class"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (right, counted), each (N,) bool: `right` implies `counted`, which implies that there is a prediction."""
+    if right not in RIGHT:
+        raise unknown("definition of correct", right, RIGHT)
+    correct, counted = RIGHT[right](annotations, answers.predicted)
+    counted = counted & answers.seen
+    return correct & counted, counted
+
+
+def _real(annotations: Annotations) -> np.ndarray:
+    if annotations.real is None:
+        raise UserError("ReaL labels exist for validation images only", allowed="--partition val, or --right class")
+    return annotations.real
+
 
 BY = ("metaclass",)
 WORST_CLASSES = 100
@@ -35,7 +89,7 @@ def factor_errors(
     """
     if by not in (None, *BY):
         raise unknown("grouping", str(by), BY)
-    correct, counted = judge(annotations, answers, right)
+    correct, counted = correct_predictions(annotations, answers, right)
     n, total = annotations.count(counted, by == "metaclass")
     n_right, total_right = annotations.count(correct, by == "metaclass")
     groups = len(total)
@@ -86,3 +140,160 @@ def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return the quotient as float64, NaN if `below` is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(below == 0, np.nan, above / below)
+
+
+def ratio_intervals(
+    n: np.ndarray,
+    n_right: np.ndarray,
+    total: np.ndarray,
+    total_right: np.ndarray,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (low, high), each (groups, factors): percentile bootstrap bounds of (wrong_f / n_f) / (wrong / total).
+
+    `n` and `n_right` are (groups, factors) counts of images with the factor, `total` and `total_right` (groups,) counts
+    of all images of the group. NaN where there is no such image, no error at all, or `resamples` is 0.
+    """
+    low, high = np.full(n.shape, np.nan), np.full(n.shape, np.nan)
+    wrong, total_wrong = n - n_right, total - total_right
+    usable = (n > 0) & (total_wrong > 0)[:, None]
+    if resamples == 0 or not usable.any():
+        return low, high
+    everything = np.broadcast_to(total[:, None], n.shape)[usable]
+    every_wrong = np.broadcast_to(total_wrong[:, None], n.shape)[usable]
+    with_wrong, with_right = wrong[usable], n_right[usable]
+    without_wrong = every_wrong - with_wrong
+    without_right = everything - every_wrong - with_right
+    cells = np.stack([with_wrong, with_right, without_wrong, without_right], axis=-1)
+    draws = np.random.default_rng(seed).multinomial(
+        everything, cells / everything[:, None], size=(resamples, len(cells))
+    )
+    ratio = (draws[..., 0] * everything) / _never_zero(
+        (draws[..., 0] + draws[..., 1]) * (draws[..., 0] + draws[..., 2])
+    )
+    # A rare factor may be missing from a draw, which is then left out for this factor.
+    low[usable], high[usable] = percentiles(ratio, level)
+    return low, high
+
+
+def _never_zero(below: np.ndarray) -> np.ndarray:
+    return np.where(below == 0, np.nan, below)
+
+
+def factor_calibration(
+    annotations: Annotations, answers: Answers, right: str = "class", by: str | None = None
+) -> pl.DataFrame:
+    """Return model, [metaclass,] factor, n, calibration_error: one row per factor, then `worst_factor`, `average`."""
+    if by not in (None, *BY):
+        raise unknown("grouping", str(by), BY)
+    correct, counted = correct_predictions(annotations, answers, right)
+    if np.isnan(answers.probability[counted]).any():
+        raise UserError(f"'{answers.model}' has no predicted probabilities, which calibration needs")
+    tables = []
+    for position, name in enumerate(METACLASSES if by else (None,)):
+        member = counted & (annotations.metaclasses == position) if by else counted
+        masks = [*(annotations.factors & member[:, None]).T, member]
+        n = [int(mask.sum()) for mask in masks]
+        values = [expected_calibration_error(correct[mask], answers.probability[mask]) for mask in masks]
+        per_factor = np.array(values[: len(FACTORS)])
+        worst = int(np.argmax(np.nan_to_num(per_factor, nan=-1.0)))
+        n.insert(len(FACTORS), n[worst])
+        values.insert(len(FACTORS), values[worst])
+        columns = {
+            "model": [answers.model] * len(n),
+            **({"metaclass": [name] * len(n)} if by else {}),
+            "factor": [*FACTORS, "worst_factor", "average"],
+            "n": n,
+            "calibration_error": values,
+        }
+        tables.append(pl.DataFrame(columns, nan_to_null=True))
+    return pl.concat(tables)
+
+
+# A slight regularization keeps the fit finite if a rare factor's images are all right or all wrong.
+_RIDGE = 1e-4
+_STEPS = 100
+
+
+def adjusted_error_ratios(
+    annotations: Annotations, answers: Answers, right: str = "class", *, level: float = 0.95
+) -> pl.DataFrame:
+    """Return model, factor, n, error_ratio, adjusted_error_ratio, low, high, risk_ratio, risk_low, risk_high, p_value.
+
+    `adjusted_error_ratio` is the mean fitted error with the factor on over the average error; `risk_ratio` is the same
+    mean over that with the factor off. Intervals are Wald's on the log scale (delta method); `p_value` is the Wald test
+    of the factor's coefficient. Null for a factor that none or all of the images have.
+    """
+    if annotations.which != "multi":
+        raise UserError(
+            "the adjusted table needs every factor of an image; 'top' has only one",
+            run="unswayed factors … --which multi",
+        )
+    correct, counted = correct_predictions(annotations, answers, right)
+    patterns, kind = annotations.kinds.factors, annotations.kinds.of_image
+    images = np.bincount(kind[counted], minlength=len(patterns)).astype(float)
+    wrong = images - np.bincount(kind[correct], minlength=len(patterns))
+    total, average = images.sum(), wrong.sum() / images.sum()
+    n, n_wrong = images @ patterns, wrong @ patterns
+    varied = np.flatnonzero((n > 0) & (n < total))
+    fitted = np.full((len(FACTORS), 7), np.nan)
+    if 0 < average < 1 and len(varied):
+        design = np.column_stack([np.ones(len(patterns)), patterns[:, varied]]).astype(float)
+        coefficients, covariance = logistic_regression(design, wrong, images)
+        z = stats.norm.ppf(0.5 + level / 2)
+        for column, factor in enumerate(varied, start=1):
+            on, on_slope = _standardized(design, images, coefficients, column, 1.0)
+            off, off_slope = _standardized(design, images, coefficients, column, 0.0)
+            above = _log_interval(np.log(on / average), on_slope / on, covariance, z)
+            against = _log_interval(np.log(on / off), on_slope / on - off_slope / off, covariance, z)
+            wald = coefficients[column] / np.sqrt(covariance[column, column])
+            fitted[factor] = [*above, *against, 2 * stats.norm.sf(abs(wald))]
+    ratio = np.divide(n_wrong, n * average, out=np.full(len(FACTORS), np.nan), where=(n > 0) & (average > 0))
+    names = ("adjusted_error_ratio", "low", "high", "risk_ratio", "risk_low", "risk_high", "p_value")
+    return pl.DataFrame(
+        {
+            "model": [answers.model] * len(FACTORS),
+            "factor": FACTORS,
+            "n": n.astype(np.int64),
+            "error_ratio": ratio,
+            **dict(zip(names, fitted.T, strict=True)),
+        },
+        nan_to_null=True,
+    )
+
+
+def logistic_regression(design: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (coefficients (k,), covariance (k, k)) of a binomial logistic regression.
+
+    `design` is (rows, k) with the intercept first; `successes` and `trials` are (rows,).
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    # Two weighted rows for each pattern, its successes and its failures.
+    model = LogisticRegression(C=1 / _RIDGE, solver="newton-cholesky", tol=1e-10, max_iter=_STEPS)
+    outcome = np.repeat([True, False], len(design))
+    model.fit(np.vstack([design[:, 1:]] * 2), outcome, np.concatenate([successes, trials - successes]))
+    coefficients = np.concatenate([model.intercept_, model.coef_[0]])
+    chance = expit(design @ coefficients)
+    information = design.T @ (design * (trials * chance * (1 - chance))[:, None])
+    return coefficients, np.linalg.inv(information + np.diag([0.0] + [_RIDGE] * (design.shape[1] - 1)))
+
+
+def _standardized(
+    design: np.ndarray, images: np.ndarray, coefficients: np.ndarray, column: int, value: float
+) -> tuple[float, np.ndarray]:
+    """Return the mean fitted probability with one column set to `value`, and its gradient in the coefficients (k,)."""
+    changed = design.copy()
+    changed[:, column] = value
+    chance = expit(changed @ coefficients)
+    weight = images / images.sum()
+    return float(weight @ chance), (weight * chance * (1 - chance)) @ changed
+
+
+def _log_interval(
+    log_ratio: float, gradient: np.ndarray, covariance: np.ndarray, z: float
+) -> tuple[float, float, float]:
+    half = z * float(np.sqrt(gradient @ covariance @ gradient))
+    return float(np.exp(log_ratio)), float(np.exp(log_ratio - half)), float(np.exp(log_ratio + half))

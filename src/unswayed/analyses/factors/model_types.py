@@ -1,4 +1,4 @@
-"""Differences of error ratios between groups of models: Alexander and Govern's test for each factor."""
+"""Differences of error ratios between two models, between groups of models, and along strengths of augmentation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,105 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from unswayed.analyses.model_files import read_model_groups
-from unswayed.analyses.statistics.paired import holm
 from unswayed.errors import UserError
-from unswayed.sources.imagenet_x import FACTORS
+from unswayed.sources.imagenet_x import FACTORS, Annotations
+
+from ..drops.groups import read_model_csv, read_model_groups
+from ..statistics.paired import holm, mcnemar, percentiles
+from .answers import Answers
+from .error_ratios import correct_predictions
+
+
+def compare_models(
+    annotations: Annotations,
+    a: Answers,
+    b: Answers,
+    right: str = "class",
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Return one row per factor and for `average`, over the images that both models classified:
+
+    n, accuracy_a, accuracy_b, difference (a - b), its p_value by McNemar's exact test and p_holm over the rows;
+    error_ratio_a, error_ratio_b, ratio_difference with bootstrap bounds low and high, and ratio_p_holm from the
+    bootstrap's standard error. The first test compares the error rates, the second how much more often each model
+    fails with the factor than on average.
+    """
+    right_a, counted_a = correct_predictions(annotations, a, right)
+    right_b, counted_b = correct_predictions(annotations, b, right)
+    both = counted_a & counted_b
+    if not both.any():
+        raise UserError(f"'{a.model}' and '{b.model}' have no annotated image in common")
+    members = np.column_stack([annotations.factors, np.ones(len(annotations), bool)])[both]
+    wrong_a, wrong_b = ~right_a[both], ~right_b[both]
+    pair = wrong_a * 2 + wrong_b  # 0 both right, 1 only b wrong, 2 only a wrong, 3 both wrong
+    total = np.bincount(pair, minlength=4)
+    cells = np.stack([np.bincount(pair[member], minlength=4) for member in members.T])
+    n = cells.sum(axis=1)
+    accuracy_a, accuracy_b = (_share(cells[:, :2].sum(1), n), _share(cells[:, 0] + cells[:, 2], n))
+    p_value = np.where(n > 0, mcnemar(cells[:, 1], cells[:, 2]), np.nan)
+    rng = np.random.default_rng(seed)
+    outcome = [_ratio_difference(row, total, resamples, level, rng) for row in cells]
+    ratio_a, ratio_b, low, high, ratio_p = np.array(outcome).T
+    return pl.DataFrame(
+        {
+            "factor": [*FACTORS, "average"],
+            "n": n,
+            "accuracy_a": accuracy_a,
+            "accuracy_b": accuracy_b,
+            "difference": accuracy_a - accuracy_b,
+            "p_value": p_value,
+            "p_holm": holm(p_value),
+            "error_ratio_a": ratio_a,
+            "error_ratio_b": ratio_b,
+            "ratio_difference": ratio_a - ratio_b,
+            "low": low,
+            "high": high,
+            "ratio_p_holm": holm(ratio_p),
+        },
+        nan_to_null=True,
+    )
+
+
+def _ratio_difference(
+    row: np.ndarray, total: np.ndarray, resamples: int, level: float, rng: np.random.Generator
+) -> tuple[float, float, float, float, float]:
+    """Return (ratio of a, of b, low and high of their difference, its p-value) from (4,) counts with the factor, all.
+
+    Resampling images is a multinomial draw over eight cells: (with or without the factor) x the four pairs of results.
+    """
+    eight = np.concatenate([row, total - row])
+    ratio_a, ratio_b = _ratios(eight[None])
+    if resamples == 0 or row.sum() in (0, total.sum()) or np.isnan(ratio_a[0]) or np.isnan(ratio_b[0]):
+        return ratio_a[0], ratio_b[0], np.nan, np.nan, np.nan
+    drawn_a, drawn_b = _ratios(rng.multinomial(total.sum(), eight / total.sum(), size=resamples))
+    drawn = drawn_a - drawn_b
+    low, high = percentiles(drawn, level)
+    spread = np.nanstd(drawn)
+    difference = ratio_a[0] - ratio_b[0]
+    p_value = 2 * stats.norm.sf(abs(difference) / spread) if spread > 0 else 1.0
+    return ratio_a[0], ratio_b[0], float(low), float(high), float(p_value)
+
+
+def _ratios(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the error ratios of a and b from (draws, 8) counts."""
+    every, n = eight.sum(axis=1), eight[:, :4].sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = [
+            np.where(
+                eight[:, wrong].sum(axis=1) > 0,
+                (eight[:, wrong[:2]].sum(axis=1) / n) / (eight[:, wrong].sum(axis=1) / every),
+                np.nan,
+            )
+            for wrong in ([2, 3, 6, 7], [1, 3, 5, 7])
+        ]
+    return ratios[0], ratios[1]
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
 
 
 def read_groups(path: str | Path) -> pl.DataFrame:
@@ -92,3 +187,163 @@ def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:
 def holm_series(column: pl.Series) -> pl.Series:
     """Return Holm's correction of a column of p-values; nulls stay null and do not count."""
     return pl.Series(holm(column.to_numpy()), nan_to_null=True)
+
+
+_DEGREE = 3
+# The published analysis leaves out strengths with four or fewer models.
+LEAST_MODELS = 5
+# published set -> (the word before the strength in a model's name, the value that means no augmentation if not 0)
+SWEEPS: dict[str, tuple[str, float | None]] = {
+    "crop": ("crop", 100.0),
+    "colorjitter": ("color", None),
+    "gaussian_blur": ("smoothing", None),
+}
+
+
+def read_strengths(path: str | Path) -> pl.DataFrame:
+    """Return rows (model, augmentation, strength) from a CSV with these three columns."""
+    table = read_model_csv(path)
+    if not {"model", "augmentation", "strength"} <= set(table.columns):
+        raise UserError(f"{path} has the columns {', '.join(table.columns)}", allowed="model, augmentation, strength")
+    strength = table["strength"].cast(pl.Float64, strict=False)
+    if strength.null_count():
+        raise UserError(
+            f"{path} has strengths that are not numbers, such as '{table['strength'].filter(strength.is_null())[0]}'"
+        )
+    return table.select("model", "augmentation", strength.alias("strength"))
+
+
+def strengths_by_name(errors: pl.DataFrame) -> pl.DataFrame:
+    """Return rows (set, model, augmentation, strength) of the published augmentation sweeps, from the models' names.
+
+    The strength of `…_color10.0_…` in the set colorjitter is 10; that of `…_crop30.0_…` in the set crop is 70, since a
+    smaller crop is a stronger augmentation.
+    """
+    tables = []
+    for name, (word, full) in SWEEPS.items():
+        models = errors.filter(pl.col("set") == name).select("set", "model").unique(maintain_order=True)
+        number = pl.col("model").str.extract(word + r"([0-9.]+(?:e-?[0-9]+)?)").cast(pl.Float64, strict=False)
+        strength = number if full is None else full - number
+        tables.append(models.with_columns(pl.lit(name).alias("augmentation"), strength.alias("strength")))
+    found = pl.concat(tables).drop_nulls("strength")
+    if found.is_empty():
+        raise UserError(
+            "the result tables contain no augmentation sweep", allowed=f"the sets {', '.join(SWEEPS)}",
+            run="unswayed factors … --strengths FILE.csv",
+        )  # fmt: skip
+    return found
+
+
+def augmentation_groups(errors: pl.DataFrame, least: int = LEAST_MODELS) -> pl.DataFrame:
+    """Return rows (set, model, grouping, group) for the paper's comparison of augmentations.
+
+    The groups are the strongest crop and the strongest color jitter that at least `least` models have, both together,
+    and both with the color jitter chosen for each class.
+    """
+    strengths = _enough(strengths_by_name(errors), least)
+    strongest = strengths.filter(
+        pl.col("augmentation").is_in(["crop", "colorjitter"])
+        & (pl.col("strength") == pl.col("strength").max().over("augmentation"))
+    )
+    together = errors.filter(
+        pl.col("set").is_in(["colorjitter_crop", "adaptive_colorjitter"]) & (pl.col("model") != "human")
+    )
+    chosen = pl.concat([table.select("set", "model").unique(maintain_order=True) for table in (strongest, together)])
+    names = {
+        "crop": "crop", "colorjitter": "color jitter", "colorjitter_crop": "color jitter and crop",
+        "adaptive_colorjitter": "color jitter by class, and crop",
+    }  # fmt: skip
+    group = pl.col("set").replace_strict(names)
+    return chosen.with_columns(pl.lit("augmentation").alias("grouping"), group.alias("group"))
+
+
+def by_strength(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) -> pl.DataFrame:
+    """Return augmentation, factor, strength, model, error_ratio and its cubic fit at that strength, `fitted`."""
+    joined = _joined(errors, strengths, least)
+    rows = []
+    for (augmentation, factor), part in joined.group_by(["augmentation", "factor"], maintain_order=True):
+        fit = _fit(part["strength"].to_numpy(), part["error_ratio"].to_numpy())
+        rows.append(
+            part.select(
+                pl.lit(augmentation).alias("augmentation"),
+                pl.lit(factor).alias("factor"),
+                "strength",
+                "model",
+                "error_ratio",
+                pl.Series("fitted", fit(part["strength"].to_numpy())),
+            )  # fmt: skip
+        )
+    return pl.concat(rows).sort("augmentation", factor_order(), "strength", "model")
+
+
+def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) -> pl.DataFrame:
+    """Return augmentation, factor, models, best_strength, worst_strength, best, worst, and two tests of the effect.
+
+    The error ratio is fitted by a cubic in the strength; `best` and `worst` are the fit's lowest and highest values at
+    strengths that were tried. Welch's t (`statistic`, `p_value`) compares the models at these two strengths, the weaker
+    strength first, so a positive statistic means that more augmentation lowers the error ratio, a negative one that it
+    raises it. Null if a strength has only one model. `p_holm` is Holm's correction over the factors of an augmentation.
+    `correlation` is Spearman's, of strength and error ratio. Strengths of fewer than `least` models are left out.
+    """
+    rows = [
+        {
+            "augmentation": augmentation,
+            "factor": factor,
+            **_effect(part["strength"].to_numpy(), part["error_ratio"].to_numpy()),
+        }
+        for (augmentation, factor), part in _joined(errors, strengths, least).group_by(["augmentation", "factor"])
+    ]
+    table = pl.DataFrame(rows).fill_nan(None).sort("augmentation", factor_order())
+    p_holm = pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("augmentation")
+    table = table.with_columns(p_holm=p_holm)
+    return table.select(pl.exclude("correlation"), "correlation")
+
+
+def _joined(errors: pl.DataFrame, strengths: pl.DataFrame, least: int) -> pl.DataFrame:
+    ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
+    joined = ratios.join(strengths, on=shared_keys(ratios, strengths), how="inner")
+    if joined.is_empty():
+        raise UserError("the strengths name none of the models that have predictions")
+    joined = _enough(joined, least)
+    if joined.is_empty():
+        raise UserError(f"no strength has {least} or more models", run="unswayed factors … --models-per-strength 1")
+    return joined
+
+
+def _enough(table: pl.DataFrame, least: int) -> pl.DataFrame:
+    """Return the rows of strengths that `least` or more models have."""
+    models = pl.struct([name for name in ("set", "model") if name in table.columns]).n_unique()
+    return table.filter(models.over("augmentation", "strength") >= least)
+
+
+def _fit(strength: np.ndarray, ratio: np.ndarray) -> np.polynomial.Polynomial:
+    """Return the cubic, or a polynomial of lower degree through fewer strengths."""
+    tried = len(np.unique(strength))
+    if tried == 1:
+        return np.polynomial.Polynomial([ratio.mean()])
+    return np.polynomial.Polynomial.fit(strength, ratio, min(_DEGREE, tried - 1))
+
+
+def _effect(strength: np.ndarray, ratio: np.ndarray) -> dict[str, float | int]:
+    tried = np.unique(strength)
+    level = _fit(strength, ratio)(tried)
+    best, worst = int(level.argmin()), int(level.argmax())
+    weaker, stronger = (ratio[strength == tried[i]] for i in sorted((best, worst)))
+    statistic = p_value = correlation = float("nan")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if best != worst and min(len(weaker), len(stronger)) > 1:
+            result = stats.ttest_ind(weaker, stronger, equal_var=False)
+            statistic, p_value = float(result.statistic), float(result.pvalue)
+        if len(tried) > 1:
+            correlation = float(stats.spearmanr(strength, ratio).statistic)
+    return {
+        "models": len(ratio),
+        "best_strength": float(tried[best]),
+        "worst_strength": float(tried[worst]),
+        "best": float(level[best]),
+        "worst": float(level[worst]),
+        "statistic": statistic,
+        "p_value": p_value,
+        "correlation": correlation,
+    }

@@ -15,23 +15,41 @@ from unswayed.choices import Option
 from unswayed.errors import UserError, unknown
 from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
-from .adjusted import adjusted_error_ratios
-from .answers import Answers, coverage, human_answers, read_answers
-from .calibration import factor_calibration
-from .comparison import compare_models
-from .correlation import factor_correlation
-from .editing import agreement, drop_and_error_ratio, read_edited
-from .error_ratios import factor_errors
-from .model_types import compare_model_types, published_groups, read_groups, shared_keys
+from .answers import (
+    Answers,
+    ResultSelection,
+    choose_sets,
+    coverage,
+    human_answers,
+    read_answers,
+    read_results,
+    result_files,
+)
+from .error_ratios import adjusted_error_ratios, factor_calibration, factor_errors
+from .model_types import (
+    LEAST_MODELS,
+    augmentation_groups,
+    by_strength,
+    compare_model_types,
+    compare_models,
+    published_groups,
+    read_groups,
+    read_strengths,
+    shared_keys,
+    spill_over,
+    strengths_by_name,
+)
 from .prevalence import (
     active_factor_counts,
+    correlation_over_models,
+    drop_and_error_ratio,
+    factor_correlation,
     factor_distribution,
     metaclass_shift,
     misclassification_shift,
     prevalence,
+    read_edited,
 )
-from .results import Wanted, choose_sets, read_results, result_files
-from .spill_over import LEAST_MODELS, augmentation_groups, by_strength, read_strengths, spill_over, strengths_by_name
 
 TableKey = tuple[str, str, str | None]  # which, right, by
 
@@ -101,7 +119,7 @@ class Study:
     @cached_property
     def results(self) -> dict[str, Path]:
         """The published result tables by set; {} if there are predictions instead."""
-        wanted = Wanted(self.which, self.partition, self.right, self.by)
+        wanted = ResultSelection(self.which, self.partition, self.right, self.by)
         files = result_files(self.given, wanted)
         if self.sets is not None and not files:
             raise UserError("--sets chooses among published result tables", allowed=f"{self.given} has predictions")
@@ -217,7 +235,7 @@ def compared(study: Study) -> pl.DataFrame:
 def editing(study: Study) -> pl.DataFrame:
     """Return one row per model and attribute, with the correlation over all models."""
     pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.given))
-    return pairs.join(agreement(pairs), on=["attribute", "factor"], how="left")
+    return pairs.join(correlation_over_models(pairs), on=["attribute", "factor"], how="left")
 
 
 TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {

@@ -69,10 +69,9 @@ def check(
 
     `unswayed check predictions/ --config gate.toml --json check.json`
     """
-    from unswayed.analyses.drops.gate import EXITS
+    from unswayed.analyses.drops.gate import EXITS, junit_xml
     from unswayed.analyses.drops.gate import check as gate
-    from unswayed.analyses.drops.junit import junit_xml
-    from unswayed.analyses.drops.rules import parse_limits, parse_threshold
+    from unswayed.analyses.drops.limits import parse_limits, parse_threshold
     from unswayed.files.whole import write_bytes, write_json
     from unswayed.views.report.verdict_tables import checks_text
 

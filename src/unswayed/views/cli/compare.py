@@ -55,8 +55,7 @@ def compare(
     `unswayed compare predictions/`
     """
     from unswayed.analyses.drops.compare import compare as compare_models
-    from unswayed.analyses.drops.compare import compare_all
-    from unswayed.analyses.drops.same_model import same_model
+    from unswayed.analyses.drops.compare import compare_all, same_model
     from unswayed.errors import UserError
     from unswayed.evaluation.facts import read_facts
     from unswayed.views.report.remarks import remark_lines

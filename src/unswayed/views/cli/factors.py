@@ -68,7 +68,7 @@ def factors(
 
     `unswayed factors --table distribution --figure distribution.pdf`
     """
-    from unswayed.analyses.factors import DIGITS, HEADINGS, Study, make_table, remarks, two_models
+    from unswayed.analyses.factors.study import DIGITS, HEADINGS, Study, make_table, remarks, two_models
     from unswayed.views.tables import format_table
 
     study = chosen(context, Study, predictions=predictions, pair=two_models(models))

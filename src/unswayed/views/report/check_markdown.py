@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from unswayed.analyses.drops.gate import Checked
+from unswayed.analyses.drops.gate import GateResult
 from unswayed.analyses.flips import Flip, worst_flips
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts, read_facts
@@ -16,7 +16,7 @@ from .verdict_tables import checks_text
 _SIGNS = {"pass": "✅", "fail": "❌", "cannot tell": "❔", "not measured": "❔"}
 
 
-def check_markdown(found: Checked, predictions: str | Path) -> str:
+def check_markdown(found: GateResult, predictions: str | Path) -> str:
     """Return the verdict as a heading, the table of checks, and the three worst flips of what was checked."""
     checks, verdict = found.checks, found.verdict
     lines = [f"## {_SIGNS[verdict]} unswayed check: {verdict}", "", _counted(checks), ""]

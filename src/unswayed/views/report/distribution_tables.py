@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from unswayed.analyses.distribution.tables import (
+from unswayed.analyses.distribution import (
     LIMIT,
     adaptation_table,
     background_table,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from unswayed.analyses import table_facts
-from unswayed.analyses.drops.conditional import differs
+from unswayed.analyses.drops.drop import differs
 from unswayed.views.tables import Column, Row, Table, interval_of
 from unswayed.views.text import plural, probability
 

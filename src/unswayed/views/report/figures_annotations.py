@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.factors import FACTORS, METACLASSES
 from unswayed.errors import UserError
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
 from .figures_factors import words
 from .heat_map import cells_of, heat_map

@@ -12,14 +12,10 @@ import numpy as np
 import polars as pl
 
 from unswayed.analyses.drops.compare import Measure, compare
-from unswayed.analyses.drops.curves import accuracy_curves, curve_fits
-from unswayed.analyses.drops.drop import dropped_accuracy
-from unswayed.analyses.drops.published import with_published
-from unswayed.analyses.drops.thresholds import thresholds
-from unswayed.analyses.drops.worst import Gap, gap_between
+from unswayed.analyses.drops.curves import accuracy_curves, curve_fits, thresholds
+from unswayed.analyses.drops.drop import Gap, dropped_accuracy, gap_between, with_published
 from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
-from unswayed.analyses.statistics.intervals import Settings
-from unswayed.analyses.statistics.paired import holm
+from unswayed.analyses.statistics.paired import IntervalSettings, holm
 from unswayed.analyses.tables import with_conditions
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
@@ -95,7 +91,7 @@ class Findings:
         """Return how much more the worst edit costs than the next one; None if there is only one."""
         if self.worst.height < 2:
             return None
-        chosen = Settings(**{name: self.settings[name] for name in ("resamples", "level", "seed")})
+        chosen = IntervalSettings(**{name: self.settings[name] for name in ("resamples", "level", "seed")})
         worst, following = self.worst["edit"][:2]
         return gap_between(self.answers, worst, following, self.facts, chosen)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unswayed.analyses.drops.curves import levels_found
+from unswayed.analyses.drops.sweeps import levels_found
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.model_cards import sentences, suspicion_in
 from unswayed.evaluation.predictions import each_model, model_names, overlap_of, read_cards, read_failures

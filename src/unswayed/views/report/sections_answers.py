@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from unswayed.analyses.drops.groups import superclass_of
 from unswayed.analyses.drops.outcomes import outcomes
-from unswayed.analyses.statistics.intervals import Settings, estimates
+from unswayed.analyses.statistics.paired import IntervalSettings, estimates
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
 from unswayed.views.text import interval, joined, percent, plural, points, tag
@@ -217,7 +217,7 @@ def group_drops(findings: Findings) -> pl.DataFrame:
     member = np.array([[name == group for group in groups] for name in names])
     mean = total / findings.answers["model"].n_unique()
     columns = np.where(member[:, :, None], mean[:, None, :], np.nan).reshape(len(images), -1)
-    settings = Settings(findings.settings["resamples"], findings.settings["level"], findings.settings["seed"])
+    settings = IntervalSettings(findings.settings["resamples"], findings.settings["level"], findings.settings["seed"])
     answers = np.full(columns.shape[1], findings.answers["model"].n_unique())
     found_drops = estimates(columns, answers, images, settings, unit=100.0)
     keys = [(group, edit) for group in groups for edit in edits]

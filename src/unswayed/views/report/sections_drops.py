@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from unswayed.analyses.drops.conditional import differs
-from unswayed.analyses.drops.few import TOO_FEW_TO_RANK
+from unswayed.analyses.drops.drop import differs
+from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.edits import edit_named_in
 from unswayed.evaluation.facts import AVERAGE
 from unswayed.views.text import interval, joined, plural, points, probability, tag

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from unswayed.analyses.model_files import read_model_groups
-from unswayed.analyses.sensitivity import alignment
-from unswayed.analyses.sensitivity import foreground as measures
+from unswayed.analyses import alignment
+from unswayed.analyses import sensitivity as measures
+from unswayed.analyses.drops.groups import read_model_groups
 from unswayed.choices import ClassColumn, Convention
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.measures import suspects

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from unswayed.analyses.drops.few import TOO_FEW_TO_RANK, weight_of_one
+from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.views.text import interval, listed, percent, plural, points
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from unswayed.analyses.drops.baseline_rows import SAME_WEIGHTS
-from unswayed.analyses.drops.same_model import SameModel
+from unswayed.analyses.drops.compare import SameModel
+from unswayed.analyses.drops.gate import SAME_WEIGHTS
 from unswayed.views.tables import Column, Row, Table, interval_of
 from unswayed.views.text import interval, number
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.statistics.balanced import interval
-from unswayed.analyses.statistics.paired import bootstrap_means, resample_weights
 from unswayed.choices import ClassColumn, check_choice
 from unswayed.evaluation.measures import MEASURES
 
-from .foreground import members_of_groups
+from . import schema
+from .sensitivity import balanced_interval, members_of_groups
+from .statistics.paired import bootstrap_means, resample_weights
 
 
 def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
@@ -29,7 +28,7 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
         right, wrong = values[is_right], values[~is_right]
         # Right and wrong are different pictures, but may be edits of one photograph, which is resampled as a whole.
         resampled = [bootstrap_means(weights[:, side], values[side]) for side in (is_right, ~is_right)]
-        bounds = interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
+        bounds = balanced_interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
         means = _column_means(right), _column_means(wrong)
         for index, measure in enumerate(MEASURES):
             pair = (means[0][index], means[1][index])
@@ -57,7 +56,7 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
         missing = np.isnan(edited) | np.isnan(original)
         change = np.where(missing, np.nan, edited - original)
         weights = resample_weights(group["source_id"].to_list(), draws, seed)
-        low, high = interval(bootstrap_means(weights, change), len(group))
+        low, high = balanced_interval(bootstrap_means(weights, change), len(group))
         sides = [_column_means(np.where(missing, np.nan, side)) for side in (original, edited, change)]
         for index, measure in enumerate(MEASURES):
             numbers = (*(side[index] for side in sides), low[index], high[index])

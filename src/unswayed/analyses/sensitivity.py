@@ -7,16 +7,18 @@ Output: tables; undefined values (0/0) are null. Moayeri et al., CVPR 2022, sect
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.statistics.balanced import bootstrap_balanced, class_balanced_mean, interval
 from unswayed.choices import Convention
 from unswayed.errors import UserError
+
+from . import schema
+from .statistics.paired import percentiles, resample_weights
 
 NOISES = ("linf", "l2")
 _TINY = 1e-9
@@ -148,7 +150,7 @@ def region_drops(
         ).to_numpy()
         mean = class_balanced_mean(values, labels)
         resampled = bootstrap_balanced(values[:, 2:], labels, group["source_id"].to_list(), draws, seed)
-        low, high = interval(resampled, len(group))
+        low, high = balanced_interval(resampled, len(group))
         numbers = (len(group), *mean[:3], low[0], high[0], mean[3], low[1], high[1])
         records.append((*key, *map(_plain, numbers)))
     types = schema(
@@ -234,9 +236,9 @@ def _table(
         resampled = bootstrap_balanced(correct, cube.labels, cube.ids, draws, seed)
         rfs = relative_foreground_sensitivity(accuracy[:, 0], accuracy[:, 1])
         rfs_draws = relative_foreground_sensitivity(resampled[..., 0], resampled[..., 1])
-        rfs_low, rfs_high = interval(rfs_draws, len(cube.ids))
+        rfs_low, rfs_high = balanced_interval(rfs_draws, len(cube.ids))
         irfs_draws = bootstrap_balanced(instance, cube.labels, cube.ids, draws, seed)
-        irfs_low, irfs_high = interval(irfs_draws, len(cube.ids))
+        irfs_low, irfs_high = balanced_interval(irfs_draws, len(cube.ids))
         own = class_balanced_mean(np.moveaxis(cube.correct[indices], 0, -1), cube.labels)
         columns = {
             "accuracy_foreground": accuracy[:, 0],
@@ -282,3 +284,60 @@ def _column(name: str, values: np.ndarray) -> pl.Series:
 
 def _plain(value: float | int) -> float | int | None:
     return None if np.isnan(value) else value if isinstance(value, int) else float(value)
+
+
+def class_balanced_mean(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the mean over classes of each class's mean: (n, ...) values -> (...).
+
+    values: nan = missing, left out of its class; labels: (n,) int. If all values are missing, the mean is nan.
+
+    >>> class_balanced_mean(np.array([1.0, 1.0, 1.0, 0.0]), np.array([7, 7, 7, 2])).item()
+    0.5
+    """
+    filled, weights = _weighted(values, labels)
+    total = weights.sum(0)
+    mean = np.divide((weights * filled).sum(0), total, out=np.full(total.shape, np.nan), where=total > 0)
+    return mean.reshape(np.shape(values)[1:])
+
+
+def bootstrap_balanced(
+    values: np.ndarray, labels: np.ndarray, ids: Sequence[str], draws: int = 1000, seed: int = 0
+) -> np.ndarray:
+    """Return class-balanced means of `draws` resamples of the pictures: (n, ...) -> (draws, ...).
+
+    A picture keeps its weight of the class-balanced mean, and the weights of a draw are normalized. Pictures
+    are drawn from all classes: with one picture per class, draws within classes would never vary.
+    """
+    filled, weights = _weighted(values, labels)
+    counts = resample_weights(ids, draws, seed).astype(np.float64)
+    total = counts @ weights
+    means = np.divide(counts @ (weights * filled), total, out=np.full(total.shape, np.nan), where=total > 0)
+    return means.reshape(draws, *np.shape(values)[1:])
+
+
+def balanced_interval(draws: np.ndarray, pictures: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the 95 % percentile interval over the first axis without undefined draws; nan if there is none.
+
+    One picture has no interval, because its resamples are all the same. Nor have pictures whose resamples all give
+    the same value: an interval of width zero would claim a certainty that a few equal answers do not give.
+    """
+    if pictures < 2:
+        nothing = np.full(draws.shape[1:], np.nan)
+        return nothing, nothing
+    with warnings.catch_warnings():
+        # A column that is undefined in every draw is a valid result.
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        low, high = percentiles(draws)
+        collapsed = np.nanmax(draws, axis=0) - np.nanmin(draws, axis=0) < 1e-12
+    return np.where(collapsed, np.nan, low), np.where(collapsed, np.nan, high)
+
+
+def _weighted(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values (n, k) with 0 for nan, and weights (n, k): 1 / number of defined values of the class."""
+    flat = np.asarray(values, float).reshape(len(values), -1)
+    present = np.isfinite(flat)
+    _, classes = np.unique(labels, return_inverse=True)
+    pictures = np.zeros((classes.max(initial=-1) + 1, flat.shape[1]))
+    np.add.at(pictures, classes, present)
+    weights = np.divide(present, pictures[classes], out=np.zeros(flat.shape), where=present)
+    return np.where(present, flat, 0.0), weights

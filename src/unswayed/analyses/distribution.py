@@ -3,18 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.inception_distance import frechet_distance, kernel_distance
-from unswayed.analyses.statistics.intervals import Settings, estimates
 from unswayed.evaluation.facts import ORIGINAL
 
-from .separation import bin_edges, separation
+from . import schema
+from .statistics.paired import IntervalSettings, estimates, percentiles, resample_weights
+
+
+@dataclass(frozen=True)
+class Separation:
+    """auroc: the chance that a picture of the reference scores higher than one of the set, 0.5 where they are alike.
+
+    overlap: the common area of the two histograms, 1 where they are equal. low, high: percentile intervals.
+    """
+
+    auroc: float
+    low: float
+    high: float
+    overlap: float
+    overlap_low: float
+    overlap_high: float
+
+
+def separation(
+    reference: np.ndarray,
+    reference_ids: list[str],
+    scores: np.ndarray,
+    ids: list[str],
+    *,
+    resamples: int = 500,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Separation:
+    """How far `scores` lie below `reference`; photographs are resampled as a whole, those in both sets together."""
+    names = sorted({*reference_ids, *ids})
+    weights = np.concatenate([np.ones((1, len(names)), np.float32), resample_weights(names, resamples, seed)])
+    place = {name: index for index, name in enumerate(names)}
+    of_reference = weights[:, [place[one] for one in reference_ids]].astype(np.float64)
+    of_scores = weights[:, [place[one] for one in ids]].astype(np.float64)
+    areas = _auroc(reference, of_reference, scores, of_scores)
+    common = _overlap(reference, of_reference, scores, of_scores)
+    (low, overlap_low), (high, overlap_high) = percentiles(np.stack([areas[1:], common[1:]], axis=1), level)
+    found = (areas[0], low, high, common[0], overlap_low, overlap_high)
+    return Separation(*(float(one) for one in found))
+
+
+def bin_edges(reference: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Edges of common bins: as many as the smaller set can fill, from the smallest to the largest score."""
+    count = int(np.clip(round(np.sqrt(min(len(reference), len(scores)))), 4, 30))
+    low, high = min(reference.min(), scores.min()), max(reference.max(), scores.max())
+    return np.linspace(low, high if high > low else low + 1, count + 1)
+
+
+def _auroc(reference: np.ndarray, weights: np.ndarray, scores: np.ndarray, of_scores: np.ndarray) -> np.ndarray:
+    """(resamples,) weighted chance that a reference score is larger, ties counted half."""
+    order = np.argsort(reference, kind="stable")
+    ranked = reference[order]
+    below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights[:, order], axis=1)], axis=1)
+    left, right = np.searchsorted(ranked, scores, "left"), np.searchsorted(ranked, scores, "right")
+    total = below[:, -1:]
+    larger = total - (below[:, left] + below[:, right]) / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (larger * of_scores).sum(axis=1) / (total[:, 0] * of_scores.sum(axis=1))
+
+
+def _overlap(reference: np.ndarray, weights: np.ndarray, scores: np.ndarray, of_scores: np.ndarray) -> np.ndarray:
+    edges = bin_edges(reference, scores)
+
+    def shares(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        bins = np.clip(np.digitize(values, edges) - 1, 0, len(edges) - 2)
+        filled = weight @ np.eye(len(edges) - 1)[bins]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return filled / filled.sum(axis=1, keepdims=True)
+
+    return np.minimum(shares(reference, weights), shares(scores, of_scores)).sum(axis=1)
+
 
 SCORES = ("energy", "gradnorm")
 BACKGROUND = ("contrast", "dissimilarity", "homogeneity", "uniformity", "amplitude", "lpips")
@@ -85,7 +154,7 @@ def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0
     The first model's rows are used: backgrounds do not depend on a model. `lpips` is the distance from the original.
     """
     first = scores.filter(pl.col("model") == scores["model"][0])
-    settings = Settings(500, level, seed, "bootstrap")
+    settings = IntervalSettings(500, level, seed, "bootstrap")
     base = first.filter(pl.col("set") == ORIGINAL).unique("source_id", keep="first", maintain_order=True)
     rows: list[dict[str, Any]] = []
     for (name,), part in first.group_by("set", maintain_order=True):
@@ -128,9 +197,9 @@ def adaptation_table(
     answers: str | Path, pairs: Sequence[tuple[str, str]], *, level: float = 0.95, seed: int = 0
 ) -> pl.DataFrame:
     """One row per model and edit: accuracy before and after batch-norm adaptation, and the difference in points."""
-    from unswayed.analyses.drops.outcomes import each_outcomes
+    from .drops.outcomes import each_outcomes
 
-    settings = Settings(500, level, seed)
+    settings = IntervalSettings(500, level, seed)
     rows = []
     for before, after in pairs:
         found = {each.model: each for each in each_outcomes(answers, [before, after])}
@@ -169,3 +238,30 @@ def _matrix(features: pl.DataFrame) -> np.ndarray:
 
 
 _TITLES = {"energy": "Energy", "gradnorm": "GradNorm"}
+
+
+KID_SUBSETS, KID_LARGEST = 100, 1000
+
+
+def frechet_distance(features: np.ndarray, reference: np.ndarray) -> float:
+    """FID (Heusel et al. 2017) of (N, D) and (M, D) features; biased upwards where N or M is below some thousands."""
+    import torch
+    from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
+
+    one, two = (fid_features_to_statistics(torch.from_numpy(np.asarray(each))) for each in (features, reference))
+    return float(fid_statistics_to_metric(one, two, False)[KEY_METRIC_FID])
+
+
+def kernel_distance(features: np.ndarray, reference: np.ndarray, seed: int = 2020) -> tuple[float, float]:
+    """KID (Bińkowski et al. 2018) and its standard deviation over subsets; unbiased, so fit for few pictures."""
+    import torch
+    from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, KEY_METRIC_KID_STD, kid_features_to_metric
+
+    size = min(len(features), len(reference), KID_LARGEST)
+    # A subset as large as the set itself would always be the same one.
+    size = max(2, size if size == KID_LARGEST else size * 3 // 4)
+    one, two = (torch.from_numpy(np.asarray(each)) for each in (features, reference))
+    found = kid_features_to_metric(
+        one, two, kid_subsets=KID_SUBSETS, kid_subset_size=size, rng_seed=seed, verbose=False
+    )
+    return float(found[KEY_METRIC_KID_MEAN]), float(found[KEY_METRIC_KID_STD])

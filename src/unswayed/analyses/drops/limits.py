@@ -1,24 +1,162 @@
-"""The rows of a gate's checks: limits of drop, accuracy and threshold, each judged by its interval."""
+"""The rules of a gate, and its checks of limits of drop, accuracy and threshold, each judged by its interval."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.statistics.intervals import Settings
-from unswayed.analyses.statistics.power import photographs_to_tell
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.model_cards import chance_in
+from unswayed.files.whole import read_toml
 
-from .curves import levels_found, sweeps
+from .. import schema
+from ..statistics.paired import IntervalSettings
+from ..statistics.power import photographs_to_tell
+from .curves import threshold_bounds
 from .outcomes import Outcomes
-from .rules import Rules
-from .thresholds import threshold_bounds
+from .sweeps import find_sweeps, levels_found
+
+MEASURES = ("accuracy", "drop")
+_KINDS = (
+    "--max-drop EDIT=POINTS, --min-accuracy EDIT=PERCENT, --min-threshold ATTRIBUTE=LEVEL@PERCENT, "
+    "--baseline PREDICTIONS or --config FILE.toml"
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The requirements of a gate.
+
+    max_drop: edit (or a pattern such as `size-*`, or `average`) -> points; min_accuracy: edit or pattern -> percent;
+    min_threshold: attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept;
+    baseline: predictions not to fall behind by more than `margin` points of `measure`, accuracy or drop, on any edit;
+    level: of the intervals; models: those to check, all if empty.
+    """
+
+    max_drop: Mapping[str, float] = field(default_factory=dict)
+    min_accuracy: Mapping[str, float] = field(default_factory=dict)
+    min_threshold: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    baseline: str | Path | pl.DataFrame | None = None
+    margin: float = 0.0
+    measure: str = "accuracy"
+    level: float = 0.95
+    models: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.max_drop or self.min_accuracy or self.min_threshold) and self.baseline is None:
+            raise UserError(
+                "there is nothing to check",
+                allowed=_KINDS,
+            )
+        if self.measure not in MEASURES:
+            raise unknown("measure", self.measure, MEASURES)
+        if self.margin < 0:
+            raise UserError(f"the margin is {self.margin:g} points", allowed="0 or more")
+        for edit, points in self.max_drop.items():
+            if not -100 <= points <= 100:
+                raise UserError(f"the drop allowed for {edit} is {points:g} points", allowed="-100 to 100")
+        for edit, percent in self.min_accuracy.items():
+            if not (percent == 0 or 1 < percent <= 100):
+                raise UserError(f"the accuracy wanted for {edit} is {percent:g} %", allowed="percent: 90 means 90 %")
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return a sentence for each limit that looks like a fraction where points are expected."""
+        return tuple(
+            f"the limit {edit}={points:g} allows a drop of {points:g} points of 100; for {100 * points:g} points, "
+            f"write {edit}={100 * points:g}"
+            for edit, points in self.max_drop.items()
+            if 0 < points < 1
+        )
+
+
+def read_rules(config: str | Path | None, **given: Any) -> Rules:
+    """Return the rules from a TOML file and from arguments, which override the file.
+
+    The file: tables [max-drop] and [min-accuracy] (edit = number), [min-threshold] (size = "0.04@80"), a table
+    [baseline] (path, margin, measure), and `level`, `models` at the top.
+    """
+    content: dict[str, Any] = {}
+    if config is not None:
+        path = Path(config)
+        content = read_toml(path, "config")
+        _only(content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name)
+        _only(content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}")
+    baseline, written = content.get("baseline", {}), content.get("min-threshold", {})
+    values: dict[str, Any] = {
+        "max_drop": _numbers(content.get("max-drop", {})),
+        "min_accuracy": _numbers(content.get("min-accuracy", {})),
+        "min_threshold": {name: parse_threshold(f"{name}={value}") for name, value in written.items()},
+        "baseline": baseline.get("path"),
+        **{name: baseline[name] for name in ("margin", "measure") if name in baseline},
+        **({"level": content["level"]} if "level" in content else {}),
+        **({"models": tuple(content["models"])} if "models" in content else {}),
+    }
+    for name, value in given.items():
+        if not (value is None or (isinstance(value, tuple | dict) and not value)):
+            values[name] = {**values[name], **value} if isinstance(value, dict) else value
+    return Rules(**values)
+
+
+def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> dict[str, float]:
+    """Return the limits from `EDIT=NUMBER` texts; a number alone is for the edit `bare`, if that is allowed.
+
+    >>> parse_limits(["size-0.05=20", "average=12.5"], "--max-drop")
+    {'size-0.05': 20.0, 'average': 12.5}
+    """
+    found = {}
+    for text in texts:
+        edit, equals, number = text.rpartition("=")
+        if not equals and bare is not None:
+            edit = bare
+        try:
+            found[edit.strip()] = float(number)
+        except ValueError:
+            edit = ""
+        if not edit.strip():
+            raise UserError(f"{option} {text}", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
+    return found
+
+
+def parse_threshold(text: str) -> tuple[float, float]:
+    """Return (level, percent) of `ATTRIBUTE=LEVEL@PERCENT`.
+
+    >>> parse_threshold("size=0.04@80")
+    (0.04, 80.0)
+    """
+    attribute, _, rest = text.partition("=")
+    level, _, percent = rest.partition("@")
+    try:
+        found = float(level), float(percent)
+    except ValueError:
+        found = None
+    if found is None or not attribute or not 1 < found[1] <= 100:
+        raise UserError(
+            f"--min-threshold {text}", allowed="ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
+        )
+    return found
+
+
+def _numbers(table: Any) -> dict[str, float]:
+    if not isinstance(table, dict):
+        raise UserError(f"{table!r} is not a table of limits", allowed='"size-0.05" = 20')
+    for name, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UserError(f"the limit of {name} is {value!r}", allowed="a number")
+    return {name: float(value) for name, value in table.items()}
+
+
+def _only(table: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
+    for name in table:
+        if name not in allowed:
+            raise unknown(f"entry in {where}", name, allowed)
+
 
 Verdict = Literal["pass", "fail", "cannot tell", "not measured"]
 PASS: Verdict = "pass"
@@ -27,10 +165,10 @@ CANNOT_TELL: Verdict = "cannot tell"
 NOT_MEASURED: Verdict = "not measured"
 
 
-def judge(low: float, high: float, at_most: float) -> Verdict:
+def gate_verdict(low: float, high: float, at_most: float) -> Verdict:
     """The verdict on a value that must be at most `at_most`, known to lie between low and high.
 
-    >>> judge(1, 3, at_most=4), judge(5, 7, at_most=4), judge(3, 5, at_most=4)
+    >>> gate_verdict(1, 3, at_most=4), gate_verdict(5, 7, at_most=4), gate_verdict(3, 5, at_most=4)
     ('pass', 'fail', 'cannot tell')
     """
     return PASS if high <= at_most else FAIL if low > at_most else CANNOT_TELL
@@ -52,7 +190,7 @@ def threshold_rows(
             continue
         row = by_edit[edit]
         found = row["drop"], row["low"], row["high"]
-        judged = check_row(row, "drop", *found, points, judge(row["low"], row["high"], points), "at most")
+        judged = check_row(row, "drop", *found, points, gate_verdict(row["low"], row["high"], points), "at most")
         chance = chance_in(facts.cards.get(model, {}))
         rows.append(withheld(judged, out_of_reach(row["original_accuracy"], chance, points)))
     for edit, percent in _expanded(rules.min_accuracy, measured, known):
@@ -61,13 +199,15 @@ def threshold_rows(
             continue
         row = by_edit[edit]
         found = tuple(100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
-        rows.append(check_row(row, "accuracy", *found, percent, judge(-found[2], -found[1], -percent), "at least"))
+        rows.append(
+            check_row(row, "accuracy", *found, percent, gate_verdict(-found[2], -found[1], -percent), "at least")
+        )
     return rows
 
 
-def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) -> list[dict[str, Any]]:
+def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[dict[str, Any]]:
     """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
-    there = {one.attribute + (f" {one.side}" if one.side else ""): one for one in sweeps(list(found.edits), facts)}
+    there = {one.attribute + (f" {one.side}" if one.side else ""): one for one in find_sweeps(list(found.edits), facts)}
     rows = []
     for attribute, (wanted, percent) in rules.min_threshold.items():
         if attribute not in there:
@@ -78,7 +218,7 @@ def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: Settings) 
             levels = f"{sweep.levels[0]:g} to {sweep.levels[-1]:g}"
             raise UserError(f"the wanted level of {attribute} is {wanted:g}", allowed=f"the levels swept, {levels}")
         value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
-        result = judge(low, high, wanted) if rising else judge(-high, -low, -wanted)
+        result = gate_verdict(low, high, wanted) if rising else gate_verdict(-high, -low, -wanted)
         n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
         # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
         at, first, last = (min(max(one, sweep.levels[0]), sweep.levels[-1]) for one in (value, low, high))

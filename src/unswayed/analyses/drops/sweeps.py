@@ -1,22 +1,127 @@
-"""Grids: whether a pair of changes costs more than the sum of both."""
+"""Sweeps and grids: the levels of attributes, and whether a pair of changes costs more than the sum of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.columns import schema
-from unswayed.analyses.statistics.intervals import Settings, estimates
-from unswayed.analyses.statistics.paired import sign_flip
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
 from unswayed.evaluation.predictions import Predictions
 
-from .curves import single_levels
-from .drop_rows import POINTS, corrected, lattice_of, need_original
-from .outcomes import Outcomes, each_outcomes
+from .. import schema
+from ..statistics.paired import IntervalSettings, estimates, sign_flip
+from .outcomes import POINTS, Outcomes, corrected, each_outcomes, lattice_of, need_original
+
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Edits that differ only in one attribute's level: its name, edits and levels from low to high.
+
+    side: "" for all levels, "below 0" or "above 0" for one side of a sweep through zero, levels then as distances.
+    """
+
+    attribute: str
+    side: str
+    edits: tuple[str, ...]
+    levels: tuple[float, ...]
+
+    @property
+    def is_log(self) -> bool:
+        """Return whether the fit is along log(level): all positive, the largest at least four times the smallest."""
+        return self.levels[0] > 0 and self.levels[-1] >= 4 * self.levels[0]
+
+    def axis(self) -> np.ndarray:
+        return np.log(self.levels) if self.is_log else np.array(self.levels)
+
+    def on_scale(self, value: float) -> float:
+        """Return a value of the axis on the attribute's own scale."""
+        return float(np.exp(value) if self.is_log else value)
+
+
+def find_sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
+    """Return the sweeps among the edits: three or more levels of one attribute; a sweep through zero gives two."""
+    levels: dict[str, dict[float, str]] = {}
+    for edit, (attribute, level) in single_levels(edits, facts).items():
+        levels.setdefault(attribute, {})[level] = edit
+    found = []
+    for attribute, by_level in sorted(levels.items()):
+        below = {-level: edit for level, edit in by_level.items() if level <= 0}
+        above = {level: edit for level, edit in by_level.items() if level >= 0}
+        through = any(level < 0 for level in by_level) and any(level > 0 for level in by_level)
+        sides = {"below 0": below, "above 0": above} if through else {"": by_level}
+        for side, chosen in sides.items():
+            if len(chosen) >= 3:
+                ordered = sorted(chosen)
+                found.append(Sweep(attribute, side, tuple(chosen[one] for one in ordered), tuple(ordered)))
+    return found
+
+
+def levels_found(edits: list[str], facts: Facts) -> str:
+    """Return the attributes with numeric levels and these levels, as text; `none` if there are none.
+
+    >>> levels_found(["original", "size-0.1", "size-0.3"], Facts())
+    'size has 2 levels (0.1, 0.3)'
+    """
+    levels: dict[str, list[float]] = {}
+    for attribute, level in single_levels(edits, facts).values():
+        levels.setdefault(attribute, []).append(level)
+    parts = [
+        f"{attribute} has {len(found)} level{'s' * (len(found) != 1)} ({', '.join(map('{:g}'.format, sorted(found)))})"
+        for attribute, found in levels.items()
+    ]
+    return "; ".join(parts) or "none"
+
+
+def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]]:
+    """Return edit -> (attribute, level) of edits with one numeric attribute, from the manifest or the edit's name.
+
+    The attribute keeps the rest of the name (`lighting-object`), so that different edits do not share a curve.
+    """
+    known: Mapping[str, Any] = {}
+    if facts.manifest is not None and {"attribute", "level"} <= set(facts.manifest.columns):
+        rows = facts.manifest.unique("edit").select("edit", "attribute", "level")
+        known = {edit: (attribute, level) for edit, attribute, level in rows.iter_rows()}
+    signed = {re.sub(_NUMBER, "", edit) for edit in edits if re.search(r"\+[\d.]+$", edit)}
+    found = {}
+    for edit in edits:
+        match = re.search(_NUMBER, edit)
+        if match is None:
+            continue
+        stem = edit[: match.start()].rstrip("-")
+        attribute, level = known.get(edit, (stem, None))
+        if attribute is None or " x " in attribute:
+            continue
+        if level is None:
+            number = float(match.group())
+            level = number if edit[: match.start()] in signed else abs(number)
+        try:
+            found[edit] = stem, float(level)
+        except ValueError:
+            continue
+    return found
+
+
+def resampled_counts(
+    found: Outcomes, sweep: Sweep, settings: IntervalSettings
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (1 + resamples, levels) correct and all predictions, and (1 + resamples,) accuracy on the originals.
+
+    The first row is of the photographs themselves, the others are resampled.
+    """
+    share = np.stack([*(found.of(edit) for edit in sweep.edits), found.of(ORIGINAL)], axis=1)
+    there = ~np.isnan(share)
+    known = np.where(there, share, 0.0)
+    weights = settings.weights(found.images).astype(np.float64)
+    right, n = (np.vstack([one.sum(axis=0), weights @ one]) for one in (known, there.astype(np.float64)))
+    return right[:, :-1], n[:, :-1], right[:, -1] / np.maximum(n[:, -1], 1e-9)
+
 
 Cell = tuple[tuple[str, str], ...]
 
@@ -38,7 +143,7 @@ def interactions(
     other attribute, against the cell that is mildest in both. Empty where there is no grid.
     """
     facts = read_facts(predictions) if facts is None else facts
-    settings = Settings(resamples, level, seed)
+    settings = IntervalSettings(resamples, level, seed)
     found = list(each_outcomes(predictions))
     cells = _cells({edit for one in found for edit in one.edits}, facts)
     mildest = _mildest(found, cells)
@@ -82,7 +187,7 @@ def _mildest(found: list[Outcomes], cells: dict[Cell, str]) -> dict[Cell, dict[s
 
 
 def _rows(
-    found: Outcomes, cells: dict[Cell, str], mildest: dict[Cell, dict[str, str]], settings: Settings
+    found: Outcomes, cells: dict[Cell, str], mildest: dict[Cell, dict[str, str]], settings: IntervalSettings
 ) -> list[dict[str, Any]]:
     base = need_original(found)
     rows = []
