@@ -31,7 +31,7 @@ from PIL import Image
 from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.evaluation.decoding import decode
 from unswayed.evaluation.inputs import Pictures, open_pictures
-from unswayed.jobs.memory import kept_heap
+from unswayed.jobs.resources import kept_heap
 from unswayed.labels import imagenet
 from unswayed.models import Classifier, open_model
 from unswayed.models.foreign_transforms import from_timm

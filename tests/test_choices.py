@@ -7,10 +7,9 @@ from typing import get_args
 import pytest
 
 from unswayed.benchmark import BuildSettings
-from unswayed.choices import EngineName, Precision, SamplerName, TableFormat
+from unswayed.choices import Precision, SamplerName, TableFormat
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings
-from unswayed.jobs import ENGINES
 from unswayed.rendering.networks.loading import PRECISIONS
 from unswayed.rendering.sampling.samplers import SAMPLERS
 from unswayed.views.tables import FORMATS
@@ -21,7 +20,6 @@ from unswayed.views.tables import FORMATS
     [
         (SamplerName, ["auto", *SAMPLERS]),
         (Precision, [*PRECISIONS]),
-        (EngineName, [*ENGINES]),
         (TableFormat, [*FORMATS]),
     ],
 )
@@ -40,6 +38,7 @@ def test_every_registered_name_is_a_choice(choices, registry):
         (EvaluateSettings, {"precision": "fp8"}, "no precision 'fp8'"),
         (EvaluateSettings, {"batch_size": 0}, "the batch size is 0"),
         (EvaluateSettings, {"limit": 0}, "the limit is 0"),
+        (EvaluateSettings, {"engine": "rey"}, "no engine 'rey'; did you mean 'ray'"),
     ],
 )
 def test_a_wrong_setting_is_refused_when_it_is_made(settings, wrong, words):

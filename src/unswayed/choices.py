@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -13,7 +14,6 @@ SamplerName = Literal["auto", "ancestral", "ddim", "dpm", "dpm-sde"]
 GuidanceName = Literal["paper", "released", "calibrated"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Quality = Literal["strict", "report", "off"]
-EngineName = Literal["local", "ray"]
 TransformName = Literal["own", "paper"]
 Convention = Literal["default", "released"]
 ClassColumn = Literal["label", "predicted"]
@@ -29,7 +29,7 @@ class Option:
     help: str
     metavar: str | None = None
     name: str | None = None
-    values: tuple[str, ...] = ()
+    values: Iterable[str] = ()
     least: int | None = None
 
 

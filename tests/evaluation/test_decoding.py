@@ -11,7 +11,7 @@ from PIL import Image
 
 from unswayed.evaluation.decoding import PIECE, Decoder, worker_count
 from unswayed.evaluation.model_cards import Picture
-from unswayed.jobs.waiting import seconds_waited
+from unswayed.jobs.scheduling import seconds_waited
 from unswayed.models.transforms import Transform
 
 BAD = (3, PIECE, PIECE + 9, 2 * PIECE + 1)

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from unswayed.jobs.memory import kept_heap
+from unswayed.jobs.resources import kept_heap
 
 LOOK = """
 import json, resource
-from unswayed.jobs.memory import kept_heap
+from unswayed.jobs.resources import kept_heap
 
 def pages():  # that the system clears for 64 MB, filled and freed
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -44,7 +44,7 @@ def test_a_block_that_comes_again_costs_no_pages_and_goes_back_at_the_end() -> N
 
 GROW = """
 import resource, time
-from unswayed.jobs.memory import kept_heap
+from unswayed.jobs.resources import kept_heap
 
 def resident():  # megabytes
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() / 2**20

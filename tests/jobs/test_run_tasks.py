@@ -13,7 +13,7 @@ import crew
 from unswayed.errors import UserError
 from unswayed.jobs import EngineSettings, WorkerState, run_tasks
 from unswayed.jobs.monitor import View
-from unswayed.jobs.prefetch import prefetch
+from unswayed.jobs.resources import prefetch
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -138,7 +138,7 @@ def test_bad_requests():
         EngineSettings(engine="locale")
     with pytest.raises(UserError, match="the shard is '5/4'\nallowed: I/N with I from 1 to N"):
         EngineSettings(shard="5/4")
-    with pytest.raises(UserError, match="is of no use to the engine local"):
+    with pytest.raises(UserError, match="the engine local has no address"):
         EngineSettings(address="head:6379")
 
 

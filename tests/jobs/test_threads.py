@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from unswayed.jobs import threads
-from unswayed.jobs.threads import AGAIN, SOON, Threads
+from unswayed.jobs import resources
+from unswayed.jobs.resources import AGAIN, SOON, Threads
 
 
 class Machine:
@@ -28,8 +28,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     made, before = Machine(), torch.get_num_threads()
-    monkeypatch.setattr(threads, "_usage", made.usage)
-    monkeypatch.setattr(threads.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr(resources, "_usage", made.usage)
+    monkeypatch.setattr(resources.time, "monotonic", lambda: made.now)
     torch.set_num_threads(2)
     yield made
     torch.set_num_threads(before)
@@ -54,7 +54,7 @@ def test_a_quiet_machine_is_not_measured_for_a_minute(machine: Machine) -> None:
 def test_others_who_begin_or_stop_are_noticed(machine: Machine) -> None:
     runs: list[int] = []
     with Threads(lambda: runs.append(1)) as chooser:
-        machine.others = float(threads.os.cpu_count() or 1)
+        machine.others = float(resources.os.cpu_count() or 1)
         machine.passes(1)
         assert measured(chooser, runs)
         machine.passes(SOON)
@@ -66,9 +66,9 @@ def test_others_who_begin_or_stop_are_noticed(machine: Machine) -> None:
 
 def test_one_thread_is_quicker_where_two_wait_for_each_other(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {1: 1.0, 2: 10.0}
-    monkeypatch.setattr(threads.time, "perf_counter", lambda: machine.now)
+    monkeypatch.setattr(resources.time, "perf_counter", lambda: machine.now)
     with Threads(lambda: machine.passes(seconds[torch.get_num_threads()])) as chooser:
-        machine.others = float(threads.os.cpu_count() or 1)
+        machine.others = float(resources.os.cpu_count() or 1)
         machine.passes(1)
         chooser.adjust()
         assert torch.get_num_threads() == 1

@@ -5,8 +5,8 @@ import torch
 
 from gaussian_network import gaussian
 from unswayed.errors import UserError
-from unswayed.jobs.devices import choose_device
-from unswayed.jobs.memory import in_parts, is_out_of_memory, shrinking
+from unswayed.jobs.resources import in_parts, is_out_of_memory, shrinking
+from unswayed.jobs.settings import choose_device
 from unswayed.rendering.networks.loading import choose_batch_size, choose_precision, out_of_memory
 
 

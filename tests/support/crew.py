@@ -12,7 +12,7 @@ from pathlib import Path
 
 from unswayed.errors import UserError
 from unswayed.jobs import Outcome
-from unswayed.jobs.waiting import counting_waits
+from unswayed.jobs.scheduling import counting_waits
 
 
 def double(number: int) -> int:

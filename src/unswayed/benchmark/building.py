@@ -20,7 +20,7 @@ from unswayed.files.storage import place_of, refresh
 from unswayed.files.whole import explained
 from unswayed.jobs import Watch, cores, places_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
-from unswayed.jobs.waiting import Here
+from unswayed.jobs.scheduling import Here
 from unswayed.masks.checks import exchanged_masks, warning_summary
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer

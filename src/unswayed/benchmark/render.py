@@ -15,8 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from unswayed.errors import UserError
 from unswayed.jobs import Outcome, run_tasks
-from unswayed.jobs.prefetch import prefetch
-from unswayed.jobs.waiting import counting_waits
+from unswayed.jobs.resources import prefetch
+from unswayed.jobs.scheduling import counting_waits
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Layers, Refused, Rendered, Renderer
 from unswayed.rendering.removal import find_removal

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from unswayed.jobs.memory import free_bytes
+from unswayed.jobs.resources import free_bytes
 from unswayed.models.classifier import Classifier
 
 # Fixed, because the last digits of a prediction depend on it. A batch that does not fit into memory is divided.

@@ -8,7 +8,7 @@ from typing import Any
 
 from unswayed.files.records import versions
 from unswayed.files.whole import canonical
-from unswayed.jobs.threads import FLOATS
+from unswayed.jobs.resources import FLOATS
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
 from unswayed.models.label_mapping import LabelMapping

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from unswayed.errors import BadPicture
-from unswayed.jobs.waiting import counting_waits
+from unswayed.jobs.scheduling import counting_waits
 from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_mask, read_picture
 

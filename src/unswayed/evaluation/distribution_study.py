@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.jobs import EngineSettings
-from unswayed.jobs.devices import device_at
-from unswayed.jobs.lanes import copies
 from unswayed.jobs.monitor import Monitor, View
+from unswayed.jobs.resources import copies
+from unswayed.jobs.settings import device_at
 from unswayed.labels import LabelSpace
 
 from .distribution import FEATURE_ROWS, SCORES, Sets, features_probe, scores_probe, sets_of

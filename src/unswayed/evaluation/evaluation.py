@@ -19,9 +19,9 @@ from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
 from unswayed.files.whole import make_folder, read_json, remove_file
 from unswayed.jobs import Outcome, WorkerState, places_of, processes_on_a_machine, run_tasks
-from unswayed.jobs.journal import isolate
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.settings import shard_of
+from unswayed.jobs.table_job import isolate
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import read_groups
 from unswayed.models.opening import MODELS, model_spec

@@ -18,7 +18,7 @@ import numpy as np
 from unswayed.choices import Frame, check_choice
 from unswayed.errors import BadPicture, UserError, unknown
 from unswayed.files.whole import parquet_columns
-from unswayed.jobs.memory import kept_heap
+from unswayed.jobs.resources import kept_heap
 from unswayed.scene import Scene
 
 from .mapped_answers import answers, source_mapping

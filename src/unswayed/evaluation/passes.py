@@ -11,9 +11,7 @@ import numpy as np
 import torch
 
 from unswayed.errors import reason_of
-from unswayed.jobs.lanes import copies, in_lanes
-from unswayed.jobs.memory import kept_heap, shrinking
-from unswayed.jobs.threads import one_thread
+from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.transforms import Geometry

@@ -17,7 +17,7 @@ from unswayed.choices import Frame
 from unswayed.errors import BadPicture
 from unswayed.files.records import read_object
 from unswayed.files.whole import remove_file, write_json
-from unswayed.jobs.memory import in_parts
+from unswayed.jobs.resources import in_parts
 from unswayed.masks.checks import doubted_masks
 from unswayed.models.training_photographs import training_overlap
 from unswayed.models.transforms import Geometry

@@ -18,7 +18,7 @@ from unswayed.files.records import read_object, require_fields
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import column_names, read_checked
 from unswayed.files.whole import read_json
-from unswayed.jobs.prefetch import prefetch
+from unswayed.jobs.resources import prefetch
 from unswayed.specs import is_same_model
 
 from .model_cards import FAILED, KEYS, PARTS, PICTURE, STORED, stored_fingerprint

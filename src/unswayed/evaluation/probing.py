@@ -16,9 +16,9 @@ from unswayed.files.locks import Lock
 from unswayed.files.storage import refresh
 from unswayed.files.whole import read_json, write_json
 from unswayed.jobs import EngineSettings, Outcome, places_of, run_tasks
-from unswayed.jobs.journal import Journal, isolate
 from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.settings import shard_of
+from unswayed.jobs.table_job import Journal, isolate
 from unswayed.specs import slug_of
 
 from .evaluation import PARTS_EACH

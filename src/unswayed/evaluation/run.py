@@ -24,8 +24,7 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.files.records import read_object, versions
 from unswayed.files.tables import read_checked, stored_text
 from unswayed.files.whole import canonical, remove_folder, write_json, write_parquet
-from unswayed.jobs.lanes import in_lanes
-from unswayed.jobs.threads import FLOATS, one_thread
+from unswayed.jobs.resources import FLOATS, in_lanes, one_thread
 
 if TYPE_CHECKING:
     import polars as pl

@@ -19,10 +19,9 @@ from unswayed.errors import CannotWrite, UserError, reason_of
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import read_json, write_bytes
 from unswayed.jobs import EngineSettings
-from unswayed.jobs.devices import device_at
-from unswayed.jobs.lanes import copies
 from unswayed.jobs.monitor import Monitor, View
-from unswayed.jobs.threads import one_thread
+from unswayed.jobs.resources import copies, one_thread
+from unswayed.jobs.settings import device_at
 from unswayed.models.heads import check_framing
 
 from .alignment import alignment_probe

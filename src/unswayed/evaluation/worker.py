@@ -11,8 +11,8 @@ from typing import Any
 
 from unswayed.errors import UserError, reason_of
 from unswayed.files.whole import read_json
-from unswayed.jobs.devices import device_at
-from unswayed.jobs.journal import Journal
+from unswayed.jobs.settings import device_at
+from unswayed.jobs.table_job import Journal
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import check_framing
 from unswayed.models.label_mapping import LabelMapping, map_labels

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from unswayed.errors import UserError
 
-from .actors import Actors, cluster_cores, cluster_places, most_on_a_machine
-from .devices import choose_devices
-from .prefetch import prefetch
-from .processes import Processes, defined_in_script, preload
-from .scheduling import Counted, Crew, Outcome, Streaming, Watch, WorkerState, schedule
-from .serving import attempt
-from .settings import EngineSettings
-from .waiting import Here
+from .processes import defined_in_script, preload
+from .resources import prefetch
+from .scheduling import Counted, Here, Outcome, Streaming, Watch, WorkerState, attempt, schedule
+from .settings import ENGINES, EngineSettings
 
 __all__ = [
     "ENGINES",
@@ -32,12 +27,6 @@ __all__ = [
 ]
 
 Task = TypeVar("Task")
-
-# engine -> (pickled worker, places, settings) -> what starts workers in these places
-ENGINES: dict[str, Callable[[bytes, Sequence[str | None], EngineSettings], Crew]] = {
-    "local": Processes,
-    "ray": Actors,
-}
 
 
 def run_tasks(
@@ -77,43 +66,41 @@ def run_tasks(
     if workers < 1:
         raise UserError(f"{workers} workers", allowed="1 or more")
     places: Sequence[str | None] = devices or [None] * workers
-    if len(places) > 1 or settings.engine != "local" or (apart and _can_be_sent(worker)):
+    here = len(places) == 1 and ENGINES.part(settings.engine).facts.get("this_process", False)
+    if not here or (apart and _can_be_sent(worker)):
         preload(worker)
-        return schedule(ENGINES[settings.engine](pickle.dumps(worker), places, settings), tasks, watch, counted)
-    here = Here(places[0] or "this process", places[0], watch)
+        crew = ENGINES.load(settings.engine).crew(pickle.dumps(worker), places, settings)
+        return schedule(crew, tasks, watch, counted)
+    process = Here(places[0] or "this process", places[0], watch)
     if counted is not None and hasattr(worker, "counted"):
 
         def count(more: int) -> None:
             counted(more)
-            here.tell()
+            process.tell()
 
         worker.counted = count
-    return _run_here(worker, tasks, here)
+    return _run_here(worker, tasks, process)
 
 
 def cores(settings: EngineSettings) -> int:
-    """How many CPU cores the engine has: those of this machine or of the Ray cluster."""
-    if settings.engine == "ray":
-        return cluster_cores(settings.address)
-    return os.cpu_count() or 1
+    """How many CPU cores the engine has."""
+    return ENGINES.load(settings.engine).cores(settings)
 
 
 def places_of(settings: EngineSettings) -> list[str]:
-    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a Ray cluster.
+    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a cluster.
 
     Which GPUs there are is known only on the machines of a Ray cluster, so there each is named `cuda`.
 
     >>> places_of(EngineSettings(device="cpu,cpu"))
     ['cpu', 'cpu']
     """
-    if settings.engine == "ray":
-        return cluster_places(settings)
-    return choose_devices(settings.device, settings.per_gpu)
+    return ENGINES.load(settings.engine).places(settings)
 
 
 def processes_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
     """How many of the processes in these places share the cores of one machine."""
-    return most_on_a_machine(settings, places) if settings.engine == "ray" else len(places)
+    return ENGINES.load(settings.engine).on_a_machine(settings, places)
 
 
 def _can_be_sent(worker: Any) -> bool:
@@ -124,15 +111,15 @@ def _can_be_sent(worker: Any) -> bool:
         return False
 
 
-def _run_here(worker: Any, tasks: Iterable[Task], here: Here) -> Iterator[Outcome[Task, Any]]:
-    place = {} if here.device is None else {"device": here.device}
+def _run_here(worker: Any, tasks: Iterable[Task], process: Here) -> Iterator[Outcome[Task, Any]]:
+    place = {} if process.device is None else {"device": process.device}
 
     def one_by_one() -> Iterator[Outcome[Task, Any]]:
         for task in tasks:
             answer = attempt(worker, task, place)
             yield Outcome(task, **(attempt(worker, task, place) if "failure" in answer else answer))
 
-    here.tell()
+    process.tell()
     for outcome in worker.stream(iter(tasks), **place) if hasattr(worker, "stream") else one_by_one():
-        here.tell(finished=1)
+        process.tell(finished=1)
         yield outcome

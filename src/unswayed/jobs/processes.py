@@ -10,6 +10,7 @@ the process ends, so a killed run leaves no process behind.
 from __future__ import annotations
 
 import contextlib
+import io
 import multiprocessing
 import os
 import pickle
@@ -17,17 +18,16 @@ import queue
 import signal
 import sys
 import threading
-import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, popen_forkserver, reduction, resource_tracker, spawn, util
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess, set_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from .scheduling import Message
-from .serving import serve
-from .settings import EngineSettings
+from .scheduling import Message, serve
+from .settings import EngineSettings, choose_devices
 
 # Two torch threads on one core are many times slower than one, so each worker has one thread.
 LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
@@ -35,7 +35,6 @@ ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 # What a new process inherits is set for a moment, which two threads must not do at the same time.
 _STARTING = threading.Lock()
 SLOW_IMPORTS = ("torch", "torchvision", "timm", "cv2", "pyarrow.parquet", "skimage", "scipy.special")
-METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
 @dataclass(eq=False)
@@ -46,18 +45,38 @@ class _Process:
     pipe: Connection
 
 
+class LocalEngine:
+    """Processes of this machine."""
+
+    @staticmethod
+    def crew(packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Processes:
+        return Processes(packed, places)
+
+    @staticmethod
+    def cores(settings: EngineSettings) -> int:
+        return os.cpu_count() or 1
+
+    @staticmethod
+    def places(settings: EngineSettings) -> list[str]:
+        return choose_devices(settings.device, settings.per_gpu)
+
+    @staticmethod
+    def on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
+        return len(places)
+
+
 class Processes:
     """A crew of processes; packed: the pickled worker; places: one process for each, told its device."""
 
-    def __init__(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> None:
+    def __init__(self, packed: bytes, places: Sequence[str | None]) -> None:
         self.packed, self.places = packed, places
 
     def start(self, place: str | None) -> _Process:
-        context: Any = multiprocessing.get_context(METHOD)
-        ours, theirs = context.Pipe()
-        with _STARTING, _one_thread(), _no_interrupt(), _own_main(self.packed):
+        ours, theirs = multiprocessing.Pipe()
+        kind = ForkServerProcess if defined_in_script(self.packed) else _WithoutScript
+        with _STARTING, _one_thread(), _no_interrupt():
             # The server keeps the environment that it was started in, so the current one is sent.
-            process = context.Process(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
+            process = kind(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
             process.start()
         theirs.close()
         with contextlib.suppress(OSError):  # it has died already, which its closed pipe shows
@@ -81,6 +100,32 @@ class Processes:
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
+
+
+class _Popen(popen_forkserver.Popen):
+    """Starts a process that does not run the user's script again; everything else is as in the standard library.
+
+    So a script that calls us needs no `if __name__ == "__main__"`.
+    """
+
+    def _launch(self, process_obj: Any) -> None:
+        prepared = spawn.get_preparation_data(process_obj._name)
+        stream = io.BytesIO()
+        set_spawning_popen(self)
+        try:
+            reduction.dump({key: prepared[key] for key in prepared if not key.startswith("init_main_")}, stream)
+            reduction.dump(process_obj, stream)
+        finally:
+            set_spawning_popen(None)
+        self.sentinel, write_end = forkserver.connect_to_new_process(self._fds)  # type: ignore[attr-defined]
+        self.finalizer = util.Finalize(self, util.close_fds, (os.dup(write_end), self.sentinel))  # type: ignore[attr-defined]
+        with open(write_end, "wb") as pipe:
+            pipe.write(stream.getbuffer())
+        self.pid = forkserver.read_signed(self.sentinel)
+
+
+class _WithoutScript(ForkServerProcess):
+    _Popen = staticmethod(_Popen)  # type: ignore[assignment]
 
 
 def _message(worker: _Process) -> Message:
@@ -137,21 +182,6 @@ def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> 
     threading.Thread(target=listen, daemon=True, name="listen").start()
     serve(packed, device, inbox.get, send)
     os._exit(0)  # without waiting for threads and libraries
-
-
-@contextlib.contextmanager
-def _own_main(packed: bytes) -> Iterator[None]:
-    """A block in which a new process does not run the user's script again, unless the worker is defined there.
-
-    So a script that calls us needs no `if __name__ == "__main__"`.
-    """
-    script = sys.modules["__main__"]
-    if not defined_in_script(packed):
-        sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = script
 
 
 def defined_in_script(packed: bytes) -> bool:

@@ -6,13 +6,16 @@ Workers ask for tasks, so a fast one gets more of them, and a dead one holds onl
 from __future__ import annotations
 
 import itertools
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, reason_of
+
+from .settings import EngineSettings
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -101,6 +104,26 @@ class Crew(Protocol):
         ...
 
 
+class Engine(Protocol):
+    """Where the workers of a run are."""
+
+    def crew(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Crew:
+        """What starts workers in these places; packed: the pickled worker."""
+        ...
+
+    def cores(self, settings: EngineSettings) -> int:
+        """How many CPU cores there are."""
+        ...
+
+    def places(self, settings: EngineSettings) -> list[str]:
+        """The devices of the workers: those of the settings, or else all."""
+        ...
+
+    def on_a_machine(self, settings: EngineSettings, places: Sequence[str]) -> int:
+        """How many of the workers in these places share the cores of one machine."""
+        ...
+
+
 @dataclass
 class _Job:
     number: int
@@ -149,7 +172,7 @@ class _Schedule:
         self.crew, self.watch, self.counted = crew, watch, counted
         self.waiting = (_Job(number, task) for number, task in enumerate(tasks))
         self.retries: deque[_Job] = deque()
-        # Tasks of streams that died twice: each group has a worker for itself, until a group of one names the culprit.
+        # Tasks of streams that died twice: each group has a worker for itself, and one that dies again is halved.
         self.groups: deque[list[_Job]] = deque()
         self.places = [
             _Place(f"{device or 'worker'} {number}", device) for number, device in enumerate(crew.places, start=1)
@@ -266,3 +289,122 @@ def schedule(
 ) -> Iterator[Outcome[Task, Any]]:
     """One outcome for every task, in the order in which they finish."""
     return _Schedule(crew, tasks, watch, counted).run()
+
+
+Item = TypeVar("Item")
+_seconds = 0.0
+
+
+def counting_waits(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items; the time until each is there is added to `seconds_waited`."""
+    global _seconds
+    iterator = iter(items)
+    while True:
+        begun = time.perf_counter()
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        finally:
+            _seconds += time.perf_counter() - begun
+        yield item
+
+
+def seconds_waited() -> float:
+    """How many seconds this process has waited in `counting_waits` so far."""
+    return _seconds
+
+
+class Here:
+    """Tells `watch` what this process does, where no other process does the work."""
+
+    def __init__(self, name: str, device: str | None, watch: Watch | None) -> None:
+        self.name, self.device, self.watch, self.finished = name, device, watch, 0
+        self.started, self.before = time.monotonic(), seconds_waited()
+
+    def tell(self, finished: int = 0) -> None:
+        """Say that so many more tasks are finished."""
+        self.finished += finished
+        if self.watch is not None:
+            waited = (seconds_waited() - self.before) / max(1e-9, time.monotonic() - self.started)
+            self.watch([WorkerState(self.name, self.device, "working", 1, self.finished, "", min(1.0, waited))])
+
+
+Receive = Callable[[], tuple[int, Any] | None]
+Send = Callable[[Message], None]
+BETWEEN = 0.5  # seconds between two messages about what is done of a task
+
+
+def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> None:
+    """Do tasks until `receive` returns None; packed: the pickled worker, device: where it computes, if it is told."""
+    try:
+        worker = pickle.loads(packed)  # from our own parent
+        run = _stream if hasattr(worker, "stream") else _one_by_one
+        run(
+            worker,
+            {} if device is None else {"device": device},
+            receive,
+            lambda message: send(replace(message, waited=seconds_waited())),
+        )
+        send(Message(ended=True))
+    except UserError as error:
+        send(Message(error=error))
+    except Exception as error:
+        send(Message(ended=True, died=reason_of(error)))
+
+
+class _Count:
+    """Counts what is done of a task, and sends it now and then."""
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.unsent, self.sent = send, 0, time.monotonic()
+
+    def __call__(self, more: int) -> None:
+        self.unsent += more
+        if time.monotonic() - self.sent > BETWEEN:
+            self.send(Message(counted=self.rest()))
+
+    def rest(self) -> int:
+        """Return what was not sent yet; it counts as sent."""
+        unsent, self.unsent, self.sent = self.unsent, 0, time.monotonic()
+        return unsent
+
+
+def _one_by_one(worker: Any, place: dict[str, str], receive: Receive, send: Send) -> None:
+    answer, count = Message(wants=True), _Count(send)
+    if hasattr(worker, "counted"):
+        worker.counted = count
+    while True:
+        send(answer)
+        envelope = receive()
+        if envelope is None:
+            return
+        number, task = envelope
+        done = attempt(worker, task, place)
+        answer = Message(wants=True, number=number, counted=count.rest(), **done)
+
+
+def attempt(worker: Any, task: Any, place: dict[str, str]) -> dict[str, Any]:
+    """{"result": …}, or {"failure": the reason} after an exception other than a user's mistake."""
+    try:
+        return {"result": worker(task, **place)}
+    except UserError:
+        raise
+    except Exception as error:
+        return {"failure": reason_of(error)}
+
+
+def _stream(worker: Any, place: dict[str, str], receive: Receive, send: Send) -> None:
+    numbers: dict[Any, int] = {}
+
+    def tasks() -> Iterator[Any]:
+        while True:
+            send(Message(wants=True))
+            envelope = receive()
+            if envelope is None:
+                return
+            numbers[envelope[1]] = envelope[0]
+            yield envelope[1]
+
+    for outcome in worker.stream(tasks(), **place):
+        send(Message(number=numbers.pop(outcome.task), result=outcome.result, failure=outcome.failure))

@@ -1,14 +1,29 @@
-"""`EngineSettings`: where the work of a long command runs. The settings classes of these commands inherit from it."""
+"""`EngineSettings`: where the work of a long command runs, and the devices that networks run on."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from unswayed.choices import DEVICES, EngineName, Option, check_choice
-from unswayed.errors import UserError
+from unswayed.choices import DEVICES, Option
+from unswayed.errors import UserError, unknown
+from unswayed.registry import Part, Registry
+
+if TYPE_CHECKING:
+    import torch
+
+    from .scheduling import Engine
+
+# facts: `this_process`: a single worker may run in this process; `address`: the engine is reached at an address.
+_BUILT_IN = {
+    "local": Part("unswayed.jobs.processes:LocalEngine", "processes of this machine", facts={"this_process": True}),
+    "ray": Part(
+        "unswayed.jobs.ray_cluster:RayEngine", "a Ray cluster", needs=("ray",), extra="ray", facts={"address": True}
+    ),
+}
+ENGINES: Registry[Engine] = Registry("engine", _BUILT_IN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +35,12 @@ class EngineSettings:
     parts; several parts may write into one folder at the same time.
     """
 
-    engine: Annotated[EngineName, Option("Where the work runs: on this machine or on a Ray cluster.")] = "local"
+    engine: Annotated[
+        str,
+        Option(
+            "Where the work runs: on this machine or on a Ray cluster.", metavar="|".join(_BUILT_IN), values=ENGINES
+        ),
+    ] = "local"
     address: Annotated[
         str | None,
         Option("The Ray cluster [default: $RAY_ADDRESS, otherwise one on this machine].", metavar="HOST:PORT"),
@@ -32,10 +52,13 @@ class EngineSettings:
     device: Annotated[str | None, DEVICES] = None
 
     def __post_init__(self) -> None:
-        check_choice("engine", self.engine, EngineName)
-        if self.address is not None and self.engine != "ray":
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
+        if self.address is not None and not ENGINES.part(self.engine).facts.get("address"):
+            reached = [name for name in ENGINES if ENGINES.part(name).facts.get("address")]
             raise UserError(
-                f"the address {self.address} is of no use to the engine {self.engine}", allowed="engine ray"
+                f"the engine {self.engine} has no address, and {self.address} is given",
+                allowed=f"an address for the engine {' or '.join(reached)}",
             )
         if self.per_gpu < 1:
             raise UserError(f"{self.per_gpu} processes per GPU", allowed="1 or more")
@@ -67,3 +90,63 @@ def shard_of(text: str) -> tuple[int, int]:
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise UserError(f"the shard is '{text}'", allowed="I/N with I from 1 to N, such as 3/16")
     return int(number), int(count)
+
+
+_TYPES = ("cpu", "cuda", "mps")
+
+
+def choose_device(name: str | None = None) -> torch.device:
+    """The named device; by default the first GPU, else the CPU."""
+    import torch
+
+    if name in (None, "auto"):
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(str(name))
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in _TYPES:
+        raise UserError(f"device is '{name}'", allowed="auto, cpu, cuda, cuda:1, mps")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UserError(f"device is '{name}', but torch {torch.__version__} sees no Apple GPU here", allowed="cpu")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"device is '{name}', but torch {torch.__version__} sees no GPU here", allowed="cpu", run="nvidia-smi"
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device is '{name}'", allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}")
+    return device
+
+
+def choose_devices(names: str | None = None, per_gpu: int = 1) -> list[str]:
+    """One device name for each process: those given, separated by commas; by default every visible GPU, else the CPU.
+
+    per_gpu: how many processes share each GPU.
+
+    >>> choose_devices("cpu,cpu")
+    ['cpu', 'cpu']
+    """
+    import torch
+
+    if names in (None, "auto"):
+        found = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+    else:
+        found = [str(choose_device(name.strip())) for name in str(names).split(",")]
+    return [name for name in found for _ in range(per_gpu if name.startswith("cuda") else 1)]
+
+
+def device_at(place: str | None, asked: str | None) -> str | None:
+    """The device for a model that is opened at `place`, the device of a worker process, or None in this process.
+
+    asked: what the user asked for. If that is nothing, a GPU is made the current one and None is returned: a model that
+    cannot use a GPU would refuse a named one.
+    """
+    if asked is not None:
+        return place or asked.partition(",")[0]
+    if place is not None and place.startswith("cuda"):
+        import torch
+
+        if ":" in place:  # an actor of a Ray cluster sees only its own GPU, which is the current one
+            torch.cuda.set_device(place)
+        return None
+    return place

@@ -12,7 +12,7 @@ import numpy as np
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import place_of
-from unswayed.jobs.devices import device_at
+from unswayed.jobs.settings import device_at
 from unswayed.models import runtime
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError
-from unswayed.jobs.devices import choose_device
+from unswayed.jobs.settings import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.specs import Spec, slug_of
 

@@ -25,7 +25,7 @@ from torch import nn
 from unswayed.errors import UserError, first_line, unknown
 from unswayed.files.records import read_object
 from unswayed.files.whole import sha256, write_json
-from unswayed.jobs.devices import choose_device
+from unswayed.jobs.settings import choose_device
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from unswayed.choices import GuidanceName, Precision, SamplerName, check_choice
 from unswayed.errors import UserError
-from unswayed.jobs.devices import choose_device
-from unswayed.jobs.memory import shrinking
-from unswayed.jobs.threads import Threads
+from unswayed.jobs.resources import Threads, shrinking
+from unswayed.jobs.settings import choose_device
 
 from .layers import Layers, Refused, Rendered, composite
 from .networks.loading import (

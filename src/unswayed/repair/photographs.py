@@ -129,7 +129,7 @@ class Photographs:
             for places in plan:
                 yield self._from_memory(places, device)
             return
-        from unswayed.jobs.prefetch import prefetch
+        from unswayed.jobs.resources import prefetch
 
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
             yield from prefetch((self._from_files(places, device, pool) for places in plan), 2)

@@ -17,7 +17,7 @@ import torch
 from unswayed.errors import UserError, unknown
 from unswayed.files.downloads import KNOWN, cached
 from unswayed.files.whole import sha256
-from unswayed.jobs.memory import is_out_of_memory
+from unswayed.jobs.resources import is_out_of_memory
 
 from .adm import load_adm
 from .compact import load_compact

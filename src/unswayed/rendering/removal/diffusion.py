@@ -14,8 +14,8 @@ from torch import Tensor
 
 from unswayed.edits.composition import Impossible
 from unswayed.errors import BadPicture, UserError
-from unswayed.jobs.devices import choose_device
-from unswayed.jobs.memory import shrinking
+from unswayed.jobs.resources import shrinking
+from unswayed.jobs.settings import choose_device
 
 from ..networks.loading import PRECISIONS, choose_precision, loading_onto_device, out_of_memory
 from ..networks.network import Network

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unswayed.errors import UserError
-from unswayed.jobs.threads import one_thread
+from unswayed.jobs.resources import one_thread
 from unswayed.models.runtime import true_float32
 
 from .samplers import SAMPLERS, total_push, visited

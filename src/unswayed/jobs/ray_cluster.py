@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unswayed.errors import UserError, first_line, missing_extra
+from unswayed.errors import UserError, first_line
 from unswayed.files.storage import copies_folder
 
 from .processes import ONE_THREAD
-from .scheduling import Message
-from .serving import serve
+from .scheduling import Message, serve
 from .settings import EngineSettings
 
 # Seconds after which a run ends if none of its actors could be placed on a machine.
@@ -126,10 +125,8 @@ class _Actor:
 def _connected(address: str | None) -> Any:
     """The module `ray`, connected to a cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
-    try:
-        import ray
-    except ImportError:
-        raise missing_extra("ray", "ray") from None
+    import ray
+
     if not ray.is_initialized():
         given = address or os.environ.get("RAY_ADDRESS")
         try:
@@ -146,25 +143,32 @@ def _connected(address: str | None) -> Any:
     return ray
 
 
-def cluster_cores(address: str | None) -> int:
-    """How many CPU cores the cluster has."""
-    return max(1, int(_connected(address).cluster_resources().get("CPU", 1)))
+class RayEngine:
+    """Actors of a Ray cluster."""
 
+    @staticmethod
+    def crew(packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Actors:
+        return Actors(packed, places, settings)
 
-def cluster_places(settings: EngineSettings) -> list[str]:
-    """The devices of the actors: every GPU of the cluster, `per_gpu` times, or else the given ones or every CPU."""
-    wanted = settings.device is None or settings.device.startswith((GPU, "auto"))
-    gpus = int(_connected(settings.address).cluster_resources().get("GPU", 0)) if wanted else 0
-    if gpus:
-        return [GPU] * (gpus * settings.per_gpu)
-    return settings.device.split(",") if settings.device else ["cpu"] * cluster_cores(settings.address)
+    @staticmethod
+    def cores(settings: EngineSettings) -> int:
+        return max(1, int(_connected(settings.address).cluster_resources().get("CPU", 1)))
 
+    @staticmethod
+    def places(settings: EngineSettings) -> list[str]:
+        """Every GPU of the cluster, `per_gpu` times, or else the given devices or every CPU."""
+        wanted = settings.device is None or settings.device.startswith((GPU, "auto"))
+        gpus = int(_connected(settings.address).cluster_resources().get("GPU", 0)) if wanted else 0
+        if gpus:
+            return [GPU] * (gpus * settings.per_gpu)
+        return settings.device.split(",") if settings.device else ["cpu"] * RayEngine.cores(settings)
 
-def most_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
-    """How many of the actors in these places one machine of the cluster can have at the same time."""
-    kind, each = ("GPU", settings.per_gpu) if places[0] == GPU else ("CPU", 1)
-    nodes = [node["Resources"] for node in _connected(settings.address).nodes() if node["Alive"]]
-    return min(len(places), max((int(node.get(kind, 0)) * each for node in nodes), default=1) or 1)
+    @staticmethod
+    def on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
+        """How many of the actors one machine of the cluster can have at the same time."""
+        kind, each = ("GPU", settings.per_gpu) if places[0] == GPU else ("CPU", 1)
+        nodes = [node["Resources"] for node in _connected(settings.address).nodes() if node["Alive"]]
+        return min(len(places), max((int(node.get(kind, 0)) * each for node in nodes), default=1) or 1)
 
 
 def _cause(error: Exception) -> str:
