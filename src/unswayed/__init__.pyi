@@ -10,7 +10,7 @@ from .benchmark.building import build as build
 from .benchmark.datasets_folder import import_published as import_published
 from .benchmark.exporting import export_benchmark as export_benchmark
 from .benchmark.folder import Benchmark as Benchmark
-from .benchmark.plan import BuildSettings as BuildSettings
+from .benchmark.settings import BuildSettings as BuildSettings
 from .errors import UnswayedWarning as UnswayedWarning
 from .errors import UserError as UserError
 from .evaluation.evaluation import evaluate as evaluate

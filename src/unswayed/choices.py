@@ -1,12 +1,18 @@
-"""The names that a setting with a fixed list of values may have: for type checkers, `--help` and shell completion."""
+"""Settings: the names that a setting may have, how the command line offers it, and how Python takes it as a keyword.
+
+A settings class is a frozen dataclass of the room that uses it. Its fields are written once: a command gets an option
+for each field that is annotated with an `Option`, and a function decorated with `takes` gets a keyword for each field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 
-from unswayed.errors import unknown
+from unswayed.errors import UserError, unknown
 
 Frame = Literal["object", "center", "squash"]
 RendererName = Literal["diffusion", "paste"]
@@ -23,14 +29,29 @@ TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line offers a field of a settings class: its help, metavar and name there, values to complete,
-    the least number."""
+    """How the command line offers a field of a settings class.
 
-    help: str
+    help: one sentence, or a function that returns it; `{values}` in it is replaced by the values. flags: its names,
+    where they are not that of the field. values: what the shell completes, such as a registry, or a function that
+    returns it. least, most: the range of a number. read: makes the field's value of the text, or of the
+    list of texts for a field that holds several.
+    """
+
+    help: str | Callable[[], str]
     metavar: str | None = None
-    name: str | None = None
-    values: Iterable[str] = ()
-    least: int | None = None
+    flags: tuple[str, ...] = ()
+    values: Iterable[str] | Callable[[], Iterable[str]] = ()
+    least: float | None = None
+    most: float | None = None
+    read: Callable[[Any], Any] | None = None
+
+    def all_values(self) -> list[str]:
+        return list(self.values() if callable(self.values) else self.values)
+
+    def text(self) -> str:
+        """The help with the list of values."""
+        help = self.help() if callable(self.help) else self.help
+        return help.replace("{values}", ", ".join(f"`{value}`" for value in self.all_values()))
 
 
 # Not a list of choices: a machine may have any number of GPUs.
@@ -57,6 +78,99 @@ def check_choice(kind: str, value: str, choices: Any) -> None:
     """
     if value not in get_args(choices):
         raise unknown(kind, value, get_args(choices))
+
+
+A = TypeVar("A", contravariant=True)
+B = TypeVar("B", contravariant=True)
+C = TypeVar("C", contravariant=True)
+Settings = TypeVar("Settings", contravariant=True)
+Result = TypeVar("Result", covariant=True)
+Fields = ParamSpec("Fields")
+Others = ParamSpec("Others")
+
+
+class TakesOne(Protocol[A, Settings, Fields, Others, Result]):
+    """A function of one argument and settings: an object, or its fields as keywords."""
+
+    @overload
+    def __call__(self, a: A, settings: Settings, /, *args: Others.args, **kwargs: Others.kwargs) -> Result: ...
+    @overload
+    def __call__(self, a: A, /, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
+
+
+class TakesTwo(Protocol[A, B, Settings, Fields, Others, Result]):
+    """The same with two arguments before the settings."""
+
+    @overload
+    def __call__(self, a: A, b: B, settings: Settings, /, *args: Others.args, **kwargs: Others.kwargs) -> Result: ...
+    @overload
+    def __call__(self, a: A, b: B, /, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
+
+
+class TakesThree(Protocol[A, B, C, Settings, Fields, Others, Result]):
+    """The same with three arguments before the settings."""
+
+    @overload
+    def __call__(
+        self, a: A, b: B, c: C, settings: Settings, /, *args: Others.args, **kwargs: Others.kwargs
+    ) -> Result: ...
+    @overload
+    def __call__(self, a: A, b: B, c: C, /, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
+
+
+class takes(Generic[Fields, Settings]):
+    """Decorate a function whose parameter `settings` is of this class: it also takes the fields as keywords.
+
+    Type checkers and `help` show the fields with their types.
+
+    >>> @dataclass(frozen=True)
+    ... class Greeting:
+    ...     word: str = "hello"
+    >>> @takes(Greeting)
+    ... def greet(name: str, settings: Greeting) -> str:
+    ...     return f"{settings.word} {name}"
+    >>> greet("Ann"), greet("Ann", word="bye"), greet("Ann", Greeting(word="bye"))
+    ('hello Ann', 'bye Ann', 'bye Ann')
+    """
+
+    def __init__(self, settings: Callable[Fields, Settings]) -> None:
+        self.settings = settings
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[A, B, C, Settings, Others], Result]
+    ) -> TakesThree[A, B, C, Settings, Fields, Others, Result]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[A, B, Settings, Others], Result]
+    ) -> TakesTwo[A, B, Settings, Fields, Others, Result]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[A, Settings, Others], Result]
+    ) -> TakesOne[A, Settings, Fields, Others, Result]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        own = inspect.signature(function).parameters
+        place = list(own).index("settings")
+        names = [field.name for field in fields(self.settings) if field.init]  # type: ignore[arg-type]
+
+        @functools.wraps(function)
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            values = {name: keywords.pop(name) for name in names if name in keywords and name not in own}
+            for name in keywords:
+                if name not in own:
+                    raise unknown("setting", name, [*names, *(other for other in own if other != "settings")])
+            if len(arguments) <= place and "settings" not in keywords:
+                keywords["settings"] = self.settings(**values)  # type: ignore[call-arg]
+            elif values:
+                raise UserError(f"both settings and {', '.join(values)} are given", allowed="one of them")
+            return function(*arguments, **keywords)
+
+        of_fields = inspect.signature(self.settings).parameters.values()
+        before = [parameter for parameter in own.values() if parameter.name != "settings"]
+        before = [p.replace(kind=p.KEYWORD_ONLY) if list(own).index(p.name) > place else p for p in before]
+        after = [p.replace(kind=p.KEYWORD_ONLY) for p in of_fields if p.name not in own]
+        called.__signature__ = inspect.Signature([*before, *after])  # type: ignore[attr-defined]
+        return called
 
 
 def stored_frame(name: str) -> str:

@@ -27,7 +27,8 @@ from unswayed.analyses.factors.model_types import (
     spill_over,
 )
 from unswayed.analyses.factors.prevalence import correlation_over_models, drop_and_error_ratio
-from unswayed.analyses.factors.study import Study, make_table, two_models
+from unswayed.analyses.factors.study import Study, make_table
+from unswayed.analyses.settings import two_models
 from unswayed.analyses.statistics.agreement import expected_calibration_error
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS, Annotations, load_annotations
@@ -221,7 +222,7 @@ def test_edits_and_annotations_agree_over_models(annotations, world, tmp_path):
     first = pairs.row(0, named=True)
     assert (first["n"], first["n_factor"], first["drop"]) == (600, unusual.sum(), 0.0)
     edited.write_parquet(tmp_path / "all.parquet")
-    joined = make_table(Study(tmp_path, "multi", folder=world), "editing")
+    joined = make_table(Study(tmp_path, which="multi", folder=world), "editing")
     assert joined.select(pairs.columns).equals(pairs)
     row = correlation_over_models(pairs).row(0, named=True)
     assert (row["factor"], row["models"]) == ("background", 6)
@@ -278,7 +279,13 @@ def test_every_table_of_a_study(tmp_path, world, annotations):
     groups.write_text("model,kind\n" + "".join(f"m{i},k{i % 2}\n" for i in range(6)))
     strengths.write_text("model,augmentation,strength\n" + "".join(f"m{i},crop,{i // 2}\n" for i in range(6)))
     study = Study(
-        tmp_path, "multi", folder=world, groups=groups, strengths=strengths, pair=two_models("m0,m5"), resamples=20
+        tmp_path,
+        which="multi",
+        folder=world,
+        groups=groups,
+        strengths=strengths,
+        pair=two_models("m0,m5"),
+        resamples=20,
     )
     heights = {
         "errors": 6 * 19, "calibration": 6 * 18, "mistakes": 6 * 16, "adjusted": 6 * 16, "compare": 17, "coverage": 6,
@@ -286,13 +293,13 @@ def test_every_table_of_a_study(tmp_path, world, annotations):
         "accuracy": 6 * 16, "strengths": 6 * 16, "distribution": 4 * 16,
     }  # fmt: skip
     assert {name: make_table(study, name).height for name in heights} == heights
-    real = make_table(Study(tmp_path, "multi", right="real", folder=world, resamples=0))
+    real = make_table(Study(tmp_path, which="multi", right="real", folder=world, resamples=0))
     assert real["model"].unique(maintain_order=True).to_list()[-1] == "human"
     for name, reason in (("model-types", "--groups"), ("spill-over", "--strengths"), ("compare", "--models A,B"),
                          ("editing", "no predictions for edited pictures"), ("ratios", "no factor table")):  # fmt: skip
         with pytest.raises(UserError, match=reason):
-            make_table(Study(tmp_path, "multi", folder=world), name)
+            make_table(Study(tmp_path, which="multi", folder=world), name)
     with pytest.raises(UserError, match="did you mean 'm0'"):
-        make_table(Study(tmp_path, "multi", folder=world, pair=("m00", "m1")), "compare")
+        make_table(Study(tmp_path, which="multi", folder=world, pair=("m00", "m1")), "compare")
     with pytest.raises(UserError, match="not two models"):
         two_models("m0")

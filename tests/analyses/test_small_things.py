@@ -110,7 +110,7 @@ def test_the_editing_table_reads_what_evaluate_writes(tmp_path):
     (tmp_path / "p").mkdir()
     kinds = {"model": pl.Categorical, "edit": pl.Categorical}
     pl.DataFrame(rows).cast(kinds).write_parquet(tmp_path / "p/m.parquet")
-    table = make_table(Study(tmp_path / "p", "multi", folder=annotations), "editing")
+    table = make_table(Study(tmp_path / "p", which="multi", folder=annotations), "editing")
     assert table.filter(attribute="size")["drop"].to_list() == [100.0]
 
 
@@ -121,4 +121,4 @@ def test_classes_shifted_by_one_are_noticed_in_factors(tmp_path, shift, said):
     table = pl.DataFrame({"file_name": names, "predicted_class": classes, "predicted_probability": [0.5] * len(names)})
     table.write_csv(tmp_path / "p/m.csv")
     with pytest.raises(UserError, match=said):
-        make_table(Study(tmp_path / "p", "multi", folder=annotations, resamples=0), "errors")
+        make_table(Study(tmp_path / "p", which="multi", folder=annotations, resamples=0), "errors")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from unswayed.benchmark import BuildSettings, build
-from unswayed.benchmark.plan import parse_facts
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
+from unswayed.rendering.settings import parse_facts
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
 MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"

@@ -8,6 +8,6 @@ from .exporting import Exporter as Exporter
 from .exporting import export_benchmark as export_benchmark
 from .folder import Benchmark as Benchmark
 from .importing import import_benchmark as import_benchmark
-from .plan import BuildSettings as BuildSettings
+from .settings import BuildSettings as BuildSettings
 from .verifying import changed_files as changed_files
 from .verifying import verify as verify

@@ -1,80 +1,25 @@
-"""`BuildSettings` and the plan: everything that determines the content of a benchmark, passed to every worker."""
+"""The plan: everything that determines the content of a benchmark, passed to every worker."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from unswayed.choices import Option, Quality, check_choice
 from unswayed.edits.recipes import Item, Recipe
 from unswayed.errors import UserError
 from unswayed.files.records import versions
 from unswayed.files.whole import canonical
-from unswayed.jobs.settings import EngineSettings
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer
-from unswayed.rendering.settings import RenderSettings, check_range, guide_of, removal_of
+from unswayed.rendering.settings import guide_of, removal_of
 from unswayed.sources import Source
 
 from .card import edit_entry, ids_hash
 from .rows import FAILED, ORIGINAL_EDIT, SOURCE_EDIT, Row
-
-# The settings that `benchmark.json` holds under their own names.
-ON_CARD = ("frame", "size", "seed", "runs", "whole_objects")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildSettings(EngineSettings, RenderSettings):
-    """What is built and how, in addition to `RenderSettings` and `EngineSettings`.
-
-    recipe: also an opened `Recipe`. sample, per_class: drawn by the seed. batch_size and workers do not change the
-    pictures, nor do the engine's settings. quality: `strict` makes an invalid picture again with another seed, up to
-    `tries` times, and then leaves it out; `off` measures nothing.
-    """
-
-    recipe: Annotated[
-        str | Recipe, Option("A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file.")
-    ] = "imagenet-e"
-    runs: Annotated[int, Option("How many times each edit with a random choice is repeated.")] = 1
-    whole_objects: Annotated[bool, Option("Leave out scenes whose object is cut off by the photograph's border.")] = (
-        False
-    )
-    limit: Annotated[int | None, Option("Only the first N scenes.")] = None
-    sample: Annotated[int | None, Option("N random scenes, evenly over the classes.", metavar="N")] = None
-    per_class: Annotated[int | None, Option("N random scenes of each class.", metavar="N")] = None
-    classes: Annotated[
-        str | Sequence[int | str] | None,
-        Option("Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."),
-    ] = None
-    batch_size: Annotated[int | None, Option("Pictures rendered at once; no effect on them.")] = None
-    workers: Annotated[int | None, Option("Worker processes; no effect on the pictures.")] = None
-    quality: Annotated[
-        Quality, Option("`report` measures every picture's validity, `strict` also makes invalid ones again.")
-    ] = "report"
-    tries: Annotated[
-        int, Option("With `--quality strict`: how many new seeds to try before leaving a picture out.")
-    ] = 3
-
-    def __post_init__(self) -> None:
-        RenderSettings.__post_init__(self)
-        EngineSettings.__post_init__(self)
-        check_range("runs", self.runs, 1, 1000)
-        check_choice("quality", self.quality, Quality)
-        check_range("tries", self.tries, 0, 100)
-        if self.batch_size is not None and self.batch_size < 1:
-            raise UserError(f"the batch size is {self.batch_size}", allowed="1 or more")
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"the number of workers is {self.workers}", allowed="1 or more")
-
-    def on_card(self) -> dict[str, Any]:
-        """Return the part of `benchmark.json` with these settings."""
-        # Only `strict` changes pictures, so it is omitted otherwise, as in benchmarks of earlier versions.
-        strict = {"strict": {"tries": self.tries}} if self.quality == "strict" else {}
-        return {**{name: getattr(self, name) for name in ON_CARD}, **strict}
+from .settings import BuildSettings
 
 
 def picture_seed(
@@ -193,21 +138,3 @@ class Plan:
             "labels": self.source.labels.to_json(),
             "versions": versions(),
         }
-
-
-def parse_facts(given: Sequence[str]) -> dict[str, Any] | None:
-    """Return the settings of a network from texts NAME=VALUE, numbers as numbers; None for an empty list.
-
-    >>> parse_facts(["num_head_channels=32", "beta_schedule=cosine"])
-    {'num_head_channels': 32, 'beta_schedule': 'cosine'}
-    """
-    facts: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value) or name in facts:
-            raise UserError(f"--network-fact is '{text}'", allowed="NAME=VALUE, each name once")
-        facts[name] = value
-        for number in (float, int):
-            with contextlib.suppress(ValueError):
-                facts[name] = number(value)
-    return facts or None

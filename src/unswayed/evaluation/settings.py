@@ -1,12 +1,13 @@
-"""`EvaluateSettings`: how models classify pictures."""
+"""The settings of the commands that run models: `EvaluateSettings`, `SensitivitySettings` and their kind."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from unswayed.choices import Option, Precision, TransformName, check_choice
+from unswayed.choices import DEVICE, ClassColumn, Convention, Frame, Option, Precision, TransformName, check_choice
 from unswayed.errors import UserError
 from unswayed.jobs.settings import EngineSettings
 
@@ -42,3 +43,88 @@ class EvaluateSettings(EngineSettings):
         """Return the settings that a card contains: those that determine which predictions it describes."""
         groups = None if self.groups is None else str(self.groups)
         return {"transform": self.transform, "precision": self.precision, "groups": groups, "limit": self.limit}
+
+
+NORMS = ("linf", "l2", "both")
+LIMIT = Option("Only the first N scenes.")
+CLASSES = Option("Only these classes: names, WNIDs or indices separated by commas.")
+FRAME = Option("How photographs are cropped or squeezed to a square.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivitySettings(EngineSettings):
+    """Which noise, heat maps and tables of a source's photographs are made. levels: such as `30,60,90`."""
+
+    norm: Annotated[str, Option("Noise by standard deviation (`linf`), norm (`l2`), or `both`.", values=NORMS)] = "linf"
+    levels: Annotated[str | None, Option("Such as `30,60,90` [default: the published levels].")] = None
+    seeds: Annotated[int, Option("Number of noise samples per level.")] = 1
+    saliency: Annotated[
+        str | None,
+        Option("Also compare heat maps with the object's mask: `layercam`, `gradcam`, ….", metavar="METHOD"),
+    ] = None
+    spurious: Annotated[bool, Option("Also a gallery of what models use outside the object.")] = False
+    channels: Annotated[
+        str | None,
+        Option("Also compare a layer's channels with attributes; `heat` is the last layer.", metavar="LAYER"),
+    ] = None
+    groups: Annotated[
+        Path | None, Option("Groups of models: a CSV such as `model,architecture,training`.", metavar="CSV")
+    ] = None
+    attributes: Annotated[bool, Option("Also noise on each attribute's mask, if there are any.")] = True
+    ablation: Annotated[bool, Option("Also replace each region by gray.")] = True
+    frame: Annotated[Frame, FRAME] = "object"
+    class_by: Annotated[
+        ClassColumn, Option("Classes of `saliency-class` and `suspects`: the true class or the predicted one.")
+    ] = "label"
+    measure: Annotated[
+        str, Option("The measure of heat maps that ranks suspects and is drawn: `precision`, `iou`, ….")
+    ] = "precision"
+    convention: Annotated[
+        Convention,
+        Option("`released`: an undefined iRFS is 0 and drops are means over pictures, as in RIVAL10's released code."),
+    ] = "default"
+    limit: Annotated[int | None, LIMIT] = None
+    classes: Annotated[str | None, CLASSES] = None
+    batch_size: Annotated[int | None, Option("Pictures per batch [default: 4 on a CPU, otherwise 256].")] = None
+    resamples: Annotated[int, Option("Number of bootstrap resamples.", least=10)] = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionSettings(EngineSettings):
+    """What the edited pictures are compared with, and by which measures.
+
+    against: folders `images:PATH`. fid: also FID and KID, by the Inception weights in the file `inception` (else the
+    fetched ones). adapt: also the accuracy with batch-norm statistics of each edit.
+    """
+
+    against: Annotated[
+        Sequence[str], Option("Also another folder of pictures; may be repeated.", metavar="images:FOLDER")
+    ] = ()
+    fid: Annotated[bool, Option("FID and KID; needs the Inception weights.")] = True
+    inception: Annotated[
+        Path | str | None, Option("The Inception weights [default: the fetched ones].", metavar="FILE")
+    ] = None
+    adapt: Annotated[bool, Option("Accuracy before and after batch-norm adaptation.")] = True
+    out_above: Annotated[float, Option("The AUROC above which a set is out.", least=0.5, most=1)] = 0.7
+    limit: Annotated[int | None, Option("Only the first N photographs.")] = None
+    resamples: Annotated[int, Option("Resamples of the photographs.", least=20)] = 500
+    level: Annotated[float, Option("Of the intervals.")] = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSettings:
+    """How a linear head is trained on frozen features; None takes the preset's value."""
+
+    frame: Annotated[Frame, FRAME] = "object"
+    ablate: Annotated[Literal["background"] | None, Option("Train on pictures with a gray `background`.")] = None
+    preset: Annotated[
+        Convention,
+        Option("`default`: until the validation loss stops falling; `released`: as RIVAL10's fine-tuner."),
+    ] = "default"
+    epochs: Annotated[int | None, Option("Number of epochs [default: the preset's].")] = None
+    learning_rate: Annotated[float | None, Option("Learning rate [default: the preset's].")] = None
+    limit: Annotated[int | None, LIMIT] = None
+    per_class: Annotated[int | None, Option("Only N scenes of each class.")] = None
+    classes: Annotated[str | None, CLASSES] = None
+    seed: Annotated[int, Option("Random seed of the validation split and the training.")] = 0
+    device: Annotated[str | None, DEVICE] = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,24 @@ DEFAULT_GUIDE = "lite:2"
 RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
 
 
+def parse_facts(texts: Sequence[str]) -> dict[str, str | int | float] | None:
+    """Return the settings of a network from texts NAME=VALUE, numbers as numbers; None for an empty list.
+
+    >>> parse_facts(["num_head_channels=32", "beta_schedule=cosine"])
+    {'num_head_channels': 32, 'beta_schedule': 'cosine'}
+    """
+    facts: dict[str, str | int | float] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value) or name in facts:
+            raise UserError(f"--network-fact is '{text}'", allowed="NAME=VALUE, each name once")
+        facts[name] = value
+        for number in (float, int):
+            with contextlib.suppress(ValueError):
+                facts[name] = number(value)
+    return facts or None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RenderSettings:
     """What decides how one composed picture is rendered; None leaves a value to the renderer.
@@ -39,7 +58,15 @@ class RenderSettings:
     network: Annotated[
         str | None, Option("The diffusion network [default: the embedded one].", metavar="NAME|FILE")
     ] = None
-    network_facts: Mapping[str, str | int | float] | None = None
+    network_facts: Annotated[
+        Mapping[str, str | int | float] | None,
+        Option(
+            "A setting that the network's file does not contain, such as `num_head_channels=32`; may be repeated.",
+            metavar="NAME=VALUE",
+            flags=("--network-fact",),
+            read=parse_facts,
+        ),
+    ] = None
     steps: Annotated[
         int | None, Option("Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100].")
     ] = None
@@ -63,7 +90,7 @@ class RenderSettings:
         str, Option("How objects are removed: `patches`, or another method that `unswayed edits` lists.")
     ] = "patches"
     frame: Annotated[Frame, Option("How photographs are cropped or squeezed to a square.")] = "object"
-    size: Annotated[int, Option("Width and height of the pictures.", name="pixels")] = 256
+    size: Annotated[int, Option("Width and height of the pictures.", flags=("--pixels",))] = 256
     seed: Annotated[int, Option("Random seed.")] = 0
 
     def __post_init__(self) -> None:

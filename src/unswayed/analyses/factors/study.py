@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated
 
 import polars as pl
 
-from unswayed.choices import Option
+from unswayed.analyses.settings import FactorSettings
 from unswayed.errors import UserError, unknown
 from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
@@ -67,50 +66,13 @@ HEADINGS = {
 
 
 @dataclass(frozen=True)
-class Study:
-    """The input and settings of a factor study; those after `seed` are for some tables only.
+class Study(FactorSettings):
+    """The settings of a factor study with its input.
 
     predictions: files of predictions or published result tables; None for tables of the annotations alone.
     """
 
     predictions: Path | None = None
-    which: Annotated[str, Option("`top`: the image's main factor; `multi`: all its factors.")] = "top"
-    partition: Annotated[str, Option("The ImageNet partition: `val` or `train`.")] = "val"
-    right: Annotated[str, Option("What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")] = "class"
-    by: Annotated[str | None, Option("`metaclass`: one table for each of the 17 metaclasses.")] = None
-    folder: Annotated[
-        Path | None, Option("A folder of annotation files instead of the installed imagenet-x.", name="annotations")
-    ] = None
-    keep_prototypes: Annotated[bool, Option("Keep the images that annotators compared against.")] = False
-    resamples: Annotated[int, Option("Number of bootstrap resamples; 0 for no intervals.", least=0)] = 1000
-    level: float = 0.95
-    seed: Annotated[int, Option("Random seed of the resamples.")] = 0
-    groups: Annotated[
-        Path | str | None,
-        Option(
-            "For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
-            "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
-            metavar="CSV",
-        ),
-    ] = None
-    strengths: Annotated[
-        Path | None,
-        Option(
-            "For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
-            "[default: from the names of the published models]."
-        ),
-    ] = None
-    pair: tuple[str, str] | None = None
-    edited: Annotated[
-        Path | None, Option("For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
-    ] = None
-    sets: Annotated[str | None, Option("Only these sets of published result tables, such as `base,modelvshuman`.")] = (
-        None
-    )
-    models_per_strength: Annotated[
-        int | None,
-        Option("Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].", least=1),
-    ] = None
 
     @cached_property
     def annotations(self) -> Annotations:
@@ -280,20 +242,6 @@ def published_tables(
                 table = factor_errors(selection, answers, right, by, resamples=0)
                 tables.setdefault((selection.which, right, by), []).append(table)
     return {key: pl.concat(parts) for key, parts in tables.items()}
-
-
-def two_models(text: str | None) -> tuple[str, str] | None:
-    """Return the two models of `A,B`.
-
-    >>> two_models("ResNet50,DINO")
-    ('ResNet50', 'DINO')
-    """
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    if len(names) != 2 or not all(names):
-        raise UserError(f"'{text}' is not two models", allowed="A,B")
-    return names[0], names[1]
 
 
 def remarks(study: Study, table: pl.DataFrame) -> list[str]:

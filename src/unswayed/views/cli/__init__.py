@@ -1,46 +1,134 @@
-"""`unswayed COMMAND`: the commands, each in its own file of this folder. They contain no logic."""
+"""`unswayed COMMAND`: the table of commands; each is a function of a file of this folder and contains no logic."""
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-# Panel of `unswayed --help` -> command -> module of this folder; the command's function has the module's name.
-# Panels and commands are listed in the order in which people use them.
-COMMANDS: dict[str, dict[str, str]] = {
-    "Start": {"demo": "demo", "app": "app"},
-    "Photographs and edits": {"masks": "masks", "edits": "edits", "edit": "edit", "fragility": "fragility"},
+if TYPE_CHECKING:
+    import typer
+
+# Panel of `unswayed --help` -> command -> its `file:function` here and its help line, which begins its own help. Panels
+# and commands are listed in the order in which people use them. `unswayed --help` imports none of the files.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "demo": (
+            "start:demo",
+            "Run the whole pipeline on six photographs: eleven edits, three classifiers, a report. Needs no download, "
+            "no GPU.",
+        ),
+        "app": (
+            "start:app",
+            "Serve the interactive page: edit a photograph, see what classifiers predict, browse flips, compare "
+            "models.",
+        ),
+    },
+    "Photographs and edits": {
+        "masks": ("photographs:masks", "Make a mask for every photograph of a folder."),
+        "edits": (
+            "photographs:edits",
+            "List every edit with its parameters and their allowed values, every recipe and every removal method.",
+        ),
+        "edit": (
+            "photographs:edit",
+            "Edit one photograph: change its background, or the object's size, direction, position and more.",
+        ),
+        "fragility": (
+            "photographs:fragility",
+            "Find the smallest change of every attribute that changes a model's prediction for one photograph.",
+        ),
+    },
     "Benchmarks": {
-        "build": "build",
-        "import": "import_",
-        "export": "export",
-        "verify": "verify",
-        "status": "status",
+        "build": ("benchmarks:build", "Build a benchmark: apply every edit of a recipe to every scene of a source."),
+        "import": (
+            "benchmarks:import_",
+            "Import the official ImageNet-E release, any dataset with one folder per edit, or a benchmark that was "
+            "exported.",
+        ),
+        "export": (
+            "benchmarks:export",
+            "Write a benchmark for other tools: Hugging Face `datasets`, image folders, or FiftyOne.",
+        ),
+        "verify": (
+            "benchmarks:verify",
+            "Check a benchmark: every row has its file, every hash matches, every requested value is reached.",
+        ),
+        "status": ("status:status", "Print how a long command stands, from another terminal or another machine."),
     },
-    "Models and predictions": {"models": "models", "fit-head": "fit_head", "evaluate": "evaluate"},
+    "Models and predictions": {
+        "models": (
+            "models:models",
+            "List the model sources, or print one model's card: preprocessing, labels, weights, layer of the heat map.",
+        ),
+        "fit-head": ("models:fit_head", "Train a linear head for the classes of SOURCE on a model's frozen features."),
+        "evaluate": ("models:evaluate", "Classify every picture with every model and store every prediction."),
+    },
     "Analyses": {
-        "analyze": "analyze",
-        "compare": "compare",
-        "check": "check",
-        "plan": "plan",
-        "factors": "factors",
-        "sensitivity": "sensitivity",
-        "distribution": "distribution",
+        "analyze": (
+            "analyses:analyze",
+            "Measure how many points of accuracy each edit costs each model, with confidence intervals and paired "
+            "tests.",
+        ),
+        "compare": ("analyses:compare", "Test for each edit whether model A is better than model B."),
+        "check": (
+            "analyses:check",
+            "Check whether a model may be released: its accuracy and drops against limits or against a baseline.",
+        ),
+        "plan": (
+            "analyses:plan",
+            "Compute how many photographs are needed: the power of the paired tests, computed and simulated.",
+        ),
+        "factors": (
+            "studies:factors",
+            "Measure with ImageNet-X which factors of variation (pose, background, …) cause a model's mistakes.",
+        ),
+        "sensitivity": (
+            "studies:sensitivity",
+            "Measure whether models use the object or its background, with RIVAL10's measures on any source with "
+            "masks.",
+        ),
+        "distribution": (
+            "studies:distribution",
+            "Do the edits stay in the distribution of the photographs? One sentence for each edit, and how sure.",
+        ),
     },
-    "Reports": {"report": "report", "review": "review"},
-    "Repair": {"repair": "repair", "enhance": "enhance"},
-    "Diffusion networks": {"weights": "weights", "train-network": "train_network"},
+    "Reports": {
+        "report": (
+            "reports:report",
+            "Write the report: one HTML file that opens in any browser and needs no internet connection.",
+        ),
+        "review": (
+            "reports:review",
+            "Rate edited pictures on a local page: valid, object unrecognizable, or artifact.",
+        ),
+    },
+    "Repair": {
+        "repair": ("repairs:repair", "Fine-tune a classifier on edits of its photographs; measure before and after."),
+        "enhance": (
+            "repairs:enhance",
+            "Measure a model as it is, averaged over views, and adapted: the enhancement study of ImageNet-E.",
+        ),
+    },
+    "Diffusion networks": {
+        "weights": (
+            "networks:weights",
+            "List the known weights (diffusion networks, guides, masks, measures), download them or check a file.",
+        ),
+        "train-network": (
+            "networks:train_network",
+            "Train the compact diffusion network on your own photographs; running the same command again resumes.",
+        ),
+    },
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4
 
 
-def build_app() -> Any:
-    """Return the typer application with every command of `COMMANDS`, in panels."""
+def build_app() -> typer.Typer:
+    """Return the typer application with every command of `COMMANDS`, each loaded when it is called."""
     import typer
 
-    from .command import Command, Group
+    from .group import Group
 
     app = typer.Typer(
         name="unswayed",
@@ -62,30 +150,29 @@ def build_app() -> Any:
             print(package_version())
             raise typer.Exit()
 
-    for panel, commands in COMMANDS.items():
-        for name, module in commands.items():
-            loaded = import_module(f"unswayed.views.cli.{module}")
-            app.command(name, cls=getattr(loaded, "COMMAND", Command), rich_help_panel=panel)(getattr(loaded, module))
     return app
 
 
 def main() -> None:
     """Run the command line; a user's mistake, or a file that cannot be opened, is printed in full and exits with 2."""
+    try:
+        build_app()()
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        print(f"error: {refusal}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+
+
+def _refusal(error: Exception) -> str | None:
+    """What a user is told about an exception; None if it is a defect of the program."""
     from unswayed.errors import UserError
     from unswayed.files.storage import shown
     from unswayed.files.whole import cause_of
 
-    try:
-        build_app()()
-    except UserError as error:
-        print(f"error: {shown(str(error))}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
-    except BrokenPipeError:
-        sys.exit(0)
-    except OSError as error:
-        cause = cause_of(error)
-        if cause is None:
-            raise
-        refusal = UserError(f"{str(error.filename)[:120]}: {cause}", allowed="a path that this user may open")
-        print(f"error: {shown(str(refusal))}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
+    if isinstance(error, OSError) and (cause := cause_of(error)) is not None:
+        error = UserError(f"{str(error.filename)[:120]}: {cause}", allowed="a path that this user may open")
+    return shown(str(error)) if isinstance(error, UserError) else None

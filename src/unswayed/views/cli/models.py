@@ -1,18 +1,26 @@
-"""`unswayed models`: the names that models can have; `unswayed models SPEC`: one model's card."""
+"""The commands for models: `unswayed models`, `fit-head` and `evaluate`, which stores their predictions."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from unswayed.evaluation.settings import EvaluateSettings, HeadSettings
+
+from .options import Json
+from .reports import Track, open_trackers, record_results
+
+if TYPE_CHECKING:
+    from unswayed.evaluation.evaluation import Evaluation
 
 
 def models(
     spec: Annotated[str | None, typer.Argument(help="A model, such as `lite:0`, whose card is printed.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """List the model sources, or print one model's card: preprocessing, labels, weights, layer of the heat map.
-
+    """
         unswayed models
 
         unswayed models lite:0
@@ -36,3 +44,127 @@ def models(
         print(f"{name:<14}{lines[0]}")
         for line in lines[1:]:
             print(f"{'':<14}{line}")
+
+
+def fit_head(
+    source: Annotated[
+        str, typer.Argument(help="`rival10:PATH?split=train`, `folder:PATH`, …: photographs with masks.")
+    ],
+    model: Annotated[str, typer.Option("-m", "--model", help="The model whose features are used: `timm:NAME`, ….")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the head.")],
+    settings: HeadSettings,
+) -> None:
+    """
+    The head is opened as `head:DIR`, like any other model. Its photographs are framed and resized as `unswayed
+    sensitivity` does it, and DIR records the framing: commands that frame photographs in another way refuse the head.
+    The epoch is chosen on a fifth of each class's photographs, which are not trained on.
+
+    Examples:
+
+    `unswayed fit-head rival10:RIVAL10?split=train -m lite:0 -o heads/whole`
+
+    `unswayed fit-head rival10:RIVAL10?split=train -m lite:0 -o heads/object --preset released --ablate background`
+
+    `unswayed sensitivity rival10:RIVAL10 -m head:heads/whole -m head:heads/object -o results`
+
+    Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
+    """
+    from unswayed.evaluation.head_fitting import choose_training, fit_source_head
+
+    from .progress import exit_with_failures, progress_line
+
+    chosen = settings
+    training = choose_training(chosen.preset, chosen.ablate, chosen.epochs, chosen.learning_rate, chosen.seed)
+    with progress_line("fit-head", "pictures") as show:
+        fitted = fit_source_head(
+            source, model, output, training, chosen.frame, chosen.ablate, chosen.limit, chosen.per_class,
+            chosen.classes, chosen.device, progress=show,
+        )  # fmt: skip
+    card = fitted.card
+    typer.echo(
+        f"{output}: {len(card['labels']['classes'])} classes, {card['pictures']['train']} pictures for training, "
+        f"{card['pictures']['validation']} for validation; epoch {card['epoch']}, "
+        f"validation accuracy {card['validation_accuracy']:.1%}"
+    )
+    exit_with_failures(fitted.failures)
+
+
+def evaluate(
+    benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labeled folder.")],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "-m",
+            "--model",
+            help="`lite:0`, `ALIAS=timm:NAME`, `python:FILE.py:function`, …; may be repeated.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
+    settings: EvaluateSettings,
+    track: Track = None,
+    as_json: Json = False,
+) -> None:
+    """
+        unswayed evaluate bench -m lite:0 -m lite:1 -m lite:2 -o predictions
+
+        unswayed evaluate bench -m timm:resnet50.a1_in1k -m timm:resnet50.a1_in1k+tencrop -o predictions
+
+        unswayed evaluate images:/data/imagenet/val -m torchvision:resnet50/IMAGENET1K_V2 -o predictions
+
+        unswayed evaluate bench -m python:mine.py:build -o predictions --transform paper
+
+    Pictures are decoded once for all models. Each model gets one Parquet file and one card (JSON). Running the same
+    command again does only what is missing; a model whose weights have changed is evaluated again. If a model fails,
+    the failure is recorded and the others continue. A benchmark whose files do not match its manifest is refused. See
+    `unswayed models` for the names of models.
+
+    Exit codes: 0 done, 2 wrong command or no model could be evaluated, 4 done but some models failed.
+    """
+    import json
+    from dataclasses import asdict
+
+    from unswayed.models.opening import check_head
+
+    from . import EXIT_USAGE, EXIT_WITH_FAILURES
+
+    for spec in model:
+        check_head(spec)
+    from unswayed.evaluation import run_evaluation
+    from unswayed.files.storage import address, shown
+
+    from .progress import next_command, progress_view, unfinished_shards, warn
+
+    trackers = open_trackers(track)
+    with progress_view() as show:
+        done = run_evaluation(benchmark, model, output, settings, show=show)
+    if done.unfinished:
+        unfinished_shards(done.unfinished, output)
+    warn([*done.remarks, *(line for lines in done.warnings.values() for line in lines)])
+    for name, reason in done.failed.items():
+        typer.echo(f"failed: {name}: {shown(reason)}", err=True)
+    evaluated = [*done.scored, *done.skipped]
+    if as_json:
+        record = asdict(done)
+        print(json.dumps({"predictions": address(record.pop("folder")), **record}, ensure_ascii=False))
+    elif evaluated:
+        _print_accuracies(done)
+        next_command(f"unswayed analyze {address(done.folder)}")
+    if evaluated:
+        record_results(output, trackers, evaluated)
+    if done.failed:
+        raise typer.Exit(EXIT_WITH_FAILURES if evaluated or done.unfinished else EXIT_USAGE)
+
+
+def _print_accuracies(done: Evaluation) -> None:
+    from unswayed.evaluation import cards
+    from unswayed.files.storage import address
+
+    by_model = cards(done.folder)
+    print(f"{address(done.folder)}: {done.pictures} pictures")
+    called = {stored: f"{name} (stored as {stored})" for name, stored in done.stored_as.items()}
+    for name in [*done.scored, *done.skipped]:
+        originals, subset = by_model[name]["originals"], by_model[name].get("subset")
+        right = "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
+        if subset and subset["accuracy"] is not None:
+            right = f"{subset['accuracy']:.1%} over the {subset['classes']} classes of the folder, all classes: {right}"
+        print(f"  {called.get(name, name)}: {right}" + (" (already evaluated)" if name in done.skipped else ""))

@@ -1,114 +1,179 @@
-"""Options that are declared elsewhere: by the fields of settings classes, and by edits.
-
-They are read only when their command is called, so that `unswayed --help` imports nothing heavy.
-"""
+"""How a function becomes a command: the fields of its settings classes become options, beside its own parameters."""
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, fields
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from unswayed.choices import DEVICE, Option
-
-from .command import Command, without_types
-
-# The key of the context's `meta` under which the values of the declared options are kept.
-GIVEN = "unswayed.options"
-Settings = TypeVar("Settings")
-# Name of a parameter -> its annotated type and its default.
-Declared = Mapping[str, tuple[Any, Any]]
+from unswayed.choices import DEVICE, Option, TableFormat
 
 
-def typer_option(told: Option) -> Any:
+def typer_option(option: Option, panel: str | None = None) -> Any:
     """An option as typer takes it."""
-    complete = (lambda: list(told.values)) if told.values else None
-    return typer.Option(metavar=told.metavar, help=told.help, min=told.least, autocompletion=complete)
+    complete = option.all_values if option.values else None
+    return typer.Option(
+        *option.flags,
+        metavar=option.metavar,
+        help=option.text(),
+        min=option.least,
+        max=option.most,
+        autocompletion=complete,
+        rich_help_panel=panel,
+    )
 
 
-Device: TypeAlias = Annotated[str | None, typer_option(DEVICE)]
-NetworkFacts: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="A setting that the network's file does not contain, such as `num_head_channels=32`; may be repeated.",
-    ),
-]
+def listed(names: Sequence[str]) -> str:
+    """Names in a help text: `a`, `b`, `c`."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
-def command_with(settings: str, more: Callable[[], Declared] = dict) -> type[Command]:
-    """The class of a command that has, besides the parameters of its function, the options of a settings class.
+Device = Annotated[str | None, typer_option(DEVICE)]
+Format = Annotated[TableFormat, typer.Option(help="The format of the table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Predictions = Annotated[Path, typer.Argument(help="The folder that `unswayed evaluate` wrote.")]
 
-    settings: `module:class`; more: returns further options.
+
+class Command(TyperCommand):
+    """A command whose folders may be addresses of object storage, and whose help shows no type beside a flag."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.params = {name: _on_this_machine(value) for name, value in ctx.params.items()}
+        return super().invoke(ctx)
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Return the parameters, flags with an empty type."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+def _on_this_machine(value: object) -> object:
+    """A parameter's value, an address such as s3://bucket/bench replaced by the path of its working copy."""
+    from unswayed.files.storage import is_address, local_copy
+
+    if isinstance(value, list | tuple):
+        return type(value)(map(_on_this_machine, value))
+    if isinstance(value, str | Path) and is_address(value):
+        return type(value)(local_copy(value))
+    return value
+
+
+def command_of(name: str, function: Callable[..., None], help: str) -> Any:
+    """The command of a function: each parameter of a settings class stands for the options of its fields.
+
+    A parameter annotated with a function gets the values of the options that this function returns, by name.
     """
+    own = inspect.signature(function).parameters
+    hints = get_type_hints(function, include_extras=True)
+    settings = {parameter: hints[parameter] for parameter in own if is_dataclass(hints[parameter])}
+    declared: list[inspect.Parameter] = []
+    dynamic = ""
+    for parameter in own.values():
+        if parameter.name in settings:
+            declared += [_parameter(*offer) for offer in _offered(settings[parameter.name])]
+        elif get_origin(hints[parameter.name]) is Annotated and callable(hints[parameter.name].__metadata__[0]):
+            dynamic = parameter.name
+            declared += hints[dynamic].__metadata__[0]()
+        else:
+            declared.append(parameter.replace(annotation=hints[parameter.name], kind=parameter.KEYWORD_ONLY))
 
-    @functools.cache
-    def options() -> list[Any]:
-        return _click_options({**_settings_options(pkgutil.resolve_name(settings)), **more()})
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        passed = {parameter: value for parameter, value in given.items() if parameter in own}
+        for parameter, kind in settings.items():
+            passed[parameter] = _chosen(kind, given)
+        if dynamic:
+            passed[dynamic] = {name: given[name] for name in given if name not in own}
+        function(**passed)
 
-    class WithOptions(Command):
-        def get_params(self, ctx: Any) -> list[Any]:
-            names = {parameter.name for parameter in self.params}
-            others = [one for one in options() if one.name not in names]
-            return [*super().get_params(ctx), *without_types(others)]
-
-        def invoke(self, ctx: Any) -> Any:
-            own = {parameter.name for parameter in self.params}
-            ctx.meta[GIVEN] = {name: ctx.params.pop(name) for name in list(ctx.params) if name not in own}
-            return super().invoke(ctx)
-
-    return WithOptions
-
-
-def _settings_options(kind: type) -> dict[str, tuple[Any, Any]]:
-    """An option for each field of a settings class that is annotated with an `Option`."""
-    found = {}
-    for field, declared, told in _offered(kind):
-        name = told.name or field.name
-        found[name] = (Annotated[_readable(declared), typer_option(told)], field.default)
-    return found
-
-
-def chosen(context: typer.Context, kind: type[Settings], **others: Any) -> Settings:
-    """The settings that the command line gives; others: the values of fields that have no option."""
-    given = context.meta[GIVEN]
-    return kind(**{field.name: given[told.name or field.name] for field, _, told in _offered(kind)}, **others)
+    run.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
+    del run.__wrapped__  # type: ignore[attr-defined]
+    holder = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+    holder.command(name, cls=Command, help=f"{help}\n\n{inspect.cleandoc(function.__doc__ or '')}")(run)
+    return typer.main.get_command(holder)
 
 
 def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
     """Each field that has an option, with its type and that option."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = get_type_hints(kind, localns=_Names(kind), include_extras=True)
     for field in fields(kind):
         declared, *extras = get_args(hints[field.name]) or [None]
-        for told in extras:
-            if isinstance(told, Option):
-                yield field, declared, told
+        for option in extras:
+            if isinstance(option, Option):
+                yield field, declared, option
 
 
-def _readable(declared: Any) -> Any:
-    """Of several types the first that the command line can read, or None where that is one of them."""
-    if get_origin(declared) not in (Union, UnionType):
-        return declared
-    plain = (str, int, float, bool, Path)
-    first = next(one for one in get_args(declared) if one in plain or get_origin(one) is Literal)
-    return first | None if type(None) in get_args(declared) else first
+class _Names(dict[str, Any]):
+    """The names in the modules of a settings class; those imported only for type checkers stand for `object`."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__(vars(builtins))
+        for base in reversed(kind.__mro__):
+            self.update(vars(sys.modules[base.__module__]))
+
+    def __missing__(self, name: str) -> Any:
+        return object
 
 
-def _click_options(declared: Declared) -> list[Any]:
-    def collect(**given: object) -> None:
-        """Hold the options, which typer reads from the signature."""
-
+def _parameter(field: Field[Any], declared: Any, option: Option) -> inspect.Parameter:
+    kind = _readable(declared, option)
+    default = None if get_origin(kind) is UnionType and list in map(get_origin, get_args(kind)) else field.default
+    if default is MISSING:
+        default = inspect.Parameter.empty if field.default_factory is MISSING else None
+    annotation = Annotated[kind, typer_option(option)]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(n, keyword, default=d, annotation=kind) for n, (kind, d) in declared.items()]
-    collect.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    collect.__annotations__ = {name: kind for name, (kind, _) in declared.items()}
-    holder = typer.Typer(add_completion=False)
-    holder.command()(collect)
-    return [one for one in typer.main.get_command(holder).params if one.name in declared]
+    return inspect.Parameter(_name(field, option), keyword, default=default, annotation=annotation)
+
+
+def _name(field: Field[Any], option: Option) -> str:
+    """The name of the parameter: that of its long flag."""
+    flags = [flag.removeprefix("--").replace("-", "_") for flag in option.flags if flag.startswith("--")]
+    return flags[0] if flags else field.name
+
+
+def _readable(declared: Any, option: Option) -> Any:
+    """The type as the command line reads it: of several types the first that it can read, or None if that is one."""
+    members = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
+    plain = (str, int, float, bool, Path)
+    first = next((one for one in members if one in plain or get_origin(one) is Literal), None)
+    several = [one for one in members if first is None and _holds_several(one)]
+    if several:
+        item = get_args(several[0])[0]
+        return list[str if option.read is not None else item] | None  # type: ignore[misc]
+    first = str if first is None or option.read is not None else first
+    return first | None if type(None) in members or option.read is not None else first
+
+
+def _holds_several(kind: Any) -> bool:
+    if get_origin(kind) is tuple:
+        return get_args(kind)[-1] is Ellipsis
+    return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Sequence | Mapping)
+
+
+def _chosen(kind: Any, given: Mapping[str, Any]) -> Any:
+    """The settings that the command line gives."""
+    values = {}
+    for field, _, option in _offered(kind):
+        value = given[_name(field, option)]
+        if value is None and field.default is not None:
+            continue
+        if option.read is not None and value is not None:
+            value = option.read(value)
+        values[field.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)

@@ -1,18 +1,28 @@
-"""The progress line of long commands on stderr: what is done, the rate and the remaining time."""
+"""What long commands print on stderr: the progress line, failures and the next command."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from . import EXIT_WITH_FAILURES
 
 if TYPE_CHECKING:
     from unswayed.jobs.monitor import View
 
-Show = Callable[..., None]
+
+class Show(Protocol):
+    """Updates the progress line."""
+
+    def __call__(
+        self, done: int, total: int, note: str = "", *, what: str = ..., unit: str = ..., rate: float | None = None
+    ) -> None: ...
 
 
 @contextmanager
@@ -51,7 +61,7 @@ def progress_line(what: str, unit: str) -> Iterator[Show]:
         first: list[int] = []
 
         def show(
-            done: int, total: int, note: str = "", what: str = what, unit: str = unit, rate: float | None = None
+            done: int, total: int, note: str = "", *, what: str = what, unit: str = unit, rate: float | None = None
         ) -> None:
             if what != progress.tasks[0].description or done < progress.tasks[0].completed:
                 # Another stage of the command: its rate and time left do not follow from the last one's.
@@ -74,20 +84,6 @@ def progress_line(what: str, unit: str) -> Iterator[Show]:
         yield show
 
 
-def unfinished_shards(names: Sequence[str], folder: Path) -> None:
-    """Say which results will be there when the last shard is done."""
-    import typer
-
-    typer.echo(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}", err=True)
-
-
-def next_command(command: str) -> None:
-    """Print the command that usually follows, on stderr, so that tables on stdout stay as they are."""
-    import typer
-
-    typer.echo(f"next: {command}", err=True)
-
-
 @contextmanager
 def _output_on_stderr() -> Iterator[None]:
     """Send to stderr what models and libraries print meanwhile: stdout is for the command's own result."""
@@ -104,12 +100,50 @@ def _output_on_stderr() -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(run: str) -> Iterator[None]:
-    """Run a block; Ctrl-C prints how to resume and exits with 130."""
-    import typer
+def stoppable(run: str | None = None) -> Iterator[None]:
+    """Run a block; Ctrl-C prints how to resume and exits with 130. run: the command to print, this one if None."""
+    import shlex
 
     try:
         yield
     except KeyboardInterrupt:
+        run = run or shlex.join(["unswayed", *sys.argv[1:]])
         typer.echo(f"stopped; run the same command again to resume\nrun: {run}", err=True)
         raise typer.Exit(130) from None
+
+
+def serve_until_stopped(address: str, end: str) -> None:
+    """Print where a page is served and wait; Ctrl-C and SIGTERM alike end it, so that what it keeps is cleaned up."""
+    import signal
+    import time
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print(address, flush=True)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        typer.echo(end, err=True)
+
+
+def unfinished_shards(names: Sequence[str], folder: Path) -> None:
+    """Say which results will be there when the last shard is done."""
+    typer.echo(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}", err=True)
+
+
+def next_command(command: str) -> None:
+    """Print the command that usually follows, on stderr, so that tables on stdout stay as they are."""
+    typer.echo(f"next: {command}", err=True)
+
+
+def warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        typer.echo(f"warning: {line}", err=True)
+
+
+def exit_with_failures(failures: Mapping[str, str]) -> None:
+    """Print the first failures, and exit with 4 if there are any."""
+    for name, reason in list(failures.items())[:20]:
+        typer.echo(f"failed: {name}: {reason}", err=True)
+    if failures:
+        raise typer.Exit(EXIT_WITH_FAILURES)

@@ -18,8 +18,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat every few seconds while a run is alive.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Print how a long command stands, from another terminal or another machine.
-
+    """
     - `unswayed status bench`
 
     - `unswayed status predictions --watch`

@@ -1,4 +1,4 @@
-"""`unswayed repair`: fine-tune a classifier on edited data and measure before and after."""
+"""The commands that make a model more robust: `unswayed repair` trains it, `enhance` measures what helps untrained."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Annotated
 import typer
 
 from unswayed.choices import RendererName
+from unswayed.repair.settings import RepairSettings
 
-from .options import Device, chosen, command_with
+from .options import Device, Format
 
-COMMAND = command_with("unswayed.repair.settings:RepairSettings")
+Model = Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")]
 
 
 def repair(
-    context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Labeled photographs with masks: `folder:PATH` …")],
-    model: Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")],
+    model: Model,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder of the repaired model.")],
+    settings: RepairSettings,
     new_head: Annotated[
         bool, typer.Option("--new-head", help="Train a new classification layer for the source's classes.")
     ] = False,
@@ -51,8 +52,7 @@ def repair(
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write the repaired model as DIR/model.onnx.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table of before and after as JSON.")] = False,
 ) -> None:
-    """Fine-tune a classifier on edits of its photographs; measure before and after.
-
+    """
         unswayed repair folder:photos -m timm:resnet50.a1_in1k -o repaired
 
         unswayed repair folder:pets -m lite:0 -o pets-model --new-head --from predictions
@@ -68,20 +68,18 @@ def repair(
     points, 2 the command cannot be run or the disk is full, 3 neither can be told, 130 interrupted.
     """
     import json
-    import shlex
-    import sys
+    from dataclasses import replace
 
     from unswayed.errors import UserError
     from unswayed.files.records import read_object
-    from unswayed.repair import RepairSettings
-    from unswayed.repair import repair as run_repair
+    from unswayed.repair import repair as repair_model
     from unswayed.repair.drawing import mixture_from, read_mixture
     from unswayed.repair.measuring import EXITS
     from unswayed.repair.run import RESULT, read_result
     from unswayed.views.report.repair_section import repair_table
     from unswayed.views.tables import format_table
 
-    from .progress import progress_view, stoppable
+    from .progress import progress_view, stoppable, warn
 
     edits = read_mixture(mixture, **({} if probability is None else {"probability": probability}))
     if predictions is not None:
@@ -90,13 +88,12 @@ def repair(
                 f"both --from and {mixture} give weights of the edits", allowed="one of them; --from keeps the ranges"
             )
         edits = mixture_from(predictions, model, edits)
-    settings = chosen(context, RepairSettings, mixture=edits)
-    with progress_view() as show, stoppable(shlex.join(["unswayed", *sys.argv[1:]])):
-        done = run_repair(
+    with progress_view() as show, stoppable():
+        done = repair_model(
             source,
             model,
             output,
-            settings,
+            replace(settings, mixture=edits),
             new_head=new_head,
             also=also,
             tests=test or (),
@@ -109,19 +106,78 @@ def repair(
             show=show,
             note=lambda text: typer.echo(text, err=True),
         )
-    for line in done.warnings:
-        typer.echo(f"warning: {line}", err=True)
+    warn(done.warnings)
+    result = read_result(output)
     if as_json:
-        print(json.dumps(read_result(output), ensure_ascii=False))
+        print(json.dumps(result, ensure_ascii=False))
     else:
         title = f"{done.verdict}: {done.reason}"
+        print(format_table(repair_table(result), title=title, digits=1, notes=f"{output / RESULT}"), end="")
         print(
-            format_table(repair_table(read_result(output)), title=title, digits=1, notes=f"{output / RESULT}"), end=""
-        )
-        counts = done.counts
-        print(
-            f"{counts['train']} photographs trained on, {counts['train_without_mask']} of them without a mask and so "
-            f"never edited; {counts['validation']} to choose the epoch, {counts['held_out']} held out, "
-            f"{counts['unusable']} unusable"
+            f"{done.counts['train']} photographs trained on, {done.counts['train_without_mask']} of them without a "
+            f"mask and so never edited; {done.counts['validation']} to choose the epoch, {done.counts['held_out']} "
+            f"held out, {done.counts['unusable']} unusable"
         )
     raise typer.Exit(EXITS[done.verdict])
+
+
+def enhance(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark of `unswayed build`.")],
+    model: Model,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="The predictions' folder [default: enhance/MODEL]."),
+    ] = None,
+    other: Annotated[
+        list[str] | None, typer.Option("--with", metavar="MODEL", help="Also compare with this model; repeatable.")
+    ] = None,
+    by_edit: Annotated[
+        bool, typer.Option("--by-edit", help="Print every measure of every edit, not only originals and average.")
+    ] = False,
+    device: Device = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures at once [default: what fits].")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that decode.")] = None,
+    format: Format = "table",
+) -> None:
+    """
+        unswayed enhance bench -m lite:0
+
+        unswayed enhance bench -m timm:resnet50.a1_in1k --with repaired:hybrid --by-edit --format markdown
+
+    Ways: `tencrop` (mean logits over ten crops), `tencrop-probability` (mean probability over them), `flip` (mean over
+    the picture and its mirror image), `object-crop` (mean over the picture and a crop around the object that the model
+    sees), `bn-adapt` (batch-norm statistics estimated from the pictures). The paper's hybrid is
+    `timm:hybrid_resnet50_vits?weights=none`; train it with `unswayed repair` and name the result after `--with`. Every
+    difference is against the plain model on the same photographs, with a paired 95 % interval.
+
+    DIR then holds the predictions of every way, and `DIR/enhance/enhance.json` the rows of both tables.
+    """
+    import polars
+
+    from unswayed.repair.enhancing import enhance as enhance_model
+    from unswayed.specs import slug_of
+    from unswayed.views.tables import format_table
+
+    from .progress import progress_line
+
+    folder = output or Path("enhance") / slug_of(model)
+    with progress_line("enhance", "answers") as show:
+        enhanced = enhance_model(
+            benchmark, model, folder, others=other or (), device=device, batch_size=batch_size, workers=workers,
+            progress=show,
+        )  # fmt: skip
+    for way, reason in enhanced.skipped.items():
+        typer.echo(f"skipped: {way}: {reason}", err=True)
+    frame = polars.DataFrame(enhanced.by_edit if by_edit else enhanced.rows, infer_schema_length=None)
+    headings = {
+        "accuracy_difference": "change",
+        "accuracy_low": "low",
+        "accuracy_high": "high",
+        "average_drop": "average drop",
+        "drop_difference": "change of drop",
+        "drop_low": "low ",
+        "drop_high": "high ",
+        "difference": "change",
+    }
+    title = f"{model} on {benchmark}: points; changes against the plain model, with paired 95 % intervals"
+    print(format_table(frame, format, digits=1, headings=headings, title=title), end="")

@@ -1,10 +1,15 @@
-"""`unswayed weights`: list, download and check the known weight files."""
+"""The commands for diffusion networks: `unswayed weights` lists, fetches and checks files, `train-network` trains."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from unswayed.rendering.training import Recipe
+
+from .options import Device
 
 
 def weights(
@@ -14,8 +19,7 @@ def weights(
     sha256: Annotated[str | None, typer.Option(help="The expected hash, if the list has none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the known weights (diffusion networks, guides, masks, measures), download them or check a file.
-
+    """
     The list shows sizes, SHA-256 hashes and whether each file has been downloaded.
 
         unswayed weights
@@ -103,3 +107,56 @@ def _hash_line(row: dict[str, Any]) -> str:
     if row["size"] not in (None, row["size_here"]):
         return f"{row['here']} is a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
     return f"sha256 should be {row['sha256']}; not checked: unswayed weights check {row['here']}"
+
+
+def train_network(
+    photos: Annotated[list[Path], typer.Argument(help="Folders or tar files of photographs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the network and the run's state.")],
+    recipe: Recipe,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Start from a network: a folder that this command wrote, or `compact`.")
+    ] = None,
+    critic: Annotated[
+        Path | None,
+        typer.Option(
+            help="FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
+            "inception`, or a file with its tensors."
+        ),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this time; run the same command to resume.")] = None,
+    every: Annotated[int, typer.Option(help="Number of steps between two lines of progress.")] = 1000,
+    device: Device = None,
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the network first.")] = True,
+) -> None:
+    """
+    Example: `unswayed train-network photos/ -o runs/network --minutes 15`, then
+    `unswayed build sample -o B --network runs/network`.
+
+    A photograph that looks like one of the sample scenes is refused. Each line of progress is one JSON record with
+    the loss for each noise level and the loss on the held-out photographs. `sheet.png` shows reconstructions by the
+    network.
+
+    The state is saved every few minutes, and when Ctrl-C or SIGTERM stops the run.
+
+    Exit codes: 0 done or the time is up, 2 wrong command or full disk, 130 stopped.
+    """
+    from unswayed.rendering.training.loop import train
+    from unswayed.rendering.training.photos import write_sheet
+
+    from .progress import stoppable
+
+    with stoppable():
+        trainer = train(
+            list(photos),
+            output,
+            recipe,
+            device=device,
+            minutes=minutes,
+            compiled=compiled,
+            every=every,
+            critic=critic,
+            begin=begin,
+        )
+        if len(trainer.held):
+            write_sheet(trainer.folder, trainer.held)
+    print(output)

@@ -1,0 +1,52 @@
+"""`MaskSettings`: how masks are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from unswayed.choices import Option
+from unswayed.errors import UserError
+from unswayed.jobs.settings import EngineSettings
+
+
+def _box(text: str) -> tuple[int, int, int, int]:
+    from .segment import parse_box
+
+    return parse_box(text)
+
+
+BOX = Option("A box around the object, from which a mask is made.", metavar="X,Y,W,H", read=_box)
+
+
+def segmenter_names() -> list[str]:
+    return ["auto", "sam2", "silueta", "grabcut", "onnx:FILE", "transformers:CHECKPOINT"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskSettings(EngineSettings):
+    """How the masks of a folder of photographs are made. box: (x, y, width, height) of the object in pixels, for every
+    photograph. model: chooses between candidate masks, as the classifier of the class `label`."""
+
+    segmenter: Annotated[str, Option("The method: {values}.", values=segmenter_names)] = "auto"
+    box: Annotated[
+        tuple[int, int, int, int] | None,
+        Option("A box around the object, in pixels, for every photograph.", metavar="X,Y,W,H", read=_box),
+    ] = None
+    model: Annotated[
+        str | None,
+        Option("Choose between candidate masks by this classifier (see --label).", flags=("-m", "--model")),
+    ] = None
+    label: Annotated[str | None, Option("The object's class [default: the name of the photograph's folder].")] = None
+    workers: Annotated[
+        int | None,
+        Option("Worker processes [default: one per core, but not more than one for 16 photographs].", least=1),
+    ] = None
+    sheet: Annotated[bool, Option("Write a contact sheet of the least trusted masks.")] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model is None and self.label is not None:
+            raise UserError("--label needs a classifier", allowed="-m MODEL --label CLASS")
+        if self.model is None and self.device is not None:
+            raise UserError(f"--device {self.device} needs a classifier: masks are made on CPUs", allowed="-m MODEL")

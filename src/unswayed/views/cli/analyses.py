@@ -1,0 +1,314 @@
+"""The commands that answer questions from stored predictions: `unswayed analyze`, `compare`, `check` and `plan`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, GateSettings, PlanSettings
+from unswayed.choices import TableFormat, WideMeasure
+from unswayed.errors import UserError
+
+from .options import Format, Predictions
+
+if TYPE_CHECKING:
+    import polars
+
+
+def analyze(
+    predictions: Predictions,
+    settings: AnalyzeSettings,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="One row per model and one column per edit, as in the papers' tables.")
+    ] = False,
+    measure: Annotated[WideMeasure, typer.Option(help="For `--wide`: what the cells hold.")] = "drop",
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With `--groups FILE`: drops along a column of numbers, such as a training budget; drawn if the "
+            "output ends in .png, .svg or .pdf.",
+        ),
+    ] = None,
+    valid_only: Annotated[
+        bool, typer.Option("--valid-only", help="Only pictures whose measured validity is 0.5 or more.")
+    ] = False,
+    human_valid_only: Annotated[
+        bool,
+        typer.Option("--human-valid-only", help="Only pictures that most raters called valid (`unswayed review`)."),
+    ] = False,
+    format: Annotated[
+        TableFormat | None, typer.Option(help="The format of the table [default: table, or by the output's suffix].")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file (.csv, .json, .md, .tex, .txt).")
+    ] = None,
+) -> None:
+    """
+    A drop is the accuracy on the originals minus the accuracy on the edited pictures of the same photographs, in
+    points. A net drop is measured against the edit's control, which shows what the rendering alone costs.
+
+    Examples:
+
+    `unswayed analyze predictions/`
+
+    `unswayed analyze predictions/ --by class --edit size-0.05 --format csv -o classes.csv`
+
+    `unswayed analyze predictions/ --groups models.csv --format latex`
+
+    `unswayed analyze predictions/ --wide --format latex`
+
+    `unswayed analyze predictions/ --groups models.csv --against budget -o budget.svg`
+
+    `unswayed analyze predictions/ --table fits`
+
+    `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
+    """
+    from unswayed.analyses.tables import analyze as make_table
+    from unswayed.files.storage import address
+    from unswayed.files.whole import write_bytes
+    from unswayed.views.report.figures_factors import SUFFIXES
+    from unswayed.views.report.remarks import failure_lines, moved_lines, remark_lines
+    from unswayed.views.report.wide import wide_text
+    from unswayed.views.tables import format_of
+
+    from .progress import next_command, warn
+
+    if valid_only and human_valid_only:
+        raise UserError("--valid-only and --human-valid-only are two conditions", allowed="one of them")
+    if wide and (settings.by or settings.table != "drops" or against):
+        raise UserError("--wide is for the table of drops", allowed="--wide without --by, --table and --against")
+    if against is not None and (settings.groups in (None, "all") or settings.table != "drops"):
+        raise UserError("--against needs a file of groups with that column", run="unswayed analyze … --groups FILE")
+    drawn = against is not None and output is not None and output.suffix.lower() in SUFFIXES
+    chosen = format or ("table" if drawn else format_of(output))
+    warn([*failure_lines(predictions), *(moved_lines(predictions) if settings.benchmark is None else [])])
+    condition = "measured" if valid_only else "human" if human_valid_only else None
+    frame = make_table(
+        predictions, **vars(replace(settings, condition=condition, edits=None if against else settings.edits))
+    )
+    remarks = remark_lines(predictions, settings.models if settings.groups is None else None, settings.common)
+    for line in remarks:
+        typer.echo(line, err=True)
+    if against is not None:
+        content = _along(frame, against, settings, chosen, output.suffix.lower() if drawn and output else None)
+    elif wide:
+        content = wide_text(frame, measure, chosen, remarks).encode()
+    else:
+        content = _drop_text(predictions, frame, settings, chosen, remarks, output is None).encode()
+    if output is not None:
+        write_bytes(output, content)
+    else:
+        typer.echo(content.decode(), nl=False)
+        if chosen == "table":
+            next_command(f"unswayed report {address(predictions)} -o report.html")
+
+
+def _along(frame: polars.DataFrame, against: str, settings: AnalyzeSettings, format: str, drawn: str | None) -> bytes:
+    """The drops along a column of numbers as a table, or as a figure with the suffix `drawn`."""
+    from unswayed.views.report.figures_drops import against_figure
+    from unswayed.views.report.figures_factors import figure_bytes
+    from unswayed.views.report.wide import along
+    from unswayed.views.tables import format_table
+
+    curve = along(frame, against, settings.edits)
+    if drawn:
+        return figure_bytes(against_figure(curve, against), drawn[1:])
+    return format_table(curve, format, digits={against: 4}, title=f"Dropped accuracy along {against}").encode()
+
+
+def _drop_text(
+    predictions: Path,
+    frame: polars.DataFrame,
+    settings: AnalyzeSettings,
+    format: str,
+    remarks: list[str],
+    on_terminal: bool,
+) -> str:
+    import os
+
+    from unswayed.views.report.drop_tables import analysis_text
+    from unswayed.views.report.remarks import suspicious_models, swept
+
+    levels = swept(predictions, settings.benchmark) if frame.is_empty() else ""
+    # A terminal gets colors; typer removes them where the output goes into a file or another program.
+    color = on_terminal and "NO_COLOR" not in os.environ
+    return analysis_text(
+        frame, settings.table, format, settings.by, settings.level, remarks, levels, color,
+        suspicious_models(predictions),
+    )  # fmt: skip
+
+
+def compare(
+    predictions: Predictions,
+    settings: CompareSettings,
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="[A B …]", help="Two models, or more for all pairs [default: all].")
+    ] = None,
+    same: Annotated[
+        bool, typer.Option("--same-model", help="A and B are one model in two forms: did the conversion cost anything?")
+    ] = False,
+    margin: Annotated[
+        float | None, typer.Option(help="With --same-model: points of difference that count as none [default: 1].")
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """
+    The models are compared on the same photographs with paired tests. With more than two models, or without any, every
+    pair of models is compared. The p-values are corrected for the number of tests in the table (Holm). Models that
+    were evaluated on different benchmarks are refused.
+
+    With `--same-model`, B is a converted form of A, quantized for instance: each edit is also tested for equivalence
+    within the margin, and the last line answers in one sentence whether the conversion cost robustness.
+
+    Examples:
+
+    `unswayed compare predictions/ lite:0 lite:2`
+
+    `unswayed compare predictions/ lite:0 lite:2 --measure accuracy`
+
+    `unswayed compare new/ lite:0 lite:0 --other old/`
+
+    `unswayed compare predictions/ lite:0 onnx:lite0-int8.onnx --same-model`
+
+    `unswayed compare predictions/`
+    """
+    from unswayed.analyses.drops.compare import compare as compare_two
+    from unswayed.analyses.drops.compare import compare_all, same_model
+    from unswayed.evaluation.facts import read_facts
+    from unswayed.views.report.remarks import remark_lines
+    from unswayed.views.report.verdict_tables import comparison_text, same_model_text
+
+    names, other = models or [], settings.other
+    if other is not None and len(names) == 1:
+        names = names * 2  # one name: the same model in both folders
+    if margin is not None and not same:
+        raise UserError(f"--margin {margin:g} needs --same-model", run="unswayed check … --margin for a gate")
+    common = {"common": settings.common, "resamples": settings.resamples, "seed": settings.seed}
+    if same:
+        if len(names) != 2 or settings.measure != "drop":
+            raise UserError("--same-model compares the drops of exactly two models", allowed="A B --same-model")
+        answer = same_model(predictions, *names, other=other, margin=1.0 if margin is None else margin, **common)
+        typer.echo(same_model_text(answer, names, format), nl=False)
+        return
+    if len(names) == 1 or (other is not None and len(names) != 2):
+        raise UserError(
+            f"{len(names)} model{'s' * (len(names) != 1)} to compare",
+            allowed="two models" if other is not None else "two or more models, or none for all pairs",
+        )
+    if len(names) == 2:
+        facts = read_facts(predictions, models=names[:1], common=settings.common)
+        table = compare_two(predictions, names[0], names[1], facts=facts, **vars(settings))
+    else:
+        table = compare_all(predictions, names or None, measure=settings.measure, **common)
+    remarks = remark_lines(predictions, names, settings.common, other)
+    for line in remarks:
+        typer.echo(line, err=True)
+    typer.echo(comparison_text(table, names, format, settings.measure, remarks), nl=False)
+
+
+def check(
+    predictions: Predictions,
+    settings: GateSettings,
+    json: Annotated[Path | None, typer.Option(help="Also write the checks to this JSON file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write the checks to this JUnit XML file.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write verdict, checks and worst flips to this Markdown file.")
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """
+    A check passes or fails only if its whole confidence interval lies on one side of the limit. If the interval
+    contains the limit, the check is undecided and more photographs are needed. Predictions on another benchmark than
+    the baseline's are refused. A model whose labels or transform look wrong never passes.
+
+    Exit codes: 0 every check passes, 1 a check fails, 2 wrong command, 3 a check is undecided or was not measured.
+
+    Examples:
+
+    `unswayed check predictions/ --max-drop size-0.05=20 --max-drop "background-*=10" --min-accuracy 75`
+
+    `unswayed check predictions/ --min-threshold size=0.04@80`
+
+    `unswayed check new/ --baseline old/ --margin 1 --junit check.xml`
+
+    `unswayed check predictions/ --config gate.toml --json check.json`
+    """
+    from unswayed.analyses.drops.gate import EXITS, junit_xml
+    from unswayed.analyses.drops.gate import check as check_models
+    from unswayed.files.whole import write_bytes, write_json
+    from unswayed.views.report.verdict_tables import checks_text
+
+    checked = check_models(predictions, **vars(settings))
+    if json is not None:
+        write_json(json, checked.to_json())
+    if junit is not None:
+        write_bytes(junit, junit_xml(checked.checks, checked.remarks))
+    if markdown is not None:
+        from unswayed.views.report.check_markdown import check_markdown
+
+        write_bytes(markdown, check_markdown(checked, predictions).encode())
+    typer.echo(checks_text(checked.checks, checked.verdict, format, checked.remarks), nl=False)
+    raise typer.Exit(EXITS[checked.verdict])
+
+
+def plan(
+    settings: PlanSettings,
+    pilot: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PREDICTIONS]", help="A pilot experiment: a folder that `unswayed evaluate` wrote."),
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """
+    Each row is for one edit and one model, compared on the same photographs with McNemar's exact test for one run and
+    the sign-flip test over photographs for several runs. Without a pilot the assumptions are --accuracy, --gains and
+    --correlation.
+
+    Examples:
+
+    `unswayed plan -n 200 -n 1000`
+
+    `unswayed plan --drop 2 --drop 5 --gains 4`
+
+    `unswayed plan predictions/ --edit size-0.05 --max-drop 20`
+
+    `unswayed plan predictions/ --runs 5 --tests 11`
+    """
+    from unswayed.analyses.drops.planning import PHOTOGRAPHS, pilot_designs, plan_photographs
+    from unswayed.analyses.statistics.power import Design
+    from unswayed.views.tables import format_table
+
+    asked = bool(settings.photographs or settings.drop or settings.max_drop is not None)
+    numbers = tuple(settings.photographs)
+    if pilot is None:
+        shares = settings.expect / 100, settings.gains / 100, settings.accuracy / 100
+        designs = {("guess", "any"): Design(*shares, settings.runs or 1, settings.correlation)}
+        numbers = numbers or (() if asked else PHOTOGRAPHS)
+        notes = (
+            f"Assumed: accuracy {settings.accuracy:g} %, {settings.gains:g} % of the predictions turn from wrong to "
+            "right."
+        )
+    else:
+        designs, counts = pilot_designs(pilot, models=settings.models, edits=settings.edits, runs=settings.runs)
+        numbers = numbers or (() if asked else (max(counts.values()),))
+        notes = f"Pilot: {pilot}, {max(counts.values()):,} photographs; its drops are themselves estimates."
+    table = plan_photographs(
+        designs, photographs=numbers, drops=settings.drop, own_drop=pilot is not None and not asked,
+        max_drop=settings.max_drop, power=settings.power, level=settings.level, tests=settings.tests,
+        seed=settings.seed,
+    )  # fmt: skip
+    shown = table if format in ("csv", "json") else table[[one.name for one in table if one.null_count() < len(table)]]
+    notes += (
+        " Drops are in points, discordance (predictions that change) in %; `power` is computed, `simulated` is the "
+        "share of simulated experiments."
+    )
+    title = f"Photographs for a power of {100 * settings.power:g} % at level {settings.level:g}" + (
+        f" shared by {settings.tests} tests" if settings.tests > 1 else ""
+    )
+    digits = {"drop": 2, "max_drop": 2, "discordance": 2, "power": 3, "simulated": 3}
+    headings = {"max_drop": "allowed drop"}
+    typer.echo(format_table(shown, format, digits=digits, headings=headings, title=title, notes=notes), nl=False)

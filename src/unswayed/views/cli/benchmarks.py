@@ -1,0 +1,242 @@
+"""The commands for benchmarks: `unswayed build`, `import`, `export` and `verify`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unswayed.benchmark.exporting import EXPORTERS
+from unswayed.benchmark.settings import BuildSettings, ImportSettings
+
+from .options import Json
+
+if TYPE_CHECKING:
+    from unswayed.benchmark.building import Built
+    from unswayed.sources.source import Source
+
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")]
+
+
+def build(
+    source: Annotated[
+        str, typer.Argument(help="`sample`, `folder:PATH`, `imagenet-s:PATH`, `cutouts:PATH`, `coco:FILE`.")
+    ],
+    output: Output,
+    settings: BuildSettings,
+    as_json: Json = False,
+) -> None:
+    """
+    - `unswayed build sample -o bench`
+    - `unswayed build sample -o quick --renderer paste --workers 2`
+    - `unswayed build imagenet-s:/data/ImageNetS919 -o bench --classes imagenet-e --limit 500 --guide lite:2`
+    - `unswayed build folder:photos -o sizes --recipe size=0.02:0.5:12 --runs 5 --seed 7`
+    - `unswayed build imagenet-s:/data/ImageNetS919 -o /shared/bench --shard 3/16`
+
+    Running the same command again resumes the build; the pictures are the same bytes as without the interruption. A
+    folder that holds another benchmark is refused. Bad pictures do not end the run: their rows record the reason.
+
+    Exit codes: 0 done, 2 wrong command or full disk, 4 done but some rows failed, 130 interrupted.
+    """
+    import json
+    from dataclasses import asdict
+
+    from unswayed.sources import open_source
+
+    scenes = open_source(source)
+    scenes.check_usable()  # before more is loaded
+    from unswayed.benchmark import build as build_benchmark
+    from unswayed.files.storage import address
+
+    from . import EXIT_WITH_FAILURES
+    from .progress import progress_view, stoppable
+
+    with progress_view() as show, stoppable(f"unswayed status {address(output)}"):
+        built = build_benchmark(scenes, output, settings, show=show)
+    if as_json:
+        print(json.dumps({**asdict(built), "root": address(built.root)}, ensure_ascii=False))
+    else:
+        _print_built(built, scenes)
+    if built.failures:
+        raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def _print_built(built: Built, scenes: Source) -> None:
+    from unswayed.files.storage import address
+    from unswayed.labels import imagenet
+
+    from .progress import next_command, warn
+
+    where = address(built.root)
+    rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
+    print(f"{where}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
+    if built.unfinished:
+        print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
+    print(_classes(built.classes))
+    warn(built.warnings)
+    if built.invalid or built.left_out:
+        print(
+            f"validity: {built.invalid} pictures are doubtful and kept, {built.left_out} left out; the manifest "
+            "has the reasons, `unswayed review` shows the pictures, `analyze --valid-only` counts the others alone"
+        )
+    scenes_by_reason = defaultdict(list)
+    for source_id, reason in built.failures.items():
+        image = scenes.entry(source_id).image
+        scenes_by_reason[reason.removeprefix(f"{source_id}: ").removeprefix(f"{image}: ")].append(source_id)
+    for reason, ids in list(scenes_by_reason.items())[:20]:
+        who = ids[0] if len(ids) == 1 else f"{len(ids)} scenes, such as {ids[0]}"
+        typer.echo(f"failed: {who}: {reason}", err=True)
+    if len(scenes_by_reason) > 20:
+        typer.echo(f"and {len(scenes_by_reason) - 20} more reasons\nrun: unswayed verify {where}", err=True)
+    if built.counts.get("ok") and not built.unfinished:
+        known = set(built.classes) <= set(imagenet().classes)
+        models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
+        next_command(f"unswayed evaluate {where} {models} -o {where}-predictions")
+
+
+def _classes(counts: dict[str, int]) -> str:
+    """The classes with how many scenes each has, the first twenty of them."""
+    if not counts:
+        return "no scene has a label"
+    shown = ", ".join(f"{name} {number}" for name, number in list(counts.items())[:20])
+    return f"{len(counts)} class{'es' * (len(counts) != 1)}: {shown}" + (" …" if len(counts) > 20 else "")
+
+
+def import_(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH|hf:REPO",
+            help="An archive (.zip, .tar, .tar.gz), a folder with the edits at any depth or of tar shards, an exported "
+            "folder, or a repository on the Hub.",
+        ),
+    ],
+    output: Output,
+    settings: ImportSettings,
+    as_json: Json = False,
+) -> None:
+    """
+    - `unswayed import ImageNet-E.zip -o bench`
+    - `unswayed import ImageNet-E -o bench`
+    - `unswayed import hf:OWNER/NAME -o bench`
+    - `unswayed import shards/ -o bench`
+    - `unswayed import myset -o bench --original clean --labels labels.csv --copy`
+
+    The folders of the release get the names that `unswayed build` uses (`ori` becomes `original`, `20_smooth`
+    `background-simple`, `005` `size-0.05`, `rd` `direction`); other folders keep their names. A label is an index, a
+    WNID or a class name. What `unswayed export --to datasets` wrote, in a folder or on the Hugging Face Hub
+    (`hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION`), becomes the same benchmark again and needs no options.
+
+    Exit codes: 0 done, 2 wrong command, 4 done but some pictures have no label or cannot be read.
+    """
+    import json
+    from dataclasses import asdict
+
+    from unswayed.benchmark import import_benchmark
+    from unswayed.benchmark.datasets_folder import import_published, is_published
+    from unswayed.errors import UserError
+
+    from . import EXIT_WITH_FAILURES
+    from .progress import exit_with_failures, progress_line
+
+    published = is_published(path)
+    if published and (settings.labels or settings.classes or settings.original):
+        raise UserError("an exported benchmark has its labels: --labels, --classes and --original do not apply")
+    with progress_line("import", "pictures") as show:
+        if published:
+            imported = import_published(path, output, progress=show)
+        else:
+            imported = import_benchmark(path, output, **vars(settings), report=show)
+    if as_json:
+        print(json.dumps({**asdict(imported), "root": str(imported.root)}, ensure_ascii=False))
+        raise typer.Exit(EXIT_WITH_FAILURES if imported.failures else 0)
+    rows = ", ".join(f"{number} {status}" for status, number in imported.counts.items())
+    print(f"{imported.root}: {imported.sources} photographs, {len(imported.edits)} edits, {rows}")
+    exit_with_failures(imported.failures)
+
+
+def export(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="The benchmark's folder.")],
+    to: Annotated[str, typer.Option(metavar="|".join(EXPORTERS), help="The format.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FOLDER|NAME", help="A new folder, or the FiftyOne dataset's name.")
+    ],
+    push: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub (`datasets` only).")
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="Create the repository as a public one.")] = False,
+    predictions: Annotated[
+        Path | None, typer.Option("-p", "--predictions", help="Also show these predictions (`fiftyone` only).")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a FiftyOne dataset of the same name.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """
+    - `unswayed export bench --to datasets -o published --push me/birds-e`
+    - `unswayed export bench --to imagefolder -o folders`
+    - `unswayed export bench --to fiftyone -o birds -p predictions`
+
+    `datasets`: a folder with a dataset card that `datasets.load_dataset` opens; `unswayed import` reads it back with
+    the same pictures, hashes and credits. `imagefolder`: FOLDER/edit/class/picture for torchvision and timm.
+    `fiftyone`: one group per photograph, with masks, predictions and the flips as a saved view.
+    """
+    import json
+    from dataclasses import asdict
+
+    from unswayed.benchmark import export_benchmark
+    from unswayed.benchmark.datasets_folder import push as upload
+    from unswayed.errors import UserError
+
+    from .progress import progress_line
+
+    if push is not None and not EXPORTERS.part(to).facts.get("hub"):
+        raise UserError(f"--push does not apply to --to {to}", allowed="--to datasets")
+    with progress_line("export", "pictures") as show:
+        exported = export_benchmark(benchmark, to, output, predictions=predictions, overwrite=overwrite, progress=show)
+    address = None if push is None else upload(exported.place, push, public)
+    if as_json:
+        print(json.dumps({**asdict(exported), "address": address}, ensure_ascii=False))
+        return
+    unlabeled = f", {exported.unlabeled} without a label" if exported.unlabeled else ""
+    print(f"{exported.place}: {exported.pictures} pictures{unlabeled}")
+    if address is not None:
+        print(address)
+
+
+def verify(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
+    workers: Annotated[int, typer.Option(help="Number of threads that read and hash files.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+) -> None:
+    """
+    - `unswayed verify bench`
+    - `unswayed verify bench --json | jq '.problems[].where'`
+
+    The pixel rate is measured on the written mask and must be within 0.002 of the requested one. Skipped rows are
+    expected; failed rows are problems.
+
+    Exit codes: 0 no problems, 1 there are problems (one per line), 2 BENCH is not a benchmark.
+    """
+    import json
+
+    from unswayed.benchmark import verify as verify_benchmark
+    from unswayed.files.storage import address
+
+    from . import EXIT_FAILED
+    from .progress import progress_line
+
+    with progress_line("verify", "rows") as show:
+        verdict = verify_benchmark(benchmark, workers, report=show)
+    if as_json:
+        print(json.dumps(verdict.to_json(), ensure_ascii=False))
+    else:
+        for problem in verdict.problems:
+            print(problem)
+        problems = f"{len(verdict.problems)} problems" if verdict.problems else "no problems"
+        print(f"{address(benchmark)}: {verdict.rows} rows, {verdict.files} files: {problems}")
+    if not verdict.passed:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,287 @@
+"""The commands for photographs: `unswayed masks`, `edits`, `edit` and `fragility`."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unswayed.choices import Option, RendererName
+from unswayed.masks.settings import BOX, MaskSettings
+from unswayed.rendering.settings import RenderSettings
+
+from .options import Device, Json, typer_option
+
+Photograph = typer.Argument(metavar="IMAGE", help="The photograph.")
+Mask = Annotated[Path | None, typer.Option(help="The object's mask, white on black, of the same size.")]
+Box = Annotated[str | None, typer.Option(metavar=BOX.metavar, help=BOX.text())]
+
+
+def masks(
+    pictures: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of photographs, or one photograph.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the masks (NAME.png).")],
+    settings: MaskSettings,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per photograph.")] = False,
+) -> None:
+    """
+    A mask is white where the object is. `auto` uses SAM 2, prompted by a salient-object network, where their weights
+    are here (`unswayed weights fetch masks`), else GrabCut, which needs nothing and takes the object to be in the
+    middle. Masks that are already there are kept, so a run that was stopped resumes. A bad picture is reported and the
+    others are done; then the exit code is 4.
+
+        unswayed masks photos -o photos/masks
+
+        unswayed masks dog.jpg -o masks --box 40,60,300,280
+
+        unswayed masks photos -o masks -m lite:0
+
+        unswayed masks photos -o masks --segmenter onnx:u2net.onnx
+
+    `-m` takes, of several candidate masks, the one whose removal hurts the true class most; then there is one process
+    for each GPU instead of --workers, or --per-gpu of them, if there are GPUs. The files confidence.csv
+    and worst.jpg in the output folder say which masks a person should look at. Then:
+    unswayed build "folder:photos?masks=masks" -o BENCH
+    """
+    import json
+    from dataclasses import asdict
+
+    from unswayed.masks.confidence import LOOK_BELOW, SHEET, write_sheet
+    from unswayed.masks.make_masks import make_masks
+    from unswayed.masks.sam2 import ChosenBy
+    from unswayed.masks.segment import default_segmenter
+
+    from . import EXIT_WITH_FAILURES
+    from .progress import progress_view
+
+    used, better = default_segmenter() if settings.segmenter == "auto" else (settings.segmenter, None)
+    if better is not None:
+        typer.echo(f"GrabCut is used; for better masks: {better}", err=True)
+    choice = ChosenBy(settings.model, settings.label, settings.device) if settings.model else None
+    with progress_view() as show:
+        made = make_masks(pictures, output, used, settings.box, choice, settings, settings.workers, show)
+        done = sorted(made, key=lambda mask: mask.picture)
+    for mask in done:
+        if as_json:
+            print(json.dumps(asdict(mask), ensure_ascii=False))
+        elif mask.status == "failed":
+            typer.secho(mask.reason, fg="red", err=True)
+    confidences = [mask.confidence for mask in done if mask.confidence is not None]
+    if confidences and settings.sheet:
+        write_sheet(pictures, output)
+    counts = {status: sum(mask.status == status for mask in done) for status in ("made", "kept", "failed")}
+    if not as_json:
+        print(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {output}")
+        doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
+        if doubtful:
+            where = f", the worst in {output / SHEET}" if settings.sheet else ""
+            print(
+                f"{doubtful} of {len(confidences)} masks should be looked at (confidence below {LOOK_BELOW:g}){where}"
+            )
+    if counts["failed"]:
+        raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def edits(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of docs/edits.md instead.")] = False,
+) -> None:
+    """
+    A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
+
+        unswayed edits
+
+        unswayed edits --json
+
+        unswayed build sample --recipe imagenet-e -o BENCH
+
+        unswayed build sample --recipe size=0.02:0.5:12 -o BENCH
+
+        unswayed build sample --recipe "size=0.05,0.1 x direction=0,20,40" -o BENCH
+
+        unswayed build sample --recipe original,size-0.05,direction -o BENCH
+    """
+    import json
+
+    from unswayed.edits.catalog import catalog, edits_table
+    from unswayed.rendering.removal import REMOVALS
+
+    if as_markdown:
+        print(edits_table(), end="")
+        return
+    content = catalog()
+    parts = {name: REMOVALS.part(name) for name in REMOVALS}
+    content["removals"] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in parts.items()}
+    if as_json:
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+        return
+    for name, edit in content["edits"].items():
+        print(f"{name}: {edit['explains']}")
+        needs = f"; needs: {', '.join(edit['needs'])}" if edit["needs"] else ""
+        print(f"    control: {edit['control'] or 'none'}; random: {'yes' if edit['random'] else 'no'}{needs}")
+        for parameter, declared in edit["parameters"].items():
+            default = "" if declared["default"] is None else f" [{declared['default']}]"
+            print(f"    {parameter}{default}: {declared['explains']}\n        {declared['allowed']}")
+    print()
+    for name, recipe in content["recipes"].items():
+        print(f"recipe {name}: {recipe['explains']}\n    {' '.join(recipe['edits'])}")
+    print(
+        "\nsweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2   grids: size=0.05,0.1 x direction=0,20,40\n"
+    )
+    for removal in content["removals"].values():
+        print(f"removal {removal['usage']}: {removal['explains']}")
+
+
+def _edit_options() -> list[inspect.Parameter]:
+    """One option for each edit that is installed, its help made from what the edit declares."""
+    from unswayed.edits import all_edits
+
+    options = []
+    for name, kind in all_edits().items():
+        text = f"{kind.description[:1].upper()}{kind.description[1:]}: {kind.usage()}."
+        option = Annotated[str | None, typer_option(Option(text, flags=(f"--{name}",)), panel="Edits")]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        options.append(inspect.Parameter(name.replace("-", "_"), keyword, default=None, annotation=option))
+    return options
+
+
+def edit(
+    edits: Annotated[dict[str, str | None], _edit_options],
+    settings: RenderSettings,
+    image: Annotated[Path | None, Photograph] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT.png", help="The edited picture.")] = Path(
+        "edited.png"
+    ),
+    mask: Mask = None,
+    box: Box = None,
+    more: Annotated[
+        list[str] | None, typer.Option("--edit", help="Any edit written as in a recipe: `lighting(where=both)=-2`.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="The true class, for an adversarial background.")] = None,
+    pool: Annotated[str, typer.Option(help="The source of random backgrounds and occluders.")] = "sample",
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Make the picture of this record again, with its settings.")
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let `--replay` open a guide or source that runs code or uses the network.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+) -> None:
+    """
+    - `unswayed edit dog.jpg --mask dog-mask.png --background simple -o simple.png`
+    - `unswayed edit dog.jpg --box 40,60,300,280 --size 0.05 --position 1,1 -o corner.png`
+    - `unswayed edit dog.jpg --background random --direction 30 --seed 3 -o turned.png`
+    - `unswayed edit dog.jpg --background checker --renderer paste -o checker.png`
+    - `unswayed edit --replay corner.json -o again.png`
+
+    Edits are applied in the order of the list below, followed by those of `--edit`. Without `--mask` or `--box` the
+    object is assumed to be in the middle. The mask is written to OUT.mask.png and the record to OUT.json, from which
+    `--replay` makes the same bytes.
+
+    Exit codes: 0 done, 2 wrong command or the edit is not possible; the reason is printed.
+    """
+    import json
+
+    from unswayed.edits import all_edits
+    from unswayed.errors import UserError
+    from unswayed.labels import imagenet
+    from unswayed.rendering.photograph import (
+        Request,
+        chain_of,
+        check_output,
+        edit_photograph,
+        read_scene,
+        write_edited,
+    )
+    from unswayed.rendering.photograph import replay as replay_record
+
+    check_output(output)
+    if replay is not None:
+        edited = replay_record(replay, image, trust=trust)
+    elif image is None:
+        raise UserError("no photograph is given", run="unswayed edit IMAGE --size 0.05 -o OUT.png")
+    else:
+        request = Request(
+            chain=chain_of({name: edits[name.replace("-", "_")] for name in all_edits()}, more or []),
+            pool=pool,
+            label=None if label is None else imagenet().index(label),
+            **vars(settings),
+        )
+        edited = edit_photograph(request, read_scene(image, _mask_or_box(mask, box)), image)
+    files = write_edited(edited, output)
+    if as_json:
+        print(json.dumps({**edited.record, "output": str(files[0])}, ensure_ascii=False))
+        return
+    for note in edited.notes:
+        typer.echo(note if note.startswith("warning: ") else f"note: {note}", err=True)
+    print(f"{files[0]}: the object covers {edited.record['pixel_rate']:.3f} of the picture; record: {files[2]}")
+
+
+def fragility(
+    image: Annotated[Path, Photograph],
+    mask: Mask = None,
+    box: Box = None,
+    model: Annotated[
+        list[str] | None, typer.Option("-m", "--model", help="A model; may be repeated [default: lite:0].")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option(help="A change such as `object smaller`; may be repeated [default: all].")
+    ] = None,
+    renderer: Annotated[RendererName, typer.Option(help="How the pictures are made; `paste` is fast.")] = "paste",
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of diffusion.")] = None,
+    seed: Annotated[int, typer.Option(help="The random seed.")] = 0,
+    films: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write the pictures of every search there as GIF files.")
+    ] = None,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """
+    - `unswayed fragility koala.jpg --mask koala-mask.png -m lite:0 -m lite:2`
+    - `unswayed fragility koala.jpg --change "object smaller" --films films`
+
+    Each search tries eight levels from no change to the end of the attribute's range, then bisects. The share says how
+    far the change lies on that way: 0 % is the photograph, 100 % the end of the range. Levels that were not tried may
+    change the prediction earlier.
+    """
+    import json
+
+    from unswayed.evaluation.film import gif
+    from unswayed.evaluation.fragility import fragility as search
+    from unswayed.files.whole import make_folder, write_bytes
+    from unswayed.sources.source import slug
+    from unswayed.specs import slug_of
+
+    from .progress import progress_line
+
+    with progress_line("searching", "searches") as show:
+        results = search(
+            image, _mask_or_box(mask, box), models=model or ["lite:0"], changes=change or None,
+            renderer=renderer, steps=steps, seed=seed, device=device, progress=show,
+        )  # fmt: skip
+    if films is not None:
+        make_folder(films)
+        for result in results:
+            write_bytes(films / f"{slug_of(result.model)}-{slug(result.direction.name)}.gif", gif(result.strip))
+    if as_json:
+        print(json.dumps([result.to_json() for result in results], indent=1, ensure_ascii=False))
+        return
+    for name in dict.fromkeys(result.model for result in results):
+        own = sorted(
+            (result for result in results if result.model == name),
+            key=lambda result: 2 if result.share is None else result.share,
+        )
+        print(f"{name}: {own[0].strip.before.name}, {own[0].strip.before.kept:.0%}")
+        for result in own:
+            share = "–" if result.share is None else f"{result.share:.0%}"
+            print(f"  {result.direction.name:<32}{share:>5}  {result.short}")
+
+
+def _mask_or_box(mask: Path | None, box: str | None) -> Path | tuple[int, int, int, int] | None:
+    from unswayed.errors import UserError
+    from unswayed.masks.segment import parse_box
+
+    if mask is not None and box is not None:
+        raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")
+    return mask if box is None else parse_box(box)

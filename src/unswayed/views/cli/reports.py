@@ -1,0 +1,141 @@
+"""The commands that show results to people: `unswayed report` and `review`; and `--track` of several commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unswayed.views.report.settings import ReportSettings
+
+from .options import Json, Predictions
+
+if TYPE_CHECKING:
+    from unswayed.views.tracking.tracker import Open
+
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="mlflow|wandb|none",
+        help="Also record the results there; may be repeated [default: by MLFLOW_TRACKING_URI and WANDB_PROJECT].",
+    ),
+]
+
+
+def open_trackers(track: Sequence[str] | None) -> Mapping[str, Open]:
+    """The trackers that `--track` or the environment names; a wrong name is refused before the work begins."""
+    from unswayed.views.tracking.tracker import chosen_trackers
+
+    return chosen_trackers(track or (), _say)
+
+
+def record_results(
+    predictions: Path, trackers: Mapping[str, Open], models: Sequence[str] | None = None, report: Path | None = None
+) -> None:
+    """Record the results of a folder of predictions; failures are printed."""
+    if trackers:
+        from unswayed.views.tracking import record
+
+        for name, runs in record(predictions, trackers, models=models, report=report, say=_say).items():
+            _say(f"{name}: {runs} run{'s' * (runs != 1)} recorded")
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def report(
+    predictions: Predictions,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="The report's file.")],
+    settings: ReportSettings,
+    track: Track = None,
+    as_json: Json = False,
+) -> None:
+    """
+        unswayed report predictions -o report.html
+
+        unswayed report predictions -o report.html --benchmark /data/bench --assets figures
+
+        unswayed report predictions -o report.html --name timm:resnet50.a1_in1k=resnet50
+
+        unswayed report predictions -o report.html --factors val-predictions --sensitivity results --heat-maps 0
+
+    It shows a card for each model and a matrix of models and edits, the drop for each edit net of its control, a
+    gallery of flips with their controls and heat maps, every photograph in a scatter, how the answers change, drops by
+    superclass, the curves of sweeps, and how everything was made. Results in folders named `sensitivity`, `factors`,
+    `distribution` or `repair` next to PREDICTIONS are shown as well.
+    """
+    import json
+
+    if settings.heat_maps and not settings.trust:
+        from unswayed.evaluation.named_models import refuse_programs
+
+        refuse_programs(predictions)
+    import unswayed
+    from unswayed.files.storage import address
+
+    from .progress import progress_line
+
+    trackers = open_trackers(track)
+    with progress_line("report", "steps") as show:
+        written = unswayed.report(predictions, output, **vars(settings), progress=show)
+    for note in written.notes:
+        typer.echo(f"note: {note}", err=True)
+    record_results(predictions, trackers, report=written.path)
+    if as_json:
+        record = {
+            "report": address(written.path),
+            "bytes": written.size,
+            "verdict": written.verdict,
+            "flips": written.flips,
+            "assets": [str(path) for path in written.assets],
+        }
+        print(json.dumps(record, ensure_ascii=False))
+        return
+    for sentence in written.verdict:
+        typer.echo(sentence, err=True)
+    print(address(written.path))
+
+
+def review(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
+    rater: Annotated[str, typer.Option(help="Who rates; answers are kept by rater.")] = "me",
+    blind: Annotated[bool, typer.Option("--blind", help="Show neither the edit's name nor the class.")] = False,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Another order for each rater.")] = False,
+    edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only N pictures, the same for every rater.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the choice and of the order.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="[default: any free one]", show_default=False)] = 0,
+    summary: Annotated[bool, typer.Option("--summary", help="Print what raters said so far and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --summary: as JSON.")] = False,
+) -> None:
+    """
+    - `unswayed review bench --rater ann`
+    - `unswayed review bench --rater bob --blind --shuffle --limit 100`
+    - `unswayed review bench --summary`
+
+    The page shows original and edited picture side by side and is used by keyboard: 1, 2 and 3 answer. Every answer is
+    saved at once to `BENCH/reviews.parquet`; the same command continues. It is served to this computer alone. The
+    summary has the answers by edit and the agreement of raters (Cohen's kappa for two, Fleiss' for more).
+    """
+    import json
+
+    from unswayed.views.review.server import served
+    from unswayed.views.review.session import open_session
+    from unswayed.views.review.summary import summarize, summary_text
+
+    from .progress import serve_until_stopped
+
+    if summary:
+        ratings = summarize(benchmark)
+        typer.echo(json.dumps(ratings, ensure_ascii=False) if as_json else summary_text(ratings), nl=as_json)
+        return
+    session = open_session(benchmark, rater, blind=blind, shuffle=shuffle, edits=edit, limit=limit, seed=seed)
+    with served(session, port) as server:
+        serve_until_stopped(
+            f"{len(session.items)} pictures for {session.rater} at {server.address} (Ctrl-C ends it)",
+            f"ended; answers are in {session.root}; unswayed review {session.root} --summary",
+        )

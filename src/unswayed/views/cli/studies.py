@@ -1,0 +1,231 @@
+"""The commands of three studies: `unswayed factors` (ImageNet-X), `sensitivity` (RIVAL10) and `distribution`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unswayed.analyses.settings import FactorSettings
+from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
+
+from .options import Format
+
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")]
+Models = Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; may be repeated.")]
+
+
+def factors(
+    settings: FactorSettings,
+    predictions: Annotated[
+        Path | None,
+        typer.Argument(help="Predictions (CSV, Parquet) or published result tables: a folder or one file."),
+    ] = None,
+    format: Format = "table",
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also draw the table as .png, .svg or .pdf; not for `calibration`, `adjusted`, `compare`, `coverage` "
+            "and `editing`."
+        ),
+    ] = None,
+) -> None:
+    """
+    PREDICTIONS may contain CSV files (file_name, predicted_class, predicted_probability; one file per model) and
+    Parquet files written by `unswayed evaluate`. Rows are joined by file name, so order, folders and missing images do
+    not matter; the share of the annotated images that a model covers is printed. It may instead be the published
+    result tables (the folder `results`, with accuracies_per_factor.csv of each set of models); they contain no
+    predictions, so only `errors`, `accuracy`, `model-types`, `spill-over` and `strengths` can be made from them.
+
+    An error ratio of 2 for `smaller` means that the error rate on images whose object is smaller than usual is twice
+    the average error rate.
+
+    Examples:
+
+    `unswayed factors predictions/`
+
+    `unswayed factors predictions/ --which multi --right real --format json`
+
+    `unswayed factors predictions/ --by metaclass --format csv`
+
+    `unswayed factors predictions/ --figure profile.pdf`
+
+    `unswayed factors predictions/ --table compare --models ResNet50,DINO`
+
+    `unswayed factors predictions/ --table adjusted --which multi`
+
+    `unswayed factors predictions/ --table model-types --groups groups.csv`
+
+    `unswayed factors results/ --table model-types --groups published --figure types.pdf`
+
+    `unswayed factors --table distribution --figure distribution.pdf`
+    """
+    from unswayed.analyses.factors.study import DIGITS, HEADINGS, Study, make_table, remarks
+    from unswayed.views.tables import format_table
+
+    study = Study(predictions, **vars(settings))
+    table = make_table(study, settings.table)
+    if figure is not None:
+        from unswayed.views.report.figures_factors import draw
+
+        draw(table, settings.table, figure)
+    typer.echo(format_table(table, format, digits=DIGITS, headings=HEADINGS), nl=False)
+    for remark in remarks(study, table):
+        typer.echo(remark, err=True)
+
+
+def sensitivity(
+    source: Annotated[str, typer.Argument(help="`sample`, `folder:PATH`, `rival10:PATH`, …, or a benchmark's folder.")],
+    model: Models,
+    output: Output,
+    settings: SensitivitySettings,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="The table to print: `rfs`, `class`, `group`, `drops`, `irfs`, `saliency`, `saliency-class`, "
+            "`saliency-group`, `answers`, `edits`, `suspects`."
+        ),
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """
+    Noise of rising levels is added to the object, to the background, to the whole picture and to each attribute. The
+    relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, -1 if only noise on the
+    background does, 0 if both lower it equally; it is missing if neither changes it. The 95 % confidence intervals are
+    computed over pictures.
+
+    Examples:
+
+    `unswayed sensitivity sample -m lite:0 -m lite:1 -m lite:2 -o results`
+
+    `unswayed sensitivity rival10:/data/RIVAL10 -m timm:resnet50 -o results --norm both --seeds 3`
+
+    `unswayed sensitivity sample -m lite:0 -o results --saliency layercam --spurious --table suspects`
+
+    `unswayed sensitivity folder:photos -m timm:resnet50 -m timm:vit_base_patch16_224 -o results --groups groups.csv`
+
+    `unswayed sensitivity BENCH -m lite:0 -o results --saliency gradcam --table edits`
+
+    Running the same command again resumes. DIR contains every row (noise/, saliency/), the tables as CSV and figures as
+    PNG: RFS against the level, accuracy under both noises by model and class, densities of iRFS, attributes, heat maps.
+
+    Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
+    """
+    from unswayed.evaluation.measures import check_measure
+    from unswayed.evaluation.noise import choose_levels
+    from unswayed.evaluation.noise_response import NoiseSettings
+    from unswayed.evaluation.study import run_study
+    from unswayed.jobs.settings import EngineSettings
+    from unswayed.views.report.sensitivity_tables import (
+        HEADINGS,
+        TableSettings,
+        choose_table,
+        for_people,
+        write_tables,
+    )
+    from unswayed.views.report.study_pictures import write_study_pictures
+    from unswayed.views.tables import format_table
+
+    from .progress import exit_with_failures, progress_view, unfinished_shards
+
+    check_measure(settings.measure)
+    noise = NoiseSettings(
+        choose_levels(settings.norm, settings.levels),
+        settings.seeds,
+        settings.attributes,
+        settings.ablation,
+        settings.frame,
+    )
+    engine = EngineSettings(**{field.name: getattr(settings, field.name) for field in fields(EngineSettings)})
+    with progress_view() as show:
+        study = run_study(
+            source, model, output, noise, settings.saliency, settings.spurious, settings.channels, settings.limit,
+            settings.classes, settings.batch_size, show=show, class_by=settings.class_by, measure=settings.measure,
+            engine=engine,
+        )  # fmt: skip
+    if study.unfinished:
+        unfinished_shards(study.unfinished, output)
+    if not study.noise and not study.saliency:
+        return
+    made = TableSettings(
+        settings.groups,
+        settings.resamples,
+        settings.convention,
+        settings.class_by,
+        settings.measure,
+        study.classes,
+    )
+    wanted = choose_table(write_tables(output, study.noise, study.saliency, made), table)
+    shown = wanted if format in ("csv", "json") else for_people(wanted)
+    notes = " ".join(study.remarks) or None
+    typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
+    for note in [*study.remarks, *study.notes, *write_study_pictures(study)]:
+        typer.echo(note, err=True)
+    exit_with_failures(study.failures)
+
+
+def distribution(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark's folder.")],
+    model: Models,
+    output: Output,
+    settings: DistributionSettings,
+    table: Annotated[
+        str, typer.Option(help="`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`.")
+    ] = "verdicts",
+    format: Format = "table",
+) -> None:
+    """
+    Energy and GradNorm of every picture against those of the originals; FID and KID; texture and spectrum of the
+    backgrounds; LPIPS where its weights are; accuracy after batch-norm adaptation. The same command again resumes.
+    Put the results beside the predictions, and `unswayed report` shows them.
+
+    Exit codes: 0 done, 2 wrong command, 4 done but some models or pictures could not be used.
+
+    Examples:
+
+    `unswayed weights fetch measure`
+
+    `unswayed distribution BENCH -m lite:0 -o predictions/distribution`
+
+    `unswayed distribution BENCH -m timm:resnet50 -o results --against images:imagenet-r --table scores`
+
+    `unswayed distribution BENCH -m lite:0 -o results --no-fid`
+    """
+    from unswayed.errors import unknown
+    from unswayed.evaluation.distribution_study import run_distribution
+    from unswayed.evaluation.run import read_probe
+    from unswayed.jobs.settings import EngineSettings
+    from unswayed.views.report.distribution_tables import write_distribution
+    from unswayed.views.tables import format_table
+
+    from .progress import exit_with_failures, progress_view, unfinished_shards
+
+    engine = EngineSettings(**{field.name: getattr(settings, field.name) for field in fields(EngineSettings)})
+    with progress_view() as show:
+        study = run_distribution(
+            benchmark, model, output, against=settings.against, fid=settings.fid, inception=settings.inception,
+            adapt=settings.adapt, limit=settings.limit, engine=engine, show=show,
+        )  # fmt: skip
+    if study.unfinished:
+        unfinished_shards(study.unfinished, output)
+    else:
+        tables = write_distribution(
+            output,
+            read_probe(output, "scores", study.slugs),
+            read_probe(output, "inception") if study.features else None,
+            study.adapted,
+            limit=settings.out_above,
+            resamples=settings.resamples,
+            level=settings.level,
+        )
+        if table not in tables:
+            raise unknown("table", table, tables)
+        if table == "verdicts" and format == "table":
+            typer.echo("\n".join(tables[table]["sentence"].to_list()))
+        else:
+            typer.echo(format_table(tables[table], format, digits=3), nl=False)
+        for note in study.notes:
+            typer.echo(note, err=True)
+    exit_with_failures(study.failures)
