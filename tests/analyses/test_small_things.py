@@ -14,8 +14,7 @@ from unswayed.analyses.drops.groups import dropped_accuracy_of_groups
 from unswayed.analyses.factors.study import Study, make_table
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError, unknown
-from unswayed.views.report.drop_tables import analysis_text
-from unswayed.views.report.remarks import moved_lines
+from unswayed.views.report.drop_tables import analysis_text, moved_lines
 
 ANSWERS = {"original": [1] * 40, "size-0.05": [0] * 20 + [1] * 20, "size-0.1": [1] * 40, "position": [1] * 40}
 

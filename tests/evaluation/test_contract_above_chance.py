@@ -22,7 +22,7 @@ from unswayed.models import Classifier
 from unswayed.models.opening import brings_transform
 from unswayed.models.transforms import Transform, transform_from
 from unswayed.sources import open_source
-from unswayed.views.report.remarks import remark_lines
+from unswayed.views.report.drop_tables import remark_lines
 
 CPU = EvaluateSettings(device="cpu")
 

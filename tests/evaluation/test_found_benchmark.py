@@ -16,8 +16,8 @@ from unswayed.errors import UserError
 from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.settings import EvaluateSettings
+from unswayed.views.report.drop_tables import moved_lines
 from unswayed.views.report.page import write_report
-from unswayed.views.report.remarks import moved_lines
 
 
 @pytest.fixture(scope="module")

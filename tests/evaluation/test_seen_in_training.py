@@ -19,7 +19,7 @@ from unswayed.evaluation.plausibility import check_plausible, sentences_in
 from unswayed.models import open_model
 from unswayed.models.training_photographs import trained_on
 from unswayed.sources import open_source
-from unswayed.views.report.remarks import remark_lines
+from unswayed.views.report.drop_tables import remark_lines
 
 CPU = EvaluateSettings(device="cpu")
 

@@ -70,7 +70,7 @@ def run_demo(
     from unswayed.evaluation.flip_heat import explain_pairs
 
     from .report.page import write_report
-    from .report.sheet import contact_sheet
+    from .report.pictures import contact_sheet
 
     output = Path(output).expanduser()
     models = demo_models() if models is None else models

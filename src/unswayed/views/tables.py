@@ -349,8 +349,9 @@ def _text(value: object, column: Column) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        name = column.value if isinstance(column.value, str) else column.heading
-        return probability(value) if re.match(r"(net_)?p(_|$| )", name) else number(value, column.digits)
+        names = (column.heading, column.value if isinstance(column.value, str) else "")
+        p_value = any(re.match(r"(net_)?p(_|$| )", name) for name in names)
+        return probability(value) if p_value else number(value, column.digits)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, (list, tuple, pl.Series)):

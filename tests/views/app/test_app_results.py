@@ -17,7 +17,7 @@ from unswayed.views.app.preview import Shown
 from unswayed.views.app.results import SHOWN, Filter, Results
 from unswayed.views.app.stage import Said, stage
 from unswayed.views.app.studio import Studio
-from unswayed.views.report.gallery_pictures import Album
+from unswayed.views.report.pictures import Album
 
 HOSTILE = "<script>window.hacked=1</script>"
 

@@ -14,20 +14,19 @@ from unswayed.analyses.factors.model_types import by_strength, compare_model_typ
 from unswayed.analyses.factors.study import Study, make_table
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS
-from unswayed.views.report.figures_annotations import (
+from unswayed.views.report.figures import figure_bytes
+from unswayed.views.report.figures_factors import (
+    accuracy_scatter,
     active_factor_bars,
     correlation_map,
     distribution_bars,
-    shift_map,
-)
-from unswayed.views.report.figures_factors import (
     draw,
     factor_profile,
-    figure_bytes,
     model_type_profile,
+    shift_map,
     spill_over_map,
+    strength_curves,
 )
-from unswayed.views.report.figures_models import accuracy_scatter, strength_curves
 
 
 @pytest.fixture(scope="module")

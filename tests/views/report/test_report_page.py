@@ -22,7 +22,7 @@ from unswayed.files.whole import read_json, write_json
 from unswayed.masks.confidence import LOOK_BELOW
 from unswayed.views.report.findings import find
 from unswayed.views.report.page import write_report
-from unswayed.views.report.svg import drawing
+from unswayed.views.report.section import drawing
 from unswayed.views.report.verdict import verdict
 from unswayed.views.text import interval, joined, points, tag
 
@@ -183,7 +183,7 @@ def test_flips_are_right_before_and_wrong_after(world: Path) -> None:
 
 
 def test_pictures_outside_the_benchmark_are_never_shown(tmp_path: Path) -> None:
-    from unswayed.views.report.gallery_pictures import Album
+    from unswayed.views.report.pictures import Album
 
     bench = make_benchmark(tmp_path / "bench", 2, ["a", "b"])
     manifest = pl.read_parquet(bench / "manifest.parquet")

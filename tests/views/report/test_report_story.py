@@ -16,12 +16,11 @@ from report_world import make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
 from unswayed.files.whole import sha256
 from unswayed.views.report.extras import sensitivity_section
+from unswayed.views.report.figures import COLORS
 from unswayed.views.report.findings import find
-from unswayed.views.report.first_screen import first_screen
 from unswayed.views.report.page import write_report
-from unswayed.views.report.palette import COLORS
-from unswayed.views.report.svg import drawing
-from unswayed.views.report.verdict import ranking, verdict
+from unswayed.views.report.section import drawing
+from unswayed.views.report.verdict import first_screen, ranking, verdict
 
 
 def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def answer_all(model: Classifier, images: Sequence[np.ndarray], count: int = COU
 def warm_pictures(model: Classifier, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
     """Return the pictures, all of one shape, with the heat maps of these classes: (H, W, 3) uint8 each."""
     from unswayed.evaluation.saliency import heat_maps
-    from unswayed.views.report.figures_sensitivity import overlay
+    from unswayed.views.report.pictures import overlay
 
     heats = heat_maps(model, images, targets)
     return [overlay(image, heat) for image, heat in zip(images, heats, strict=True)]

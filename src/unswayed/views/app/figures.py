@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from unswayed.analyses.flips import Flip, Flips
 from unswayed.sources.pictures import shrunk
-from unswayed.views.report.figures_sensitivity import outlined
-from unswayed.views.report.gallery_pictures import data_address
+from unswayed.views.report.pictures import data_address, outlined
 from unswayed.views.text import joined, percent, plural, tag
 
 from .classification import Answer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from unswayed.evaluation.smallest import Found, Still, Strip
-from unswayed.views.report.gallery_pictures import data_address
+from unswayed.views.report.pictures import data_address
 from unswayed.views.text import percent, plural, tag
 
 THUMBNAIL = 96

@@ -20,7 +20,7 @@ from unswayed.evaluation.card import is_evaluated
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import sentences
 from unswayed.evaluation.predictions import in_memory, model_names
-from unswayed.views.report.gallery_pictures import CHANGED, CHANGED_WORDS, Album
+from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album
 from unswayed.views.report.verdict_tables import comparison_text
 
 from .studio import Studio

@@ -70,9 +70,8 @@ def analyze(
     from unswayed.analyses.tables import analyze as make_table
     from unswayed.files.storage import address
     from unswayed.files.whole import write_bytes
-    from unswayed.views.report.figures_factors import SUFFIXES
-    from unswayed.views.report.remarks import failure_lines, moved_lines, remark_lines
-    from unswayed.views.report.wide import wide_text
+    from unswayed.views.report.drop_tables import failure_lines, moved_lines, remark_lines, wide_text
+    from unswayed.views.report.figures import SUFFIXES
     from unswayed.views.tables import format_of
 
     from .progress import next_command, warn
@@ -109,9 +108,9 @@ def analyze(
 
 def _along(frame: polars.DataFrame, against: str, settings: AnalyzeSettings, format: str, drawn: str | None) -> bytes:
     """The drops along a column of numbers as a table, or as a figure with the suffix `drawn`."""
+    from unswayed.views.report.drop_tables import along
+    from unswayed.views.report.figures import figure_bytes
     from unswayed.views.report.figures_drops import against_figure
-    from unswayed.views.report.figures_factors import figure_bytes
-    from unswayed.views.report.wide import along
     from unswayed.views.tables import format_table
 
     curve = along(frame, against, settings.edits)
@@ -130,8 +129,7 @@ def _drop_text(
 ) -> str:
     import os
 
-    from unswayed.views.report.drop_tables import analysis_text
-    from unswayed.views.report.remarks import suspicious_models, swept
+    from unswayed.views.report.drop_tables import analysis_text, suspicious_models, swept
 
     levels = swept(predictions, settings.benchmark) if frame.is_empty() else ""
     # A terminal gets colors; typer removes them where the output goes into a file or another program.
@@ -179,7 +177,7 @@ def compare(
     from unswayed.analyses.drops.compare import compare as compare_two
     from unswayed.analyses.drops.compare import compare_all, same_model
     from unswayed.evaluation.facts import read_facts
-    from unswayed.views.report.remarks import remark_lines
+    from unswayed.views.report.drop_tables import remark_lines
     from unswayed.views.report.verdict_tables import comparison_text, same_model_text
 
     names, other = models or [], settings.other
@@ -248,7 +246,7 @@ def check(
     if junit is not None:
         write_bytes(junit, junit_xml(checked.checks, checked.remarks))
     if markdown is not None:
-        from unswayed.views.report.check_markdown import check_markdown
+        from unswayed.views.report.verdict_tables import check_markdown
 
         write_bytes(markdown, check_markdown(checked, predictions).encode())
     typer.echo(checks_text(checked.checks, checked.verdict, format, checked.remarks), nl=False)

@@ -76,7 +76,7 @@ def repair(
     from unswayed.repair.drawing import mixture_from, read_mixture
     from unswayed.repair.measuring import EXITS
     from unswayed.repair.run import RESULT, read_result
-    from unswayed.views.report.repair_section import repair_table
+    from unswayed.views.report.extras import repair_table
     from unswayed.views.tables import format_table
 
     from .progress import progress_view, stoppable, warn

@@ -1,16 +1,23 @@
-"""The tables of `unswayed analyze`: their displayed columns, titles and notes."""
+"""The tables of `unswayed analyze` for people: columns, titles, notes, and remarks about the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 
 from unswayed.analyses import table_facts
 from unswayed.analyses.drops.drop import differs
-from unswayed.views.tables import Column, Row, Table, interval_of
-from unswayed.views.text import plural, probability
+from unswayed.analyses.drops.sweeps import levels_found
+from unswayed.choices import WideMeasure
+from unswayed.errors import UserError, unknown
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, read_facts
+from unswayed.evaluation.model_cards import sentences, suspicion_in
+from unswayed.evaluation.predictions import each_model, model_names, overlap_of, read_cards, read_failures
+from unswayed.views.tables import Cell, Column, Row, Table, format_table, interval_of
+from unswayed.views.text import number, plural, probability
 
 _POINTS = "Accuracies in %, drops in points with intervals over photographs; net: relative to the edit's control"
 
@@ -141,3 +148,141 @@ def _notes(frame: pl.DataFrame, compact: bool) -> str:
         edits = "edit" if counts == [1] else "edits"
         notes += f" average: mean over {' or '.join(map(str, counts))} {edits}, controls left out."
     return notes
+
+
+# Marks of a drop that differs from zero, by the p-value corrected over the table.
+MARKS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+
+
+def wide_text(drops: pl.DataFrame, measure: WideMeasure, format: str, remarks: Sequence[str] = ()) -> str:
+    """Return the drop table as text with one row per model and one column per edit.
+
+    Accuracy on the originals in percent, then drops in points (or accuracies in percent), the average last; the best
+    of each column in bold. csv and json hold the numbers, and each edit's corrected p-value in a column of its own.
+    """
+    frame = wide_table(drops, measure)
+    if format in ("csv", "json"):
+        tested = drops.filter(pl.col("p_holm").is_not_null())
+        values = tested.pivot("edit", index="model", values="p_holm", maintain_order=True)
+        named = values.rename({edit: f"{edit} p_holm" for edit in values.columns if edit != "model"})
+        return format_table(frame.join(named, on="model", how="left", maintain_order="left"), format)
+    names = [name for name in frame.columns if name != "model"]
+    attacked = {(row["model"], row["edit"]) for row in drops.filter("white_box").iter_rows(named=True)}
+    tests = {(row["model"], row["edit"]): row["p_holm"] for row in drops.iter_rows(named=True)}
+
+    def column(name: str) -> Column:
+        most = measure == "accuracy" or name == ORIGINAL
+        best = _best(frame, name, most, attacked) if frame.height > 1 else set()
+
+        def cell(row: Row) -> Cell:
+            model, value = row["model"], row[name]
+            return Cell(number(value) + _mark(tests.get((model, name))), strong=model in best)
+
+        return Column(name, cell, number=True)
+
+    what = "drops in points" if measure == "drop" else "accuracies in %"
+    notes = f"original: accuracy in %; then {what}; {AVERAGE}: mean over the edits that are no controls. "
+    notes += "Best of each column " + ("in brackets. " if format == "table" else "in bold. ")
+    notes += "Drop different from zero, corrected over the table: * p < 0.05, ** p < 0.01, *** p < 0.001."
+    if attacked:
+        notes += " The white-box results of " + ", ".join(sorted({model for model, _ in attacked})) + " are never best."
+    title = "Dropped accuracy by model and edit" if measure == "drop" else "Accuracy by model and edit"
+    return Table(frame, [Column("model"), *map(column, names)], title, notes, remarks).text(format)
+
+
+def wide_table(drops: pl.DataFrame, measure: WideMeasure = "drop") -> pl.DataFrame:
+    """Return one row per model: `original` in percent, then each edit's drop in points, or accuracy in percent."""
+    shown = drops.filter(pl.col("edit") != SOURCE)
+    value = 100 * pl.col("accuracy")
+    if measure == "drop":
+        value = pl.when(pl.col("edit") == ORIGINAL).then(value).otherwise(pl.col("drop"))
+    wide = shown.with_columns(value=value).pivot("edit", index="model", values="value", maintain_order=True)
+    last = [AVERAGE] if AVERAGE in wide.columns else []
+    return wide.select(*(name for name in wide.columns if name not in last), *last)
+
+
+def along(groups: pl.DataFrame, column: str, edits: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the drops of groups along a column of numbers, such as the training budget, one row per number and edit.
+
+    groups: the drop table of the groups file; edits: by default the average alone, or all edits if there is none.
+    """
+    prefix = f"{column}: "
+    found = groups.filter(pl.col("model").str.starts_with(prefix))
+    if found.is_empty():
+        names = {name.partition(": ")[0] for name in groups["model"] if ": " in name}
+        raise unknown("column of the groups", column, sorted(names))
+    texts = found["model"].str.strip_prefix(prefix)
+    numbers = texts.cast(pl.Float64, strict=False)
+    wrong = texts.filter(numbers.is_null() | ~numbers.is_finite()).unique(maintain_order=True).to_list()
+    if wrong:
+        raise UserError(
+            f"the column {column} of the groups holds {', '.join(wrong)}", allowed="a number for each model"
+        )
+    table = found.with_columns(numbers.alias(column)).filter(pl.col("drop").is_not_null())
+    chosen = edits or ([AVERAGE] if AVERAGE in set(table["edit"]) else None)
+    if chosen is not None:
+        table = table.filter(pl.col("edit").is_in(list(chosen)))
+    columns = [column, "edit", "models", "n", "accuracy", "drop", "low", "high"]
+    return table.select(columns).sort(column, maintain_order=True)
+
+
+def _best(frame: pl.DataFrame, name: str, most: bool, attacked: set[tuple[str, str]]) -> set[str]:
+    """Return the models with the best value of a column, ties included; a model that the edit attacks is never best."""
+    values = {
+        model: round(value, 2)
+        for model, value in frame.select("model", name).iter_rows()
+        if value is not None and (model, name) not in attacked
+    }
+    best = (max if most else min)(values.values(), default=None)
+    return {model for model, value in values.items() if value == best}
+
+
+def _mark(p_value: float | None) -> str:
+    return "" if p_value is None else next((mark for limit, mark in MARKS if p_value < limit), "")
+
+
+def remark_lines(
+    predictions: str | Path,
+    models: Sequence[str] | None = None,
+    common: bool = False,
+    other: str | Path | None = None,
+) -> list[str]:
+    """Return sentences that a reader of these models' numbers must know, each once: the suspicions and remarks in their
+    cards, and how much is common.
+
+    other: the folder of the last model's predictions, if it is another one.
+    """
+    chosen = list(models or model_names(predictions))
+    parts = [(predictions, chosen)] if other is None else [(predictions, chosen[:-1]), (other, chosen[-1:])]
+    lines = [line for place, names in parts for line in sentences(read_cards(place), names)]
+    if common and len(chosen) > 1:
+        known = [(name, place) for place, names in parts for name in names]
+        calls = [(name if other is None else f"{name} in {place}", place, name) for name, place in known]
+        lines.append(f"Note: {overlap_of(calls)}.")
+    return list(dict.fromkeys(lines))
+
+
+def suspicious_models(predictions: str | Path) -> frozenset[str]:
+    """Return the models whose cards have a suspicion."""
+    return frozenset(name for name, card in read_cards(predictions).items() if suspicion_in(card))
+
+
+def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:
+    """Return which levels the predictions have, for a table that needs more of them."""
+    facts = read_facts(predictions, benchmark, common=True)
+    edits = {edit for _, rows in each_model(predictions, ("model", "edit")) for edit in rows["edit"].unique()}
+    return f"levels found: {levels_found(facts.sorted(edits), facts)}"
+
+
+def moved_lines(predictions: str | Path) -> list[str]:
+    """A line where the benchmark is not at the place that the cards name, which leaves its controls unknown."""
+    return list(read_facts(predictions, common=True).absent)
+
+
+def failure_lines(predictions: str | Path) -> list[str]:
+    """Return a line for each model whose last evaluation failed, and what that means for its numbers."""
+    means = {True: "its numbers are from an earlier evaluation", False: "it has no numbers"}
+    return [
+        f"the last evaluation of {model} failed with: {reason}; {means[earlier]}"
+        for model, reason, earlier in read_failures(predictions)
+    ]

@@ -12,9 +12,8 @@ from markupsafe import Markup
 from unswayed.evaluation.facts import ORIGINAL
 
 from .findings import Findings
-from .gallery_pictures import Album, data_address
-from .markup import render
-from .section import Section
+from .pictures import Album, data_address
+from .section import Section, render
 
 # Predictions in the page: about eight bytes each. With more, photographs are drawn at random.
 _PREDICTIONS = 120_000

@@ -1,8 +1,9 @@
-"""Sections for other results than drops: ImageNet-X factors, RIVAL10 sensitivity, distribution checks."""
+"""Sections for other results than drops: ImageNet-X factors, sensitivity, distribution, repair, other analyses."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -11,15 +12,15 @@ from unswayed.analyses import ANALYSES, table_facts
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
 from unswayed.evaluation.predictions import polars_table
-from unswayed.files.tables import Column
+from unswayed.files.records import read_object
+from unswayed.files.tables import Column as StoredColumn
 from unswayed.files.text_tables import read_csv
-from unswayed.views.text import joined
+from unswayed.views.tables import Column, Table
+from unswayed.views.text import interval, joined
 
-from .distribution_tables import MOST_PANELS, score_histograms
 from .figures_factors import MOST_MODELS, factor_profile
-from .figures_sensitivity import MOST_CURVES, sensitivity_curve
+from .figures_sensitivity import MOST_CURVES, MOST_HISTOGRAMS, score_histograms, sensitivity_curve
 from .findings import Findings
-from .html_table import Cell, Line, sortable
 from .section import Section, figure_block, paragraphs
 
 _MOST_ROWS = 400
@@ -109,7 +110,7 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
         blocks.append(paragraphs(_DISTRIBUTION, *tables["verdicts"]["sentence"].to_list()[:MOST_SENTENCES]))
     if "histograms" in tables and tables["histograms"].height:
         table = tables["histograms"].filter(pl.col("model") == tables["histograms"]["model"][0])
-        sets = table["set"].unique(maintain_order=True).to_list()[:MOST_PANELS]
+        sets = table["set"].unique(maintain_order=True).to_list()[:MOST_HISTOGRAMS]
         figures["distribution"] = figure = score_histograms(table, sets)
         caption = f"Scores of {table['model'][0]} on the edited pictures (line) and on the originals (gray)."
         blocks.append(figure_block(figure, "distribution", caption, caption))
@@ -122,24 +123,24 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
 def distribution_table(path: Path) -> pl.DataFrame:
     """Return one of the tables that `unswayed distribution` wrote."""
     columns = _DISTRIBUTION_COLUMNS.get(path.stem, {})
-    return polars_table(read_csv(path, {"model": Column("text"), **columns}, required=list(columns)))
+    return polars_table(read_csv(path, {"model": StoredColumn("text"), **columns}, required=list(columns)))
 
 
-_NAMES = {"model": Column("text", nulls=False)}
+_NAMES = {"model": StoredColumn("text", nulls=False)}
 _SENSITIVITY = {
     **_NAMES,
-    "norm": Column("text"),
-    "n": Column("integer", nulls=False),
+    "norm": StoredColumn("text"),
+    "n": StoredColumn("integer", nulls=False),
     **dict.fromkeys(
-        ("level", "accuracy_background", "accuracy_foreground", "rfs", "rfs_low", "rfs_high"), Column("number")
+        ("level", "accuracy_background", "accuracy_foreground", "rfs", "rfs_low", "rfs_high"), StoredColumn("number")
     ),
 }
 _DISTRIBUTION_COLUMNS = {
-    "verdicts": {"sentence": Column("text", nulls=False)},
+    "verdicts": {"sentence": StoredColumn("text", nulls=False)},
     "histograms": {
         **_NAMES,
-        **dict.fromkeys(("set", "score"), Column("text", nulls=False)),
-        **dict.fromkeys(("low", "high", "share", "original_share"), Column("number", nulls=False)),
+        **dict.fromkeys(("set", "score"), StoredColumn("text", nulls=False)),
+        **dict.fromkeys(("low", "high", "share", "original_share"), StoredColumn("number", nulls=False)),
     },
 }
 _DISTRIBUTION = (
@@ -151,25 +152,48 @@ MOST_SENTENCES = 40
 
 def frame_table(name: str, caption: str, frame: pl.DataFrame) -> Markup:
     """Return any frame as a sortable table; a long one is cut, and its caption says so."""
-    numbers = frozenset(place for place, kind in enumerate(frame.dtypes) if kind.is_numeric())
-    lines = [
-        Line(
-            [
-                Cell(
-                    _shown(value),
-                    float(value) if place in numbers and value is not None else None,
-                )
-                for place, value in enumerate(row)
-            ]
-        )
-        for row in frame.head(_MOST_ROWS).iter_rows()
+    columns = [Column(column, digits=".4g") for column in frame.columns]
+    return Table(frame, columns, caption).html(name, most=_MOST_ROWS)
+
+
+RESULT = "repair.json"
+VERDICTS = {
+    "better": "The repair was worth it",
+    "worse": "The repair was not worth it",
+    "cannot tell": "These photographs are too few to decide whether the repair was worth it",
+}
+
+
+def repair_section(folder: Path, findings: Findings) -> Section:
+    """The table of before and after that `unswayed repair` wrote into `folder`."""
+    path = folder / RESULT
+    if not path.is_file():
+        raise UserError(f"{folder} holds no {RESULT}", run=f"unswayed repair SOURCE -m MODEL -o {folder}")
+    result = read_object(path, {"verdict": str, "reason": str, "model": str, "photographs": dict[str, int]})
+    frame = repair_table(result)
+    counts = result["photographs"]
+    columns = [
+        *map(Column, ("measure", "pictures", "n")),
+        *(Column(name, digits=1, number=True) for name in ("before", "control", "repaired")),
+        Column("difference", digits="+.1f", number=True),
+        Column("95 % interval", lambda row: interval(row["low"], row["high"], "+.1f")),
     ]
-    if frame.height > _MOST_ROWS:
-        caption = f"{caption} The first {_MOST_ROWS} of {frame.height:,} rows; all with --assets."
-    return sortable(name, caption, frame.columns, lines, numbers)
+    body = joined(
+        [
+            paragraphs(
+                f"{VERDICTS[result['verdict']]}: {result['reason']}.",
+                f"{result['model']} was fine-tuned twice on the same {counts['train']:,} photographs with the same "
+                f"number of steps: plainly (the control) and with edits of the {counts['train_with_mask']:,} that have "
+                "a mask (repaired). All values are points; the difference is repaired minus control, with its "
+                "paired 95 % interval.",
+            ),
+            Table(frame, columns, "Before and after the repair.").html("repair-table"),
+        ]
+    )
+    return Section("repair", "Before and after the repair", body, tables={"repair": frame})
 
 
-def _shown(value: object) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}".replace("-", "−") if isinstance(value, float) else str(value)
+def repair_table(result: dict[str, Any]) -> pl.DataFrame:
+    """The rows of `repair.json` as a frame."""
+    columns = ("measure", "pictures", "n", "before", "control", "repaired", "difference", "low", "high")
+    return pl.DataFrame([{name: row.get(name) for name in columns} for row in result["rows"]], infer_schema_length=None)

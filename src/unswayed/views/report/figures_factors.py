@@ -1,10 +1,8 @@
-"""Figures of factor tables for paper and page: factor profile, model types, spill-over (PNG, SVG or PDF)."""
+"""Figures of the factor tables of ImageNet-X: profiles, spill-over, annotations, and many models at once."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +11,15 @@ import polars as pl
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import write_bytes
-from unswayed.sources.imagenet_x import FACTORS
+from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
-from .heat_map import cells_of, heat_map
-from .palette import COLORS, MARKERS, MOST, new_figure, places
+from .figures import COLORS, GRID, MARKERS, MOST, QUIET, SUFFIXES, cells_of, figure_bytes, heat_map, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".svg", ".pdf")
+
 MOST_MODELS = MOST
 
 
@@ -111,42 +108,6 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
     return heat_map(values, augmentations, [words(f) for f in order], "t (blue: helps,\nred: harms)", marked=p < 0.05)
 
 
-# factor table -> (the module of this room, the function that draws it)
-FIGURES: dict[str, tuple[str, str]] = {
-    "errors": ("figures_factors", "factor_profile"),
-    "accuracy": ("figures_models", "accuracy_scatter"),
-    "model-types": ("figures_factors", "model_type_profile"),
-    "spill-over": ("figures_factors", "spill_over_map"),
-    "strengths": ("figures_models", "strength_curves"),
-    "mistakes": ("figures_annotations", "shift_map"),
-    "prevalence": ("figures_annotations", "shift_map"),
-    "distribution": ("figures_annotations", "distribution_bars"),
-    "active-factors": ("figures_annotations", "active_factor_bars"),
-    "correlation": ("figures_annotations", "correlation_map"),
-}
-
-
-def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
-    """Write the figure of the named factor table to a .png, .svg or .pdf file."""
-    if name not in FIGURES:
-        raise unknown("figure of the factor table", name, FIGURES)
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
-    module, function = FIGURES[name]
-    make = getattr(import_module(f"unswayed.views.report.{module}"), function)
-    write_bytes(path, figure_bytes(make(table), suffix[1:]))
-
-
-def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
-    """Return the figure as the bytes of a file; the report uses `svg`."""
-    buffer = io.BytesIO()
-    # No date in the file, so that equal tables give equal bytes.
-    metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format, {})  # type: ignore[assignment]
-    figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
-    return buffer.getvalue()
-
-
 def _empty(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]:
     figure = new_figure(width, height)
     return figure, figure.subplots(1, columns, sharey=True)
@@ -179,3 +140,197 @@ def _easiest_first(table: pl.DataFrame) -> list[str]:
 def words(factor: str) -> str:
     """Return the factor's name for people."""
     return factor.replace("_", " ")
+
+
+_PARTITIONS = {"train": COLORS[4], "val": COLORS[0]}
+_SELECTIONS = {"multi": "every factor of an image", "top": "the main factor of an image"}
+_MOST_ROWS = 60
+
+
+def distribution_bars(table: pl.DataFrame) -> Figure:
+    """Draw the share of images with each factor in both partitions: one panel for all factors, one for the main one."""
+    common = table.group_by("factor").agg(pl.col("share").mean()).sort("share", "factor")["factor"].to_list()
+    figure = new_figure(8.2, 4.6)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (which, title) in zip(panels, _SELECTIONS.items(), strict=True):
+        for place, (partition, color) in enumerate(_PARTITIONS.items()):
+            part = table.filter((pl.col("which") == which) & (pl.col("partition") == partition))
+            y = np.array([common.index(f) for f in part["factor"]]) + 0.2 - 0.4 * place
+            images = part["images"][0] if len(part) else 0
+            axes.barh(y, 100 * part["share"], height=0.38, color=color, label=f"{partition} ({images:,} images)")
+        axes.set_yticks(range(len(common)), [words(f) for f in common])
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_xlabel("images, %")
+        _clean(axes, "x")
+    panels[1].legend(frameon=False, loc="lower right", fontsize=9)
+    return figure
+
+
+def active_factor_bars(table: pl.DataFrame) -> Figure:
+    """Draw how many images have one, two, three … factors at once, in both partitions, on a log scale."""
+    figure = new_figure(5.6, 3)
+    axes = figure.subplots()
+    for place, (partition, color) in enumerate(_PARTITIONS.items()):
+        part = table.filter(pl.col("partition") == partition)
+        axes.bar(part["factors"].to_numpy() - 0.2 + 0.4 * place, part["n"], width=0.38, color=color, label=partition)
+    axes.set_yscale("log")
+    axes.set_xticks(sorted(set(table["factors"])))
+    axes.set(xlabel="number of factors of an image", ylabel="images")
+    _clean(axes, "y")
+    axes.legend(frameon=False)
+    return figure
+
+
+def correlation_map(table: pl.DataFrame) -> Figure:
+    """Draw Spearman's correlation of every factor with the other factors and the metaclasses; *: p < 0.01."""
+    others = [*FACTORS, *METACLASSES]
+    cells = cells_of(table, "factor", "other", "correlation", list(FACTORS), others)
+    sure = cells_of(table, "factor", "other", "p_value", list(FACTORS), others) < 0.01
+    cells[np.arange(len(FACTORS)), np.arange(len(FACTORS))] = np.nan  # a factor with itself is 1 and hides the rest
+    names = [words(name) for name in others]
+    return heat_map(cells, names[: len(FACTORS)], names, "Spearman's correlation", decimals=2, marked=sure)
+
+
+def shift_map(table: pl.DataFrame) -> Figure:
+    """Draw how much more common each factor is (%) among a model's mistakes, or within a metaclass, than overall.
+
+    table: of `mistakes`, by model, or for one model by metaclass; or of `prevalence` by metaclass.
+    """
+    if "shift" not in table.columns:
+        raise UserError("this figure shows how metaclasses shift the factors", run="unswayed factors … --by metaclass")
+    if "metaclass" in table.columns and "model" in table.columns and table["model"].n_unique() > 1:
+        models = ", ".join(table["model"].unique(maintain_order=True).to_list()[:5])
+        raise UserError(
+            f"the metaclasses of {table['model'].n_unique()} models do not fit into one figure",
+            allowed=f"the predictions of one model, such as one of {models}",
+        )
+    rows = "metaclass" if "metaclass" in table.columns else "model"
+    names = table[rows].unique(maintain_order=True).to_list()
+    if len(names) > _MOST_ROWS:
+        raise UserError(f"a map of {len(names)} models is not readable", allowed=f"at most {_MOST_ROWS} models")
+    cells = 100 * cells_of(table, rows, "factor", "shift", names, list(FACTORS))
+    what = "among mistakes" if "model" in table.columns else "in the metaclass"
+    label = f"more common\n{what}, %"
+    shown = [words(name) if rows == "metaclass" else name for name in names]
+    return heat_map(cells, shown, [words(f) for f in FACTORS], label, colors="RdBu_r", most=200, decimals=0)
+
+
+def _clean(axes: Axes, grid: str) -> None:
+    axes.grid(axis=grid, color=GRID, linewidth=0.6)  # type: ignore[arg-type]
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+_AT_ONCE = 3  # factors that an augmentation helps most, and that it harms most
+
+
+def accuracy_scatter(table: pl.DataFrame) -> Figure:
+    """Draw one panel per factor: each model's accuracy on its images against the model's accuracy on all images.
+
+    table: of the factor table `accuracy`; with a column `group` one color per group, and models without one are gray.
+    Panels go from the easiest factor to the hardest. Below the diagonal the factor makes mistakes more frequent.
+    """
+    shown = table.drop_nulls("accuracy")
+    order = shown.group_by("factor").agg(pl.col("error_ratio").mean()).sort("error_ratio", "factor")["factor"].to_list()
+    groups: list[str | None] = [None]
+    if "group" in table.columns:
+        groups += table["group"].drop_nulls().unique(maintain_order=True).to_list()
+    columns = min(6, max(1, len(order)))
+    lines = -(-len(order) // columns)
+    figure = new_figure(1.9 * columns, 0.7 + 1.9 * lines)
+    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    for axes in panels.ravel()[len(order) :]:
+        axes.set_axis_off()
+    least = float(np.floor(10 * shown.select("accuracy", "average").to_numpy().min()) / 10)
+    size = 16 if shown["model"].n_unique() < 50 else 7
+    for axes, factor in zip(panels.ravel(), order, strict=False):
+        part = shown.filter(pl.col("factor") == factor)
+        axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+        for place, group in enumerate(groups):
+            chosen = part
+            if "group" in table.columns:
+                chosen = part.filter(pl.col("group").is_null() if group is None else pl.col("group") == group)
+            elif group is not None:
+                continue
+            gray = group is None and "group" in table.columns
+            axes.scatter(
+                chosen["average"], chosen["accuracy"], s=size, linewidths=0, alpha=0.25 if gray else 0.6,
+                color=QUIET if gray else COLORS[max(0, place - 1) % MOST],
+                marker=MARKERS[max(0, place - 1) % MOST], label=group if group is not None else "other",
+            )  # fmt: skip
+        axes.set_title(words(factor), fontsize=9)
+        axes.set(xlim=(least, 1), ylim=(least, 1))
+        axes.grid(color=GRID, linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("accuracy on all images", fontsize=9)
+    figure.supylabel("accuracy on images with the factor", fontsize=9)
+    if len(groups) > 1:
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        pairs = [(h, name) for h, name in zip(handles, labels, strict=True) if len(h.get_offsets())]
+        figure.legend(
+            [h for h, _ in pairs], [name for _, name in pairs], frameon=False, loc="outside upper center", ncols=4,
+            fontsize=8, markerscale=2,
+        )  # fmt: skip
+    return figure
+
+
+def strength_curves(table: pl.DataFrame) -> Figure:
+    """Draw the error ratio against an augmentation's strength with the cubic fit, one row of panels per augmentation.
+
+    table: of the factor table `strengths`. The three factors whose fit falls most between the weakest and the strongest
+    augmentation, in standard deviations of the error ratio, come first (blue), then the three that rise most (red).
+    """
+    augmentations = table["augmentation"].unique(maintain_order=True).to_list()
+    figure = new_figure(2.2 * 2 * _AT_ONCE, 0.3 + 2.1 * len(augmentations))
+    panels = figure.subplots(len(augmentations), 2 * _AT_ONCE, squeeze=False)
+    for line, augmentation in zip(panels, augmentations, strict=True):
+        part = table.filter(pl.col("augmentation") == augmentation)
+        change = (pl.col("fitted").last() - pl.col("fitted").first()) / pl.col("error_ratio").std()
+        ends = part.sort("strength").group_by("factor").agg(change)
+        changes = ends.sort("fitted", "factor")["factor"].to_list()
+        chosen = changes if len(changes) <= 2 * _AT_ONCE else [*changes[:_AT_ONCE], *changes[-_AT_ONCE:][::-1]]
+        for axes in line[len(chosen) :]:
+            axes.set_axis_off()
+        for place, (axes, factor) in enumerate(zip(line, chosen, strict=False)):
+            rows = part.filter(pl.col("factor") == factor).sort("strength")
+            color = COLORS[0] if place < (len(chosen) + 1) // 2 else COLORS[1]
+            axes.scatter(rows["strength"], rows["error_ratio"], s=5, alpha=0.15, color=color, linewidths=0)
+            fit = np.polynomial.Polynomial.fit(
+                rows["strength"], rows["fitted"], min(3, max(0, rows["strength"].n_unique() - 1))
+            )
+            strengths = rows["strength"].to_numpy()
+            at = np.linspace(strengths[0], strengths[-1], 100)
+            axes.plot(at, fit(at), color=color, linewidth=1.8)
+            axes.set_title(words(factor), fontsize=9, color=color)
+            axes.set_xlabel(f"strength of {words(augmentation)}", fontsize=8)
+            axes.tick_params(labelsize=8)
+            axes.grid(color=GRID, linewidth=0.5)
+            axes.spines[["top", "right"]].set_visible(False)
+        line[0].set_ylabel("error ratio", fontsize=9)
+    return figure
+
+
+# What draws each factor table.
+FIGURES: dict[str, Callable[[pl.DataFrame], Figure]] = {
+    "errors": factor_profile,
+    "accuracy": accuracy_scatter,
+    "model-types": model_type_profile,
+    "spill-over": spill_over_map,
+    "strengths": strength_curves,
+    "mistakes": shift_map,
+    "prevalence": shift_map,
+    "distribution": distribution_bars,
+    "active-factors": active_factor_bars,
+    "correlation": correlation_map,
+}
+
+
+def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
+    """Write the figure of the named factor table to a .png, .svg or .pdf file."""
+    if name not in FIGURES:
+        raise unknown("figure of the factor table", name, FIGURES)
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
+    write_bytes(path, figure_bytes(FIGURES[name](table), suffix[1:]))

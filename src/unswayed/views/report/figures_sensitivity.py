@@ -1,18 +1,22 @@
-"""Figures of sensitivity and saliency: RFS against noise level, heat maps over photographs, channels on attributes."""
+"""Figures of sensitivity and saliency: accuracy under noise, RFS, iRFS, attributes, heat maps by class and group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
 
-from .palette import COLORS, MARKERS, MOST, new_figure, places
+from unswayed.evaluation.facts import ORIGINAL
+from unswayed.evaluation.measures import MEASURES
+
+from .figures import COLORS, GRID, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 MOST_CURVES = MOST
 _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm of the noise"}
@@ -58,45 +62,6 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     return figure
 
 
-def overlay(image: np.ndarray, heat: np.ndarray, strength: float = 0.6) -> np.ndarray:
-    """Return the photograph (H, W, 3) uint8 overlaid with its heat map (H, W) in [0, 1].
-
-    Where the map is 0 the photograph is unchanged; higher values are more strongly colored (dark red to yellow).
-    """
-    from matplotlib import colormaps
-
-    colors = colormaps["inferno"](0.15 + 0.85 * np.clip(heat, 0, 1))[..., :3] * 255
-    share = (strength * np.sqrt(np.clip(heat, 0, 1)))[..., None]
-    return (image * (1 - share) + colors * share).round().astype(np.uint8)
-
-
-def outlined(image: np.ndarray, mask: np.ndarray, color: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
-    """Return the picture with the mask's outline drawn on it."""
-    import cv2
-
-    contours, _ = cv2.findContours((mask > 0.5).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-    return cv2.drawContours(image.copy(), contours, -1, color, max(1, len(image) // 110))
-
-
-def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
-    """Draw rows of pictures, each with a line of text above it; `names` are written at the left of the rows."""
-    wide = max(len(pictures) for pictures, _ in rows)
-    figure = new_figure(1.75 * wide + (0.9 if names else 0), 1.95 * len(rows))
-    panels = figure.subplots(len(rows), wide, squeeze=False)
-    for row, (pictures, texts) in enumerate(rows):
-        for column in range(wide):
-            axes: Any = panels[row][column]
-            axes.set_axis_off()
-            if column < len(pictures):
-                axes.imshow(pictures[column])
-                axes.set_title(texts[column], fontsize=7.5, pad=3)
-        if names:
-            panels[row][0].text(
-                -0.08, 0.5, names[row], transform=panels[row][0].transAxes, ha="right", va="center", fontsize=8
-            )
-    return figure
-
-
 def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
     for column, style in (("accuracy_background", "-"), ("accuracy_foreground", "--")):
         axes.plot(
@@ -123,3 +88,215 @@ def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str, shaded: bool) -
     if shaded:
         axes.fill_between(level, low, high, color=color, alpha=0.12, linewidth=0)
     axes.plot(level, value, color=color, marker=_marker(place), markersize=4, linewidth=1.4, label=label)
+
+
+MOST_PANELS = 24  # one per model
+_FEW = 8  # pictures that a density needs
+_NARROWEST = 0.06  # standard deviation of the kernel of a density of iRFS
+_NAMES = {"density_difference": "Δdensity", "average_precision": "average precision", "iou": "IoU", "dice": "Dice"}
+
+
+def noise_scatter(models: pl.DataFrame, classes: pl.DataFrame, names: Sequence[str]) -> Figure:
+    """Draw accuracy under background noise against accuracy under foreground noise, over all levels of the first norm.
+
+    models, classes: tables of `sensitivity` and `sensitivity_by_class`; names: of the classes. The first panel has one
+    point per model, the others, one for each of the first models, one point per class. Above the diagonal the model
+    depends more on the object.
+    """
+    norm = models["norm"][0]
+    over_levels = (pl.col("norm") == norm) & pl.col("level").is_null()
+    models, classes = models.filter(over_levels), classes.filter(over_levels)
+    order = models["model"].to_list()
+    figure, panels = _panels(1 + min(len(order), MOST_PANELS), 2.6)
+    for place, (model, x, y) in enumerate(models.select("model", *_ACCURACIES).iter_rows()):
+        color, marker = COLORS[place % MOST], MARKERS[(place // MOST + place) % MOST]
+        panels[0].plot(x, y, marker, color=color, markersize=6, label=model, linestyle="none")
+    panels[0].set_title("all models", fontsize=9)
+    labels = sorted(set(classes["label"]))
+    for axes, model in zip(panels[1:], order, strict=False):
+        for label, x, y in classes.filter(pl.col("model") == model).select("label", *_ACCURACIES).iter_rows():
+            place = labels.index(label)
+            few = len(labels) <= 2 * MOST
+            color, marker = (COLORS[place % MOST], MARKERS[(place // MOST + place) % MOST]) if few else (COLORS[0], "o")
+            axes.plot(
+                x, y, marker, color=color, markersize=4.5, linestyle="none", label=names[label] if few else None,
+                alpha=0.8 if few else 0.4,
+            )  # fmt: skip
+        axes.set_title(_short(model), fontsize=8)
+    for axes in panels:
+        axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+        axes.set_aspect("equal")
+    figure.supxlabel("accuracy under noise on the foreground", fontsize=9)
+    figure.supylabel("accuracy under noise on the background", fontsize=9)
+    _legends(figure, panels, len(labels) <= 2 * MOST)
+    return figure
+
+
+def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
+    """Draw the density of iRFS over the pictures and levels of the first norm: one panel per model, one line per class.
+
+    table: of `instance_sensitivity`; names: of the classes. Classes with fewer than eight values have no line; the
+    gray area is all pictures of the model.
+    """
+    norm = table["norm"][0]
+    shown = table.filter((pl.col("norm") == norm) & pl.col("irfs").is_not_null())
+    order = table["model"].unique(maintain_order=True).to_list()[:MOST_PANELS]
+    figure, panels = _panels(len(order), 2.6)
+    at = np.linspace(-1, 1, 201)
+    counts = shown.group_by("label").len().sort("len", "label", descending=[True, False])["label"].to_list()
+    chosen = sorted(counts[:MOST])
+    for axes, model in zip(panels, order, strict=True):
+        part = shown.filter(pl.col("model") == model)
+        everything = _density(part["irfs"].to_numpy(), at)
+        if everything is not None:
+            axes.fill_between(at, everything, color=GRID, linewidth=0, label="all pictures")
+        for place, label in enumerate(chosen):
+            line = _density(part.filter(pl.col("label") == label)["irfs"].to_numpy(), at)
+            if line is not None:
+                axes.plot(at, line, color=COLORS[place], linewidth=1.3, label=names[label])
+        axes.axvline(0, color=QUIET, linewidth=0.8)
+        axes.set_title(_short(model), fontsize=8)
+        axes.set(xlim=(-1, 1))
+        axes.set_ylim(bottom=0)
+    figure.supxlabel("iRFS: 1 only the object matters, −1 only the background", fontsize=9)
+    figure.supylabel("density", fontsize=9)
+    _legends(figure, panels[:1], False)
+    return figure
+
+
+def attribute_map(drops: pl.DataFrame) -> Figure | None:
+    """Draw how many points of accuracy each model loses if an attribute is gray, with averages.
+
+    drops: of `region_drops`; None if it has no attributes.
+    """
+    gray = drops.filter((pl.col("norm") == "grey") & ~pl.col("region").is_in(["foreground", "background"]))
+    if gray.is_empty():
+        return None
+    models = gray["model"].unique(maintain_order=True).to_list()
+    attributes = gray.group_by("region").agg(pl.col("drop").mean()).sort("drop", descending=True)["region"].to_list()
+    cells = 100 * cells_of(gray, "region", "model", "drop", attributes, models)
+    return heat_map(
+        _with_averages(cells), [*attributes, "average"], [*map(_short, models), "average"],
+        "drop of accuracy, points,\nwith the attribute gray", colors="RdBu_r",
+    )  # fmt: skip
+
+
+def alignment_map(by_class: pl.DataFrame, measure: str, names: Sequence[str]) -> Figure:
+    """Draw the mean of one measure of heat maps by class and model, with averages; table: of `alignment.by_class`."""
+    column = "predicted" if "predicted" in by_class.columns else "label"
+    table = by_class.filter(pl.col("method") == by_class["method"][0])
+    models = table["model"].unique(maintain_order=True).to_list()
+    labels = sorted(set(table[column]))
+    cells = cells_of(table, column, "model", measure, labels, models)
+    what = "predicted class" if column == "predicted" else "class"
+    return heat_map(
+        _with_averages(cells), [*(_short(names[label]) for label in labels), "average"],
+        [*map(_short, models), "average"], f"{_NAMES.get(measure, measure.replace('_', ' '))}\nby {what}",
+        colors="viridis", around_zero=False, decimals=2,
+    )  # fmt: skip
+
+
+def alignment_bars(by_group: pl.DataFrame) -> Figure:
+    """Draw every measure of heat maps by group of models; table: of `alignment.by_group` for one grouping."""
+    table = by_group.filter(pl.col("method") == by_group["method"][0])
+    figure, panels = _panels(len(MEASURES), 2.2, columns=4)
+    groups = table["group"].to_list()
+    for axes, measure in zip(panels, MEASURES, strict=True):
+        values = table[measure].fill_null(np.nan).to_numpy()
+        axes.bar(range(len(groups)), values, color=[COLORS[place % MOST] for place in range(len(groups))])
+        axes.set_xticks(range(len(groups)), map(_short, groups), rotation=40, ha="right", rotation_mode="anchor")
+        axes.set_title(_NAMES.get(measure, measure.replace("_", " ")), fontsize=9)
+    return figure
+
+
+_ACCURACIES = ("accuracy_foreground", "accuracy_background")
+
+
+def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` square panels, at most `columns` in a row."""
+    wide = min(columns, count)
+    lines = -(-count // wide)
+    figure = new_figure(0.4 + side * wide, 0.5 + side * lines)
+    panels = list(figure.subplots(lines, wide, squeeze=False).ravel())
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    for axes in panels[:count]:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color=GRID, linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.tick_params(labelsize=8)
+    return figure, panels[:count]
+
+
+def _legends(figure: Figure, panels: Sequence[Axes], classes: bool) -> None:
+    """Put the names of the first panel's points, and of the second panel's if `classes`, beside the panels."""
+    _legend(figure, panels[0], "outside right upper")
+    if classes and len(panels) > 1:
+        _legend(figure, panels[1], "outside right lower")
+
+
+def _legend(figure: Figure, axes: Axes, place: Literal["outside right upper", "outside right lower"]) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = 1 + len(labels) // 28
+        figure.legend(handles, map(_short, labels), frameon=False, loc=place, fontsize=7.5, ncols=columns)
+
+
+def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:
+    """Return a Gaussian kernel density at the given points; None for few or equal values."""
+    from scipy.stats import gaussian_kde
+
+    if len(values) < _FEW or np.ptp(values) < 1e-6:
+        return None
+    density = gaussian_kde(values)
+    # Many values close to 1 would otherwise give a peak that flattens every other line.
+    density.set_bandwidth(max(density.factor, _NARROWEST / np.std(values, ddof=1)))
+    return density(at)
+
+
+def _with_averages(cells: np.ndarray) -> np.ndarray:
+    """Return the cells with a last column and a last row of means; empty cells do not count."""
+
+    def mean(values: np.ndarray, axis: int) -> np.ndarray:
+        there = np.isfinite(values)
+        total, count = np.where(there, values, 0).sum(axis), there.sum(axis)
+        return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+
+    wider = np.column_stack([cells, mean(cells, 1)])
+    return np.vstack([wider, mean(wider, 0)])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 34 else name[:16] + "…" + name[-17:]
+
+
+MOST_HISTOGRAMS = 8
+
+
+_SCORES = {"energy": "Energy", "gradnorm": "GradNorm"}
+
+
+def score_histograms(table: pl.DataFrame, sets: Sequence[str]) -> Figure:
+    """Histograms of the scores of each set over those of the originals, a panel for each set and score.
+
+    table: of `histogram_table`, of one model; sets: at most eight.
+    """
+    scores = [one for one in _SCORES if one in table["score"].to_list()]
+    figure = new_figure(3.6 * len(scores) + 0.6, 0.5 + 1.5 * len(sets))
+    panels = figure.subplots(len(sets), len(scores), squeeze=False)
+    for line, name in zip(panels, sets, strict=True):
+        for axes, score in zip(line, scores, strict=True):
+            part = table.filter((pl.col("set") == name) & (pl.col("score") == score)).sort("low")
+            edges = [*part["low"].to_list(), *part["high"].to_list()[-1:]]
+            if not edges:
+                axes.set_visible(False)
+                continue
+            axes.stairs(part["original_share"].to_list(), edges, fill=True, color="#dddddd", label=ORIGINAL)
+            axes.stairs(part["share"].to_list(), edges, color=COLORS[0], linewidth=1.5, label="edited")
+            axes.set_title(f"{name}: {_SCORES[score]}", fontsize=9, loc="left")
+            axes.set_yticks([])
+            axes.tick_params(labelsize=8, color=QUIET)
+            axes.spines[["top", "right", "left"]].set_visible(False)
+    panels[0][0].legend(frameon=False, fontsize=8)
+    return figure

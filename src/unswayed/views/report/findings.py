@@ -22,7 +22,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_fac
 from unswayed.evaluation.model_cards import remarks, suspicions
 from unswayed.evaluation.predictions import in_memory
 
-from .palette import series
+from .figures import series
 
 SURE = 0.05
 

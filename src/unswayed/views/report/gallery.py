@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,10 +14,13 @@ from unswayed.analyses.flips import Draw, Flip
 from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
-from .gallery_pictures import SIDE, Album, data_address
-from .html_table import chooser, filtered
-from .section import Section, paragraphs
+from .pictures import SIDE, Album, data_address, overlay
+from .section import Section, chooser, filtered, paragraphs
 from .sections_drops import missing_words
+
+if TYPE_CHECKING:
+    from unswayed.evaluation.flip_heat import Maps, Pair
+
 
 LOST, GAINED = "right to wrong", "wrong to right"
 
@@ -196,3 +200,28 @@ def _picture(caption: str, words: str, address: str | None = None, copy: str | N
 
 def _bar(share: float) -> Markup:
     return tag("span", tag("span", style=f"width: {100 * share:.1f}%"), class_="bar", aria_hidden="true")
+
+
+# Such as `probes.flip_heat.explain_pairs`: (pairs, cards by model, progress) -> maps in order, notes.
+Explain = Callable[
+    ["Sequence[Pair]", Mapping[str, Mapping[str, Any]], Callable[[], None]], "tuple[list[Maps | None], list[str]]"
+]
+
+
+def heat_maps_of_flips(
+    findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain, progress: Callable[[], None]
+) -> tuple[dict[Flip, tuple[np.ndarray, np.ndarray]], list[str]]:
+    """Return the photograph and the edited picture of each flip with the heat maps of the predictions, and notes."""
+    from unswayed.evaluation.flip_heat import Pair
+
+    pairs: dict[Flip, Pair] = {}
+    for flip in flips:
+        before, after = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)
+        if before is not None and after is not None:
+            pairs[flip] = Pair(flip.model, flip.source_id, flip.edit, flip.label, before, after)
+    maps, notes = explain(list(pairs.values()), findings.facts.cards, progress)
+    found = {}
+    for (flip, pair), both in zip(pairs.items(), maps, strict=True):
+        if both is not None:
+            found[flip] = overlay(pair.before, both[0]), overlay(pair.after, both[1])
+    return found, notes

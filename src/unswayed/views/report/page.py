@@ -25,22 +25,16 @@ from unswayed.files.storage import local_copy
 from unswayed.files.whole import check_writable, write_bytes
 from unswayed.views.text import joined, plural, tag
 
-from .assets import write_assets
 from .explorer import as_script, explorer_section, page_data, pictures_of
-from .extras import distribution_section, factors_section, outside_sections, sensitivity_section
+from .extras import RESULT, distribution_section, factors_section, outside_sections, repair_section, sensitivity_section
 from .findings import Findings, find
-from .first_screen import first_screen
-from .gallery import gallery_section
-from .gallery_heat import Explain, heat_maps_of_flips
-from .gallery_pictures import Album
-from .markup import render
+from .gallery import Explain, gallery_section, heat_maps_of_flips
+from .pictures import Album
 from .provenance import made_section
-from .repair_section import RESULT, repair_section
-from .section import Section, paragraphs
+from .section import Section, drawing, paragraphs, render, write_assets
 from .sections_answers import answers_section, groups_section
 from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
-from .svg import drawing
-from .verdict import verdict
+from .verdict import first_screen, verdict
 
 _LONG = 30
 

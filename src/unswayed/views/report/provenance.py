@@ -11,10 +11,10 @@ from markupsafe import Markup
 
 from unswayed.benchmark.rows import WORST_MASKS
 from unswayed.masks.confidence import LOOK_BELOW
+from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
-from .html_table import Cell, Line, sortable
 from .section import Section, paragraphs
 
 _NEAREST = "the most similar ImageNet class; some of these animals have no class (a chameleon is labeled as an agama)"
@@ -126,13 +126,9 @@ def _left_out(findings: Findings) -> Markup:
         .agg(pl.col("n").sum(), reason=pl.col("reason").first(), reasons=pl.len())
         .sort("n", "edit", descending=[True, False])
     )
-    lines = [
-        Line([Cell(row["edit"]), Cell(f"{row['n']:,}", row["n"]), Cell(row["status"]), Cell(_reasons(row))])
-        for row in reasons.iter_rows(named=True)
-    ]
     caption = f"{gone.height:,} of {total} could not be made; no drop includes them."
-    headings = ["edit", "pictures, n", "status", "reason"]
-    return joined([sortable("left-out-table", caption, headings, lines, frozenset({1}))])
+    columns = [Column("edit"), Column("pictures, n", "n"), Column("status"), Column("reason", _reasons)]
+    return Table(reasons, columns, caption).html("left-out-table")
 
 
 def _reasons(row: Mapping[str, Any]) -> str:
@@ -142,24 +138,23 @@ def _reasons(row: Mapping[str, Any]) -> str:
 
 
 def _models(findings: Findings) -> Markup:
-    lines = []
-    for name in findings.models:
-        card: Mapping[str, Any] = findings.facts.cards.get(name, {})
-        originals = _mapping(card.get("originals"))
-        lines.append(
-            Line(
-                [
-                    Cell(name, note="white-box" if card.get("white_box") else None),
-                    Cell(tag("code", findings.spec(name))),
-                    Cell(f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})"),
-                    Cell(tag("code", str(card.get("weights_sha256", "–")))),
-                    Cell(_transform(_mapping(card.get("transform")))),
-                    Cell(f"{card.get('precision', '–')}, {card.get('device', '–')}"),
-                ]
-            )
-        )
-    headings = ["model", "full name", "accuracy on originals", "SHA-256 of the weights", "transform", "precision"]
-    table = sortable("models-table", "The models, from their cards.", headings, lines, frozenset())
+    def card(row: Row) -> Mapping[str, Any]:
+        return findings.facts.cards.get(row["model"], {})
+
+    def accuracy(row: Row) -> str:
+        originals = _mapping(card(row).get("originals"))
+        return f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})"
+
+    columns = [
+        Column("model", lambda row: Cell(row["model"], note="white-box" if card(row).get("white_box") else None)),
+        Column("full name", lambda row: tag("code", findings.spec(row["model"]))),
+        Column("accuracy on originals", accuracy),
+        Column("SHA-256 of the weights", lambda row: tag("code", str(card(row).get("weights_sha256", "–")))),
+        Column("transform", lambda row: _transform(_mapping(card(row).get("transform")))),
+        Column("precision", lambda row: f"{card(row).get('precision', '–')}, {card(row).get('device', '–')}"),
+    ]
+    frame = pl.DataFrame({"model": findings.models}, schema={"model": pl.String})
+    table = Table(frame, columns, "The models, from their cards.").html("models-table")
     versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
     return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])
 

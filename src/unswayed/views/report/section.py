@@ -1,21 +1,107 @@
-"""A section of the report: its text, and the figures and tables that can also be written as files."""
+"""A section of the report: its text with figures as inline SVG, its tables, and the files that they also become."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from markupsafe import Markup
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from unswayed.views.tables import format_table
-from unswayed.views.text import joined, tag
+from unswayed.files.whole import write_bytes
+from unswayed.views.tables import Cell, Column, format_table
+from unswayed.views.text import interval, joined, tag
 
-from .svg import inline
+from .figures import COLORS, GRID, QUIET, SUFFIXES, figure_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("unswayed.views", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def render(template: str, **values: object) -> Markup:
+    """Return a template of this folder filled with the values; every value is escaped unless it is Markup."""
+    return Markup(_templates().get_template(template).render(values))
+
+
+# Fixed colors of the drawing -> variables of the page's style sheet.
+_VARIABLES = {
+    **{color.lower(): f"var(--series-{place})" for place, color in enumerate(COLORS) if color != "#000000"},
+    "#000000": "currentColor",
+    "#262626": "currentColor",
+    "#444444": "currentColor",
+    GRID: "var(--line)",
+    "#b0b0b0": "var(--line)",
+    QUIET: "var(--quiet)",
+}
+
+
+@contextlib.contextmanager
+def drawing(name: str) -> Iterator[None]:
+    """Set how figures are drawn and saved: no name is read as a formula, and equal figures give equal bytes."""
+    import matplotlib
+
+    settings: Any = {
+        "text.parse_math": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "pdf.fonttype": 42,
+        "font.family": "sans-serif",
+        "axes.unicode_minus": True,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def inline(figure: Figure, name: str, description: str) -> Markup:
+    """Return the figure as an `<svg role="img">` whose ids begin with `name`; description: for screen readers.
+
+    Call it inside `drawing(name)`.
+    """
+    patches = [figure.patch, *(axes.patch for axes in figure.axes)]
+    for patch in patches:
+        patch.set_alpha(0)
+    source = figure_bytes(figure, "svg").decode()
+    for patch in patches:
+        patch.set_alpha(None)
+    body = source[source.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.S)  # it would apply to the whole page
+    body = re.sub(r'\bid="mark:(\d+):', r'data-place="\1" data-edit="', body)  # what the page's filters look for
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
+    body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _VARIABLES.get(found.group().lower(), found.group()), body)
+    body = re.sub(r"font(-family)?: ?[^;\"]*DejaVu[^;\"]*", _font, body)
+    wide, high = (float(number) for number in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
+    opening = (
+        f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {wide:g} {high:g}" '
+        f'style="--wide: {wide:.0f}px" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return Markup(opening + re.sub(r"^<svg[^>]*>", "", body, count=1, flags=re.S))
+
+
+def _font(found: re.Match[str]) -> str:
+    """Return the style of text in the page's own font, at the size of the layout."""
+    size = re.search(r"([\d.]+)px", found.group())
+    return f"font-size: {size.group(1)}px" if size else "font-family: inherit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,3 +133,39 @@ def figure_block(figure: Figure, name: str, description: str, caption: str, narr
         drawn.append(tag("div", inline(narrow, f"{name}-narrow", description), class_="narrow"))
     region = tag("div", *drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
     return tag("figure", region, tag("figcaption", caption), class_="figure")
+
+
+def write_assets(folder: Path, sections: Sequence[Section]) -> list[Path]:
+    """Write FOLDER/<figure>.png, .svg, .pdf and FOLDER/<table>.csv; return the paths."""
+    written = []
+    for section in sections:
+        for name, figure in section.figures.items():
+            for suffix in SUFFIXES:
+                written.append(folder / f"{_safe(name)}{suffix}")
+                write_bytes(written[-1], figure_bytes(figure, suffix[1:]))
+        for name, table in section.tables.items():
+            written.append(folder / f"{_safe(name)}.csv")
+            write_bytes(written[-1], format_table(table, "csv").encode())
+    return written
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", name)
+
+
+def filtered(name: str, noun: str, *choosers: Markup) -> Markup:
+    """Return the line above a table or list that says how much of it the page's filters leave; choosers: its own
+    filters."""
+    counted = tag("output", "", aria_live="polite")
+    return tag("div", *choosers, counted, class_="filters", data_for=name, data_noun=noun)
+
+
+def chooser(name: str, label: str, values: Sequence[str], every: str) -> Markup:
+    """Return a labeled list to choose one value or all; name: its name in the script."""
+    options = [tag("option", every, value=""), *(tag("option", value, value=value) for value in values)]
+    return tag("label", label, " ", tag("select", *options, data_filter=name))
+
+
+def interval_column(heading: str, low: str, high: str, faint: bool = False) -> Column:
+    """Return a column of intervals in points, sorted by their lower ends."""
+    return Column(heading, lambda row: Cell(interval(row[low], row[high]), row[low], faint=faint), number=True)

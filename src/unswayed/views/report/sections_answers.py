@@ -13,12 +13,11 @@ from unswayed.analyses.drops.outcomes import outcomes
 from unswayed.analyses.statistics.paired import IntervalSettings, estimates
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
+from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, percent, plural, points, tag
 
 from .findings import Findings
-from .html_table import Cell, Line, filtered, sortable
-from .markup import render
-from .section import Section, paragraphs
+from .section import Section, filtered, paragraphs, render
 
 _PAIRS = 15
 # A superclass with fewer photographs is left out: its drop would be that of single photographs.
@@ -45,26 +44,29 @@ def answers_section(findings: Findings) -> Section | None:
     counts = counts.sort(
         pl.col("model").replace_strict(place), pl.col("edit").replace_strict(order, default=len(order))
     )
-    accuracy = {(row["model"], row["edit"]): row["accuracy"] for row in findings.drops.iter_rows(named=True)}
-    lines, confidence = [], []
-    for row in counts.iter_rows(named=True):
-        data = {"model": row["model"], "edit": row["edit"]}
-        first = [Cell(row["model"], title=findings.spec(row["model"])), Cell(row["edit"])]
-        lines.append(Line([*first, Cell(f"{row['n']:,}", row["n"]), *_changes(row)], data))
-        right = accuracy.get((row["model"], row["edit"]))
-        if right is not None and row["confidence"] is not None:
-            gap = 100 * (row["confidence"] - right)
-            cells = [_share(right), _share(row["confidence"]), Cell(points(gap, signed=True), gap)]
-            confidence.append(Line([*first, *cells, _share(row["calibration_error"])], data))
-    headings = ["model", "edit", "n", "answers", "stay right, %", "right → wrong, %"]
-    headings += ["of these wrong in the control already, %", "wrong → right, %", "stay wrong, %"]
+    right = findings.drops.select("model", "edit", "accuracy")
+    calibrated = (
+        counts.join(right, on=["model", "edit"], maintain_order="left")
+        .drop_nulls(["accuracy", "confidence"])
+        .with_columns(gap=100 * (pl.col("confidence") - pl.col("accuracy")))
+    )
+    model = Column("model", lambda row: Cell(row["model"], title=findings.spec(row["model"])))
+    changes = [model, Column("edit"), Column("n"), *_change_columns()]
+    gaps = [
+        model,
+        Column("edit"),
+        Column("accuracy, %", 100 * pl.col("accuracy"), 1),
+        Column("confidence, %", 100 * pl.col("confidence"), 1),
+        Column("gap, points", "gap", "+.1f"),
+        Column("calibration error, %", 100 * pl.col("calibration_error"), 1),
+    ]
     body = [
         paragraphs(_blame_words(findings)),
         tag(
             "p", *(joined([tag("span", class_=f"key {kind}"), words]) for kind, words in KINDS.items()), class_="legend"
         ),
         filtered("answers-table", "rows"),
-        sortable("answers-table", "How the answers change.", headings, lines, frozenset(range(4, 9)) | {2}),
+        Table(counts, changes, "How the answers change.").html("answers-table", data=("model", "edit")),
         tag("h3", "Most frequent mistakes"),
         _pairs(findings),
         tag("h3", "Calibration under each edit"),
@@ -73,13 +75,7 @@ def answers_section(findings: Findings) -> Section | None:
             "error is the mean distance of both over 15 bins of confidence."
         ),
         filtered("calibration-table", "rows"),
-        sortable(
-            "calibration-table",
-            "Confidence and accuracy, in %.",
-            ["model", "edit", "accuracy, %", "confidence, %", "gap, points", "calibration error, %"],
-            confidence,
-            frozenset(range(2, 6)),
-        ),
+        Table(calibrated, gaps, "Confidence and accuracy, in %.").html("calibration-table", data=("model", "edit")),
     ]
     tables = {"answers": counts, "mistakes": _named_pairs(findings)}
     return Section("answers", "How the answers change", joined(body), tables=tables)
@@ -99,30 +95,35 @@ def _blame_words(findings: Findings) -> str:
     return words
 
 
-def _changes(row: dict[str, Any]) -> list[Cell]:
-    """Return the cells of one row: a bar and the share of each kind of change."""
+def _shares(row: Row) -> dict[str, float]:
+    """Return the share of each kind of change in a row of counts."""
     n = max(row["n"], 1)
-    shares = {
+    return {
         "kept": (row["right"] - row["flips"]) / n,
         "lost": (row["flips"] - row["control_wrong"]) / n,
         "blamed": row["control_wrong"] / n,
         "gained": row["gained"] / n,
         "wrong": (row["n"] - row["right"] - row["gained"]) / n,
     }
-    parts = (tag("span", class_=name, style=f"width: {100 * share:.1f}%") for name, share in shares.items())
-    known = row["controlled"] > 0
+
+
+def _change_columns() -> list[Column]:
+    """Return a bar of the changes and a column for the share of each kind."""
+
+    def bar(row: Row) -> Markup:
+        parts = (tag("span", class_=name, style=f"width: {100 * share:.1f}%") for name, share in _shares(row).items())
+        return tag("span", *parts, class_="stack", aria_hidden="true")
+
+    n = pl.max_horizontal("n", 1)
+    wrong_in_control = 100 * pl.when(pl.col("controlled") > 0).then(pl.col("control_wrong") / pl.col("controlled"))
     return [
-        Cell(tag("span", *parts, class_="stack", aria_hidden="true")),
-        _share(shares["kept"]),
-        _share(row["flips"] / n),
-        _share(row["control_wrong"] / row["controlled"]) if known else Cell("–"),
-        _share(shares["gained"]),
-        _share(shares["wrong"]),
+        Column("answers", bar),
+        Column("stay right, %", lambda row: 100 * _shares(row)["kept"], 1, True),
+        Column("right → wrong, %", 100 * pl.col("flips") / n, 1),
+        Column("of these wrong in the control already, %", wrong_in_control, 1),
+        Column("wrong → right, %", lambda row: 100 * _shares(row)["gained"], 1, True),
+        Column("stay wrong, %", lambda row: 100 * _shares(row)["wrong"], 1, True),
     ]
-
-
-def _share(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(points(100 * value), value)
 
 
 def _named_pairs(findings: Findings) -> pl.DataFrame:
@@ -131,14 +132,15 @@ def _named_pairs(findings: Findings) -> pl.DataFrame:
 
 
 def _pairs(findings: Findings) -> Markup:
-    table, counted = _named_pairs(findings), ("flips", "control_wrong")
-    lines = [
-        Line([Cell(row["class"]), Cell(row["answer"]), *(Cell(f"{row[name]:,}", row[name]) for name in counted)])
-        for row in table.head(_PAIRS).iter_rows(named=True)
-    ]
+    table = _named_pairs(findings)
     caption = f"The {min(_PAIRS, table.height)} most frequent of {table.height:,} pairs, over all models and edits."
-    headings = ["true class", "answer under the edit", "flips", "of these wrong in the control already"]
-    return sortable("mistakes-table", caption, headings, lines, frozenset({2, 3}))
+    columns = [
+        Column("true class", "class"),
+        Column("answer under the edit", "answer"),
+        Column("flips"),
+        Column("of these wrong in the control already", "control_wrong"),
+    ]
+    return Table(table.head(_PAIRS), columns, caption).html("mistakes-table")
 
 
 def groups_section(findings: Findings) -> Section | None:

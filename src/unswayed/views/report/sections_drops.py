@@ -11,14 +11,14 @@ from unswayed.analyses.drops.drop import differs
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.edits import edit_named_in
 from unswayed.evaluation.facts import AVERAGE
-from unswayed.views.text import interval, joined, plural, points, probability, tag
+from unswayed.views.tables import Cell, Column, Row, Table
+from unswayed.views.text import interval, joined, plural, points, tag
 
+from .figures import MOST
 from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure
 from .findings import Findings
-from .gallery_pictures import THUMBNAIL, Album, data_address
-from .html_table import Cell, Line, filtered, sortable
-from .palette import MOST
-from .section import Section, figure_block, paragraphs
+from .pictures import THUMBNAIL, Album, data_address
+from .section import Section, figure_block, filtered, interval_column, paragraphs
 
 _SCENES = 6
 
@@ -96,51 +96,42 @@ def _framing_words(findings: Findings) -> str | None:
 
 def _table(findings: Findings) -> Markup:
     drops = findings.drops
-    published = "published" in drops.columns and drops["published"].is_not_null().any()
-    valid, human = differs(drops), "human_accuracy" in drops.columns
-    headings = ["model", "edit", "n", "net drop, points", "95 % interval", "p (Holm)", "raw drop, points"]
-    headings += ["raw 95 % interval", "accuracy, %", "true-class probability, %", *(["published"] if published else [])]
-    headings += [*(["drop on valid pictures, points"] if valid else []), *(["human accuracy, %"] if human else [])]
     order = {model: number for number, model in enumerate(findings.models)}
     place = {edit: number for number, edit in enumerate(["original", AVERAGE, *findings.edits])}
     shown = drops.filter(pl.col("kind") != "source").sort(
         pl.col("model").replace_strict(order), pl.col("edit").replace_strict(place, default=len(place))
     )
-    lines = []
-    for row in shown.iter_rows(named=True):
-        lacks = row["kind"] in ("control", "original")
-        cells = [
-            Cell(row["model"], title=findings.spec(row["model"])),
-            Cell(row["edit"], note="white-box" if row["white_box"] else _kind(row)),
-            Cell(f"{row['n']:,}", row["n"]),
-            Cell("–") if lacks else Cell(points(row["effect"]), row["effect"], note="raw" if row["raw"] else None),
-            Cell("–") if lacks else Cell(interval(row["effect_low"], row["effect_high"]), row["effect_low"]),
-            Cell(probability(row["effect_p"]), row["effect_p"]),
-            Cell(points(row["drop"]), row["drop"], faint=True),
-            Cell(interval(row["low"], row["high"]), row["low"], faint=True),
-            Cell(points(100 * row["accuracy"]), row["accuracy"]),
-            _percentage(findings.flips.probabilities.get((row["model"], row["edit"]))),
-        ]
-        if published:
-            cells.append(Cell(points(row["published"]), row["published"], note=row["published_model"]))
-        if valid:
-            cells.append(Cell(points(row["valid_drop"]), row["valid_drop"], note=_of_valid(row["valid_n"])))
-        if human:
-            cells.append(_percentage(row["human_accuracy"]))
-        lines.append(Line(cells, {"model": row["model"], "edit": row["edit"]}))
+    has_effect = ~pl.col("kind").is_in(["control", "original"])  # the others have no drop net of a control
+    effects = [pl.when(has_effect).then(name).alias(name) for name in ("effect", "effect_low", "effect_high")]
+    probabilities = [findings.flips.probabilities.get(key) for key in shown.select("model", "edit").iter_rows()]
+    shown = shown.with_columns(*effects, true_probability=pl.Series(probabilities, dtype=pl.Float64))
+    columns = [
+        Column("model", lambda row: Cell(row["model"], title=findings.spec(row["model"]))),
+        Column("edit", lambda row: Cell(row["edit"], note="white-box" if row["white_box"] else _kind(row))),
+        Column("n"),
+        Column("net drop, points", lambda row: Cell(row["effect"], note="raw" if row["raw"] else None), 1, True),
+        interval_column("95 % interval", "effect_low", "effect_high"),
+        Column("p (Holm)", "effect_p"),
+        Column("raw drop, points", lambda row: Cell(row["drop"], faint=True), 1, True),
+        interval_column("raw 95 % interval", "low", "high", faint=True),
+        Column("accuracy, %", 100 * pl.col("accuracy"), 1),
+        Column("true-class probability, %", 100 * pl.col("true_probability"), 1),
+    ]
+    if "published" in drops.columns and drops["published"].is_not_null().any():
+        columns.append(Column("published", lambda row: Cell(row["published"], note=row["published_model"]), 1, True))
+    if differs(drops):
+        columns.append(Column("drop on valid pictures, points", _valid_drop, 1, True))
+    if "human_accuracy" in drops.columns:
+        columns.append(Column("human accuracy, %", 100 * pl.col("human_accuracy"), 1))
     caption = f"Drop and accuracy of {plural(len(findings.models), 'model')}; press a heading to sort."
-    return sortable("drops-table", caption, headings, lines, frozenset(range(2, len(headings))))
+    return Table(shown, columns, caption).html("drops-table", data=("model", "edit"))
 
 
-def _of_valid(n: int | None) -> str:
-    return "" if n is None else f"n = {n:,}"
+def _valid_drop(row: Row) -> Cell:
+    return Cell(row["valid_drop"], note=None if row["valid_n"] is None else f"n = {row['valid_n']:,}")
 
 
-def _percentage(share: float | None) -> Cell:
-    return Cell("–") if share is None else Cell(points(100 * share), share)
-
-
-def _kind(row: dict[str, Any]) -> str | None:
+def _kind(row: Row) -> str | None:
     if row["kind"] == "control":
         return "control"
     return f"of {row['edits']} edits" if row["kind"] == AVERAGE else None
@@ -208,42 +199,21 @@ def curves_section(findings: Findings) -> Section | None:
             caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
         blocks.append(figure_block(figure, f"curve-{number}", caption, caption, narrow))
         figures[f"curve-{attribute}"] = figure
-    lines = [
-        Line(
-            [
-                Cell(row["model"]),
-                Cell(f"{row['attribute']} {row['side']}".strip()),
-                Cell(f"{row['n']:,}", row["n"]),
-                Cell("–" if row["halfway"] is None else f"{row['halfway']:.3g}", row["halfway"]),
-                Cell(_between(row["low"], row["high"])),
-            ]
-        )
-        for row in findings.fits.iter_rows(named=True)
-    ]
-    if lines:
-        headings = ["model", "attribute", "n", "halfway level", "95 % interval"]
+    attribute_column = Column("attribute", lambda row: f"{row['attribute']} {row['side']}".strip())
+    between = Column("95 % interval", lambda row: _between(row["low"], row["high"]), number=True)
+    if findings.fits.height:
         caption = (
             "The level at which accuracy is midway between floor and ceiling of its fitted curve; a dash: it is "
             "outside the levels of the sweep, or accuracy is flat, or the ceiling was not reached."
         )
-        blocks.append(sortable("fits-table", caption, headings, lines, frozenset({2, 3, 4})))
+        columns = [Column("model"), attribute_column, Column("n"), Column("halfway level", "halfway", ".3g"), between]
+        blocks.append(Table(findings.fits, columns, caption).html("fits-table"))
     else:
         blocks.append(paragraphs("Too few levels for a fitted curve (five are needed)."))
-    wanted = [
-        Line(
-            [
-                Cell(row["model"]),
-                Cell(f"{row['attribute']} {row['side']}".strip()),
-                Cell(row["target"]),
-                Cell(row["met"] if row["threshold"] is None else f"{row['threshold']:.3g}", row["threshold"]),
-                Cell(_between(row["low"], row["high"])),
-            ]
-        )
-        for row in findings.thresholds.iter_rows(named=True)
-    ]
     caption = "The hardest level of each attribute at which the target is still met, by isotonic regression."
-    headings = ["model", "attribute", "target", "met down to", "95 % interval"]
-    blocks.append(sortable("thresholds-table", caption, headings, wanted, frozenset({3, 4})))
+    met = Column("met down to", lambda row: row["met"] if row["threshold"] is None else row["threshold"], ".3g", True)
+    columns = [Column("model"), attribute_column, Column("target"), met, between]
+    blocks.append(Table(findings.thresholds, columns, caption).html("thresholds-table"))
     tables = {"curves": findings.curves, "fits": findings.fits, "thresholds": findings.thresholds}
     return Section("curves", "Curves", joined(blocks), figures, tables)
 

@@ -14,7 +14,7 @@ from unswayed.analyses.flips import find_flips
 from unswayed.errors import reason_of
 from unswayed.evaluation.facts import Facts, read_facts
 from unswayed.files.whole import read_json, write_json
-from unswayed.views.report.gallery_pictures import Album
+from unswayed.views.report.pictures import Album
 
 from .tracker import FlipPicture, Open, Tracker
 

@@ -1,4 +1,4 @@
-"""The tables and figures of a folder of sensitivity results."""
+"""The tables of `unswayed sensitivity` and `unswayed distribution` as CSV files, with their figures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ import polars as pl
 
 from unswayed.analyses import alignment
 from unswayed.analyses import sensitivity as measures
+from unswayed.analyses.distribution import (
+    LIMIT,
+    adaptation_table,
+    background_table,
+    distance_table,
+    histogram_table,
+    score_table,
+    verdict_table,
+)
 from unswayed.analyses.drops.groups import read_model_groups
 from unswayed.choices import ClassColumn, Convention
 from unswayed.errors import UserError, unknown
@@ -19,12 +28,19 @@ from unswayed.evaluation.run import read_probe
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import write_bytes
 
-from .figures_alignment import alignment_bars, alignment_map, attribute_map, irfs_densities, noise_scatter
-from .figures_factors import figure_bytes
-from .figures_sensitivity import sensitivity_curve
+from .figures import figure_bytes
+from .figures_sensitivity import (
+    alignment_bars,
+    alignment_map,
+    attribute_map,
+    irfs_densities,
+    noise_scatter,
+    sensitivity_curve,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 TABLES = (
     "rfs", "class", "group", "drops", "irfs", "saliency", "saliency-class", "saliency-group", "answers", "edits",
@@ -137,3 +153,30 @@ def for_people(table: pl.DataFrame) -> pl.DataFrame:
     rest = "all" if "rfs" in table.columns else None
     short = [rest if level is None else f"{level:g}" for level in table["level"]]
     return table.with_columns(pl.Series("level", short, dtype=pl.String))
+
+
+def write_distribution(
+    folder: str | Path,
+    scores: pl.DataFrame,
+    features: pl.DataFrame | None,
+    adapted: Sequence[tuple[str, str]],
+    *,
+    limit: float = LIMIT,
+    resamples: int = 500,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, pl.DataFrame]:
+    """FOLDER/{verdicts, scores, histograms, background, fid, adaptation}.csv, and the tables by these names."""
+    found = score_table(scores, resamples=resamples, level=level, seed=seed)
+    tables = {
+        "verdicts": verdict_table(found, limit),
+        "scores": found,
+        "histograms": histogram_table(scores),
+        "background": background_table(scores, level=level, seed=seed),
+        "fid": distance_table(features) if features is not None else pl.DataFrame(),
+        "adaptation": adaptation_table(Path(folder) / "answers", adapted, level=level, seed=seed),
+    }
+    tables = {name: table for name, table in tables.items() if table.height}
+    for name, table in tables.items():
+        write_bytes(Path(folder) / f"{name}.csv", csv_text(table).encode())
+    return tables

@@ -1,17 +1,49 @@
-"""A heat map of a small table: one cell per row and column, with its number in it."""
+"""What all figures share: an empty figure, colors, the map of a small table, and the bytes of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from .palette import new_figure
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A00")
+MARKERS = "osD^vPX*"
+MOST = len(COLORS)
+GRID, QUIET = "#dddddd", "#888888"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches; not by pyplot, which has a global state and needs a window system."""
+    from matplotlib.figure import Figure as NewFigure
+
+    return NewFigure(figsize=(width, height), layout="constrained")
+
+
+def series(models: Sequence[str]) -> dict[str, int]:
+    """Return each model's place in COLORS and MARKERS, the same in every figure of a report; of more than eight models
+    the first four and the last four have one."""
+    named = list(models) if len(models) <= MOST else [*models[: MOST // 2], *models[-MOST // 2 :]]
+    return {name: place for place, name in enumerate(named)}
+
+
+def places(names: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return the place of each name: the known one, or the next that no other name has.
+
+    >>> places(["b", "new", "a"], {"a": 0, "b": 1})
+    {'b': 1, 'new': 2, 'a': 0}
+    """
+    known = known or {}
+    names = list(names)
+    free = iter(place for place in range(MOST + len(names)) if place not in known.values())
+    return {name: known[name] if name in known else next(free) for name in names}
+
 
 _TEXT_CELLS = 700  # more cells than this are drawn without numbers
 
@@ -71,3 +103,15 @@ def cells_of(
         if number is not None:
             cells[row_names.index(row), column_names.index(column)] = number
     return cells
+
+
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
+    """Return the figure as the bytes of a file; the report uses `svg`."""
+    buffer = io.BytesIO()
+    # No date in the file, so that equal tables give equal bytes.
+    metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format, {})  # type: ignore[assignment]
+    figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
+    return buffer.getvalue()

@@ -1,0 +1,173 @@
+"""Pictures for people: read from a benchmark, embedded as data, overlaid with heat maps, and on a contact sheet."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from unswayed.errors import BadPicture
+from unswayed.files.whole import sha256
+from unswayed.sources.pictures import read_picture
+from unswayed.views.text import plural
+
+from .figures import figure_bytes, new_figure
+from .section import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from unswayed.benchmark import Benchmark
+
+
+CHANGED, CHANGED_WORDS = "changed", "changed since the evaluation"
+SIDE = 256
+THUMBNAIL = 104
+_QUALITY = 72
+
+
+@dataclass(frozen=True, eq=False)
+class Album:
+    """The pictures of a benchmark by sample id; root None: there are none.
+
+    gone: which of the pictures that were asked for are `missing` or unreadable, or `changed`: their SHA-256 is not that
+    of the manifest, so they are not the pictures that were evaluated.
+    """
+
+    root: Path | None
+    manifest: pl.DataFrame | None
+    gone: dict[str, str] = field(default_factory=dict)
+
+    def picture(self, sample_id: str) -> np.ndarray | None:
+        """Return (H, W, 3) uint8, or None if it is missing, unreadable, changed or outside the benchmark's folder."""
+        path = self.paths.get(sample_id)
+        if self.root is None or path is None:
+            return None
+        parts = PurePosixPath(path)
+        if parts.is_absolute() or ".." in parts.parts:
+            return None
+        try:
+            picture = read_picture(self.root / path)
+            if self.hashes.get(sample_id) in (None, sha256(self.root / path)):
+                return picture
+            self.gone[sample_id] = CHANGED
+        except (BadPicture, OSError):
+            self.gone[sample_id] = "missing"
+        return None
+
+    def remarks(self) -> list[str]:
+        """Return a line about the pictures asked for that have changed, and one about those that cannot be read."""
+        lines = []
+        for reason, words in ((CHANGED, CHANGED_WORDS), ("missing", "could not be read")):
+            paths = [self.paths[one] for one, why in self.gone.items() if why == reason]
+            if paths:
+                shown = "is not shown" if len(paths) == 1 else "are not shown"
+                lines.append(f"{plural(len(paths), 'picture')} of {self.root} {words} and {shown}, first {paths[0]}")
+        return lines
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        if self.manifest is None or not {"sample_id", "status", "path"} <= set(self.manifest.columns):
+            return {}
+        there = self.manifest.filter((pl.col("status") == "ok") & pl.col("path").is_not_null())
+        return dict(there.select("sample_id", "path").iter_rows())
+
+    @cached_property
+    def hashes(self) -> Mapping[str, str]:
+        if self.manifest is None or "sha256" not in self.manifest.columns:
+            return {}
+        return dict(self.manifest.select("sample_id", "sha256").drop_nulls().iter_rows())
+
+    def scenes(self, count: int) -> list[str]:
+        """Return the first scenes that have an original, in the benchmark's order."""
+        found = [one.rsplit("/", 2)[0] for one in self.paths if one.endswith("/original/0")]
+        return list(dict.fromkeys(found))[:count]
+
+
+def data_address(picture: np.ndarray, side: int = SIDE, quality: int = _QUALITY) -> str:
+    """Return the picture as a `data:` URL: WebP, its longer side at most `side` pixels."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=quality, method=4)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+WIDEST = 2200
+
+
+def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] | None = None) -> bytes:
+    """Return a PNG with one row per scene and one column per edit; white if an edit was not possible for a scene."""
+    import polars
+
+    manifest = polars.DataFrame(benchmark.manifest)
+    album = Album(benchmark.root, manifest)
+    names = edits or [one for one in manifest["edit"].unique(maintain_order=True).to_list() if one != "source"]
+    rows = []
+    for scene in album.scenes(scenes):
+        pictures = [album.picture(f"{scene}/{edit}/0") for edit in names]
+        blank = np.full_like(next(one for one in pictures if one is not None), 255)
+        made = [(blank if picture is None else picture) for picture in pictures]
+        texts = [edit if picture is not None else f"{edit}: –" for edit, picture in zip(names, pictures, strict=True)]
+        rows.append((made, [text.replace("background-", "bg-") for text in texts]))
+    with drawing("sheet"):
+        return _smaller(figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png"))
+
+
+def _smaller(data: bytes) -> bytes:
+    """Return the PNG at most `WIDEST` pixels wide."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(data)).convert("RGB")
+    picture.thumbnail((WIDEST, 4 * WIDEST), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def overlay(image: np.ndarray, heat: np.ndarray, strength: float = 0.6) -> np.ndarray:
+    """Return the photograph (H, W, 3) uint8 overlaid with its heat map (H, W) in [0, 1].
+
+    Where the map is 0 the photograph is unchanged; higher values are more strongly colored (dark red to yellow).
+    """
+    from matplotlib import colormaps
+
+    colors = colormaps["inferno"](0.15 + 0.85 * np.clip(heat, 0, 1))[..., :3] * 255
+    share = (strength * np.sqrt(np.clip(heat, 0, 1)))[..., None]
+    return (image * (1 - share) + colors * share).round().astype(np.uint8)
+
+
+def outlined(image: np.ndarray, mask: np.ndarray, color: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
+    """Return the picture with the mask's outline drawn on it."""
+    import cv2
+
+    contours, _ = cv2.findContours((mask > 0.5).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    return cv2.drawContours(image.copy(), contours, -1, color, max(1, len(image) // 110))
+
+
+def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
+    """Draw rows of pictures, each with a line of text above it; `names` are written at the left of the rows."""
+    wide = max(len(pictures) for pictures, _ in rows)
+    figure = new_figure(1.75 * wide + (0.9 if names else 0), 1.95 * len(rows))
+    panels = figure.subplots(len(rows), wide, squeeze=False)
+    for row, (pictures, texts) in enumerate(rows):
+        for column in range(wide):
+            axes: Any = panels[row][column]
+            axes.set_axis_off()
+            if column < len(pictures):
+                axes.imshow(pictures[column])
+                axes.set_title(texts[column], fontsize=7.5, pad=3)
+        if names:
+            panels[row][0].text(
+                -0.08, 0.5, names[row], transform=panels[row][0].transAxes, ha="right", va="center", fontsize=8
+            )
+    return figure
