@@ -1,4 +1,4 @@
-"""Checks of data from files: every value has the type that its field declares, or a UserError says which has not.
+"""Records: values from JSON files, checked against declared types by msgspec, and what stands in the cards of results.
 
 card = read_object("head.json", {"base": str, "labels": dict[str, Any]})
 row = checked(Row, {"source_id": "dog", "edit": "original"}, "rows/dog.json, row 1")
@@ -6,15 +6,13 @@ row = checked(Row, {"source_id": "dog", "edit": "original"}, "rows/dog.json, row
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import platform
-import types
-from collections import abc
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NotRequired, TypedDict, TypeVar, get_args, get_type_hints
 
 from unswayed.errors import UserError
 
@@ -22,12 +20,13 @@ from .whole import canonical, read_json
 
 Record = TypeVar("Record")
 _WORDS = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    dict: "an object",
-    list: "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "nothing",
 }
 
 
@@ -40,75 +39,71 @@ def read_object(path: str | Path, kinds: Mapping[str, Any] | None = None, run: s
 
 def require_fields(value: Any, kinds: Mapping[str, Any], where: str, run: str | None = None) -> None:
     """Raise UserError unless `value` is an object whose fields have these types; a type with None may be missing."""
-    if not isinstance(value, dict):
-        raise UserError(f"{where} contains {_shown(value)}", allowed="a JSON object", run=run)
-    for name, kind in kinds.items():
-        if not fits(value.get(name), kind):
-            found = f"is {_shown(value[name])}" if name in value else "is missing"
-            raise UserError(f"{where}: the field '{name}' {found}", allowed=_words(kind), run=run)
+    checked(_object_type(tuple(kinds.items())), value, where, run)
 
 
 def checked(kind: type[Record], value: Any, where: str, run: str | None = None) -> Record:
-    """The dataclass `kind` from an object; fields that it does not have are ignored."""
-    declared: Any = kind
-    hints, needed = _declared(declared)
-    require_fields(value, {name: hints[name] for name in needed}, where, run)
-    require_fields(value, {name: hints[name] for name in hints if name in value}, where, run)
-    return kind(**{name: value[name] for name in hints if name in value})
+    """`value` as a dataclass or another type; fields that it does not declare are ignored.
+
+    >>> checked(list[float], [1, 2.5], "numbers.json")
+    [1.0, 2.5]
+    >>> checked(dict[str, list[str]], {"cat": ["tabby", 3]}, "groups.json")
+    Traceback (most recent call last):
+    unswayed.errors.UserError: groups.json: the field '[...][1]' is of the type int
+    allowed: text
+    """
+    import msgspec
+
+    try:
+        return msgspec.convert(value, kind, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+    path = path.rstrip("`")
+    field = path.lstrip(".")
+    if missing := re.fullmatch("Object missing required field `(.*)`", problem):
+        field = f"{field}.{missing[1]}".lstrip(".")
+        raise UserError(f"{where}: the field '{field}' is missing", allowed="an object with this field", run=run)
+    # msgspec does not name the key of a dict in which a value is wrong.
+    found = "not as declared" if "[...]" in path else _shown(_value_at(value, path))
+    if wanted := re.fullmatch("Expected `(.*)`, got `(.*)`", problem):
+        found = f"of the type {wanted[2]}" if "[...]" in path else found
+        allowed = " or ".join(_WORDS.get(word, word) for word in wanted[1].split(" | "))
+    else:  # a value that its Literal does not list
+        allowed = ", ".join(map(str, get_args(get_type_hints(kind).get(field)))) or problem
+    if not path:
+        raise UserError(f"{where} contains {found}", allowed=allowed.replace("an object", "a JSON object"), run=run)
+    raise UserError(f"{where}: the field '{field}' is {found}", allowed=allowed, run=run)
 
 
 def fits(value: Any, kind: Any) -> bool:
     """Whether a value from JSON has a type such as `str`, `int | None`, `list[str]`, `dict[str, float]` or a Literal.
 
-    >>> fits([1, 2.5], list[float]), fits(True, int), fits(10**30, int)
-    (True, False, False)
+    >>> fits([1, 2.5], list[float]), fits(True, int)
+    (True, False)
     """
-    if kind is Any:
-        return True
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, one) for one in parts)
-    if origin is Literal:
-        return isinstance(value, str) and value in parts
-    if origin is list:
-        return isinstance(value, list | tuple) and all(fits(one, parts[0]) for one in value)
-    if origin in (dict, abc.Mapping):
-        return isinstance(value, dict) and all(fits(one, parts[1]) for one in value.values())
-    if kind in (None, type(None)):
-        return value is None
-    if kind is int:
-        # What does not fit into 64 bits is no label, count or seed, and no table can hold it.
-        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64
-    if kind is float:
-        return isinstance(value, float) or fits(value, int)
-    return isinstance(value, kind)
+    try:
+        checked(kind, value, "")
+    except UserError:
+        return False
+    return True
 
 
-@functools.cache
-def _declared(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """The types of a dataclass's fields by name, and the names of those without a default."""
-    hints = get_type_hints(kind)
-    made = [field for field in dataclasses.fields(kind) if field.init]
-    missing = dataclasses.MISSING
-    needed = [field.name for field in made if field.default is missing and field.default_factory is missing]
-    return {field.name: hints[field.name] for field in made}, frozenset(needed)
+@functools.lru_cache(maxsize=256)
+def _object_type(kinds: tuple[tuple[str, Any], ...]) -> Any:
+    """The type of an object with these fields; those that may be None may be missing."""
+    fields = {name: NotRequired[kind] if type(None) in get_args(kind) else kind for name, kind in kinds}
+    return TypedDict("Record", fields)  # type: ignore[operator]
 
 
-def _words(kind: Any) -> str:
-    parts = get_args(kind)
-    if get_origin(kind) in (Union, types.UnionType):
-        return " or ".join("nothing" if one is type(None) else _words(one) for one in parts)
-    if get_origin(kind) is Literal:
-        return ", ".join(parts)
-    base = _WORDS.get(get_origin(kind) or kind, str(kind))
-    return f"{base} of {_words(parts[-1])} each" if parts and parts[-1] is not Any else base
+def _value_at(value: Any, path: str) -> Any:
+    """The value at a path such as `.rows[3].label`."""
+    for name, index in re.findall(r"\.([^.[]*)|\[(\d+)\]", path):
+        value = value[int(index)] if index else value[name]
+    return value
 
 
 def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
-        text = f"a very large {type(value).__name__}"
+    text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 MOST_TEXT = 64 * 2**20  # bytes of a JSON or text file
 MOST_PICTURE = 2**30  # bytes of a picture file
 DEEPEST = 100  # lists and objects inside each other
+_MANY_DIGITS = re.compile(r"[0-9]{19}")
 _REMEDY = "df -h, or choose another -o"
 
 
@@ -192,17 +194,25 @@ def read_json(path: str | Path, most: int = MOST_TEXT) -> Any:
 def parse_json(data: bytes | str, where: str) -> Any:
     """The value of a JSON text; UserError, which names `where`, also for one that is nested too deeply."""
     try:
-        value = json.loads(data)
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+        # What does not fit into 64 bits is no label, count or seed, and no table can hold it.
+        value = json.loads(text, parse_int=_bounded if _MANY_DIGITS.search(text) else None)
         if _is_deep(value):
             raise RecursionError
         # Half of a surrogate pair is valid in JSON, but no file and no terminal can show it.
-        if (b"\\ud" if isinstance(data, bytes) else "\\ud") in data.lower():  # type: ignore[operator]
+        if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except RecursionError:
         raise UserError(f"{where} is not readable JSON: it is nested too deeply") from None
     except ValueError as error:
         raise UserError(f"{where} is not readable JSON: {error}") from None
+
+
+def _bounded(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
+        raise ValueError(f"the whole number {digits[:20]}… does not fit into 64 bits")
+    return int(digits)
 
 
 def _is_deep(value: Any) -> bool:
