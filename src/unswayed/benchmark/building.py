@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.scheduling import Here
 from unswayed.masks.checks import exchanged_masks, warning_summary
 from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import Renderer
+from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.settings import RENDERER_OPTIONS
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
@@ -33,7 +33,6 @@ from .plan import BuildSettings, Plan
 from .prepare import Prepared
 from .quality import count_doubtful, record_masks
 from .render import (
-    Counting,
     NetworkBuilder,
     NetworkDescriber,
     SourceBuilder,
@@ -51,7 +50,6 @@ from .rows import (
     OK,
     ORIGINAL_EDIT,
     SOURCE_EDIT,
-    Row,
     counts,
     finished_sources,
     read_rows,
@@ -143,18 +141,7 @@ def build(
         plan.root.mkdir(parents=True, exist_ok=True)
     unit = "passes" if plan.has_network else "scenes"
     with only_run(plan.root, settings.shard), Monitor(plan.root, "build", unit, show) as monitor:
-
-        def report(now: Progress) -> None:
-            failed = now.counts.get(FAILED, 0)
-            pictures = ", ".join(
-                f"{number} {status}" for status, number in now.counts.items() if number and status != FAILED
-            )
-            note = f"{now.done} of {now.total} scenes; {pictures}" if now.passes else pictures
-            monitor.count(*(now.passes or (now.done, now.total)), failed=failed, note=note)
-            if progress is not None:
-                progress(now)
-
-        return _build(plan, renderer, report, monitor)
+        return _build(plan, renderer, monitor, progress)
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
@@ -174,74 +161,103 @@ def _settled(renderer: Renderer, settings: BuildSettings) -> str:
     return "none" if guide is None else str(guide["name"])
 
 
-def _build(
-    plan: Plan,
-    opened: Renderer | None,
-    report: Callable[[Progress], None],
-    monitor: Monitor,
-) -> Built:
-    started, settings, watch = time.monotonic(), plan.settings, monitor.watch
-    devices = places_of(settings) if plan.has_network and opened is None else []
-    make: Make
-    of: Callable[[float], int]
-    if len(devices) > 1 or (devices and settings.engine != "local"):
-        card, starts = _described(plan, devices)
-        make, of = functools.partial(_on_devices, plan, devices, watch), starts.__getitem__
-    else:
-        plan = plan.on(devices[0]) if devices else plan
-        renderer, removal = opened or plan.open_renderer(), plan.open_removal()
-        card, of = plan.card(renderer, removal), functools.partial(passes_of, renderer)
-        if plan.has_network:
-            make = functools.partial(_here, plan, renderer, removal, watch)
-        else:
-            make = functools.partial(_by_source, plan, removal, watch)
-    with alone(plan.root / CARD_LOCK, UserError(f"another run holds {plan.root / CARD_LOCK}"), wait=60):
-        refresh(plan.root)
-        settle_card(plan.root, card, plan.source.ids)
-    part = settings.part(plan.source.ids)
-    ours = None if settings.shard is None else set(part)
-    sweep(plan.root, ours)
-    rows = {one: read_rows(plan.root, one) for one in finished_sources(plan.root).intersection(part)}
-    missing = {one: plan.missing(one, its) for one, its in rows.items()}
+class _Tally:
+    """How far a run is; `tell` passes that on to the monitor and to the caller.
+
+    passes: of the network, done and in total as far as that is known; passes_of: those of a picture by its start.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        passes_of: Callable[[float], int],
+        monitor: Monitor,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.monitor, self.progress = monitor, progress
+        self.done = self.sources = self.passes = self.all_passes = 0
+        self.counts: Counter[str] = Counter()
+        runs = [plan.settings.runs if plan.has_draws(item) else 1 for item in plan.recipe.items]
+        self.passes_planned = sum(count * passes_of(start) for count, start in zip(runs, plan.starts, strict=True))
+
+    def start(self, sources: int, waiting: int, counts: dict[str, int]) -> None:
+        self.done, self.sources, self.all_passes = sources - waiting, sources, waiting * self.passes_planned
+        self.counts.update(counts)
+        self.tell()
+
+    def prepared(self, passes: int) -> None:
+        """Replace the planned passes of a source by those of the pictures that are possible for it."""
+        self.all_passes += passes - self.passes_planned
+
+    def finished(self, summary: Summary) -> None:
+        self.done += 1
+        self.counts.update(summary.counts)
+        self.tell(summary)
+
+    def tell(self, summary: Summary | None = None) -> None:
+        passes = (min(self.passes, self.all_passes), self.all_passes) if self.all_passes else None
+        pictures = ", ".join(
+            f"{number} {status}" for status, number in self.counts.items() if number and status != FAILED
+        )
+        note = f"{self.done} of {self.sources} scenes; {pictures}" if passes else pictures
+        self.monitor.count(*(passes or (self.done, self.sources)), failed=self.counts[FAILED], note=note)
+        if self.progress is not None:
+            self.progress(Progress(self.done, self.sources, dict(self.counts), passes, summary))
+
+
+Make = Callable[[list[str], _Tally], Generator[Summary, None, None]]
+
+
+def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Callable[[Progress], None] | None) -> Built:
+    started, root = time.monotonic(), plan.root
+    card, passes_of_start, make = _maker(plan, opened, monitor.watch)
+    with alone(root / CARD_LOCK, UserError(f"another run holds {root / CARD_LOCK}"), wait=60):
+        refresh(root)
+        settle_card(root, card, plan.source.ids)
+    part = plan.settings.part(plan.source.ids)
+    ours = None if plan.settings.shard is None else set(part)
+    sweep(root, ours)
+    rows = {source_id: read_rows(root, source_id) for source_id in finished_sources(root).intersection(part)}
+    missing = {source_id: plan.missing(source_id, its) for source_id, its in rows.items()}
     # Those of which nothing is there come first: they take the longest.
     waiting = sorted((one for one in part if missing.get(one, 1)), key=lambda one: -missing.get(one, math.inf))
-    totals = Counter(counts(row for one in rows.keys() - set(waiting) for row in rows[one]))
-    passes = _Passes(plan, of, len(waiting))
-    now = Progress(len(part) - len(waiting), len(part), dict(totals), passes.counted)
-    report(now)
-    stages: Counter[str] = Counter()
-    with contextlib.closing(make(waiting, passes, lambda: report(replace(now, passes=passes.counted)))) as summaries:
-        for number, summary in enumerate(summaries, start=now.done + 1):
-            totals.update(summary.counts)
+    tally, stages = _Tally(plan, passes_of_start, monitor, progress), Counter[str]()
+    tally.start(len(part), len(waiting), counts(row for one in rows.keys() - set(waiting) for row in rows[one]))
+    with contextlib.closing(make(waiting, tally)) as summaries:
+        for summary in summaries:
             stages.update(summary.seconds)  # type: ignore[arg-type]
-            now = Progress(number, len(part), dict(totals), passes.counted)
-            report(replace(now, summary=summary))
+            tally.finished(summary)
             monitor.check_folder(CARD)
     monitor.check_folder(CARD)
-    sweep(plan.root, ours)  # what workers left that died in this run
-    refresh(plan.root)  # for rows that other machines have added
-    unfinished = len(set(plan.source.ids) - finished_sources(plan.root))
-    everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(plan.root, one)]
-    notes = _notes(everything)
+    sweep(root, ours)  # what workers left that died in this run
+    refresh(root)  # for rows that other machines have added
+    unfinished = len(set(plan.source.ids) - finished_sources(root))
+    everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(root, one)]
+    notes = {row.source_id: row.notes for row in everything if row.edit == SOURCE_EDIT and row.status == OK}
     if not unfinished:
-        write_manifest(plan.root, everything)
-        record_masks(plan.root, everything, notes)
-        shutil.rmtree(plan.root / CACHE, ignore_errors=True)
+        write_manifest(root, everything)
+        record_masks(root, everything, notes)
+        shutil.rmtree(root / CACHE, ignore_errors=True)
+    failures: dict[str, str] = {}
+    for row in everything:
+        if row.status == FAILED:
+            failures.setdefault(row.source_id, str(row.reason))
     doubtful = count_doubtful(everything)
+    originals = [row for row in everything if row.edit == ORIGINAL_EDIT and row.status == OK]
     return Built(
-        root=plan.root,
+        root=root,
         counts=counts(everything),
         sources=len(part if unfinished else plan.source),
         made=len(waiting),
         seconds=time.monotonic() - started,
         stages={name: float(value) for name, value in stages.items()},
-        failures=_failures(everything),
+        failures=failures,
         classes=plan.source.class_counts,
         warnings=(
             *plan.source.remarks,
             *warning_summary(notes),
             *exchanged_masks(plan.source, notes),
-            *repeated_photographs(_originals(everything)),
+            *repeated_photographs((row.source_id, (row.sha256, row.mask_sha256), row.label) for row in originals),
         ),
         invalid=doubtful["invalid"],
         left_out=doubtful["left out"],
@@ -249,115 +265,68 @@ def _build(
     )
 
 
+def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[dict[str, Any], Callable[[float], int], Make]:
+    """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
+    devices = places_of(plan.settings) if plan.has_network and opened is None else []
+    if len(devices) > 1 or (devices and plan.settings.engine != "local"):
+        card, starts = _described(plan, devices)
+        return card, starts.__getitem__, functools.partial(_on_devices, plan, devices, watch)
+    plan = plan.on(devices[0]) if devices else plan
+    renderer, removal = opened or plan.open_renderer(), plan.open_removal()
+    if plan.has_network:
+        make: Make = functools.partial(_here, plan, renderer, removal, watch)
+    else:
+        make = functools.partial(_by_source, plan, removal, watch)
+    return plan.card(renderer, removal), functools.partial(passes_of, renderer), make
+
+
 def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[float, int]]:
     """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
     [outcome] = run_tasks(NetworkDescriber(plan), [None], settings=plan.settings, devices=devices[:1], apart=True)
     if outcome.result is None:
         raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
-    found: tuple[dict[str, Any], dict[float, int]] = outcome.result
-    return found
-
-
-class _Passes:
-    """The passes of the network that a build has made and will make, as far as that is known.
-
-    of: the number of passes of a picture by its start.
-    """
-
-    def __init__(self, plan: Plan, of: Callable[[float], int], waiting: int) -> None:
-        self.done = 0
-        runs = [plan.settings.runs if plan.has_draws(item) else 1 for item in plan.recipe.items]
-        self.planned = sum(count * of(start) for count, start in zip(runs, plan.starts, strict=True))
-        self.total = waiting * self.planned
-
-    @property
-    def counted(self) -> tuple[int, int] | None:
-        return (min(self.done, self.total), self.total) if self.total else None
-
-    def known(self, real: int) -> None:
-        """Replace the planned passes of a source by those of the pictures that are possible for it."""
-        self.total += real - self.planned
-
-
-Make = Callable[[list[str], _Passes, Callable[[], None]], Generator[Summary, None, None]]
+    card, starts = outcome.result
+    return card, starts
 
 
 def _by_source(
-    plan: Plan, removal: Removal, watch: Watch, waiting: list[str], passes: _Passes, report: Callable[[], None]
+    plan: Plan, removal: Removal, watch: Watch, waiting: list[str], tally: _Tally
 ) -> Generator[Summary, None, None]:
     """Build the sources without a network, each in one worker process, which opens its own renderer."""
-    settings = plan.settings
     # A process takes a second to start, so few photographs do not get one for each core.
-    workers = settings.workers or max(1, min(cores(settings), len(waiting) // 16))
-    for outcome in run_tasks(SourceBuilder(plan, removal), waiting, workers, settings, apart=True, watch=watch):
+    workers = plan.settings.workers or max(1, min(cores(plan.settings), len(waiting) // 16))
+    builder = SourceBuilder(plan, removal)
+    for outcome in run_tasks(builder, waiting, workers, plan.settings, apart=True, watch=watch):
         yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
 
 
 def _here(
-    plan: Plan,
-    renderer: Renderer,
-    removal: Removal,
-    watch: Watch,
-    waiting: list[str],
-    passes: _Passes,
-    report: Callable[[], None],
+    plan: Plan, renderer: Renderer, removal: Removal, watch: Watch, waiting: list[str], tally: _Tally
 ) -> Generator[Summary, None, None]:
-    """Build the sources with the network in this process; `report` is called after every pass."""
+    """Build the sources with the network in this process; what is done is told after every pass."""
     device = str(renderer.describe().get("device"))
     here = Here(device, device, watch)
 
     def count(pictures: int) -> None:
-        passes.done += pictures
+        tally.passes += pictures
         here.tell()
-        report()
+        tally.tell()
 
-    def known(prepared: Prepared | None) -> None:
-        passes.known(0 if prepared is None else prepared_passes(renderer, prepared))
+    def prepared(source: Prepared | None) -> None:
+        tally.prepared(0 if source is None else prepared_passes(renderer, source))
 
-    counting = renderer if isinstance(renderer, Counting) else None
-    before = None if counting is None else counting.on_passes
-    try:
-        if counting is not None:
-            counting.on_passes = count
-        for summary in through_network(plan, renderer, removal, waiting, known):
-            here.tell(finished=1)
-            yield summary
-    finally:
-        if counting is not None:
-            counting.on_passes = before
+    counted = CountedRenderer(renderer, count) if isinstance(renderer, NetworkRenderer) else renderer
+    for summary in through_network(plan, counted, removal, waiting, prepared):
+        here.tell(finished=1)
+        yield summary
 
 
 def _on_devices(
-    plan: Plan, devices: list[str], watch: Watch, waiting: list[str], passes: _Passes, report: Callable[[], None]
+    plan: Plan, devices: list[str], watch: Watch, waiting: list[str], tally: _Tally
 ) -> Generator[Summary, None, None]:
     """Build the sources with one process for each device, those with the most pictures first."""
     for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
         summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
-        passes.known(summary.passes)
-        passes.done += summary.passes
+        tally.prepared(summary.passes)
+        tally.passes += summary.passes
         yield summary
-
-
-def _failures(rows: list[Row]) -> dict[str, str]:
-    """Return the sources with failed rows, each with its first reason."""
-    found: dict[str, str] = {}
-    for row in rows:
-        if row.status == FAILED:
-            found.setdefault(row.source_id, str(row.reason))
-    return found
-
-
-def _originals(rows: list[Row]) -> Iterator[tuple[str, tuple[str | None, ...], int | None]]:
-    """The scene of each framed original, the hashes of its picture and mask, and its class."""
-    for row in rows:
-        if row.edit == ORIGINAL_EDIT and row.status == OK:
-            yield row.source_id, (row.sha256, row.mask_sha256), row.label
-
-
-def _notes(rows: list[Row]) -> dict[str, list[str]]:
-    """Return the notes about each photograph that was used, by source."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if row.edit == SOURCE_EDIT and row.status == OK:
-            found[row.source_id] = row.notes
-    return found

@@ -11,21 +11,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from unswayed.errors import UserError
 from unswayed.jobs import Outcome, run_tasks
 from unswayed.jobs.resources import prefetch
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import Layers, Refused, Rendered, Renderer
+from unswayed.rendering.layers import Layers, NetworkRenderer, Refused, Rendered, Renderer
 from unswayed.rendering.removal import find_removal
 
 from .plan import Plan
 from .prepare import Preparation, Prepared, row_reason
 from .quality import is_invalid, judged, left_out
 from .rows import FAILED, counts, write_rows
-from .writing import Written, finish, write_file, write_picture
+from .writing import Written, settle, write_file, write_picture
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SourceBuilder:
 
 
 @dataclass
-class _Open:
+class _OpenSource:
     """A source whose pictures are being rendered."""
 
     prepared: Prepared
@@ -68,6 +68,65 @@ class _Open:
     @property
     def complete(self) -> bool:
         return len(self.written) == len(self.prepared.layers) + len(self.prepared.files)
+
+    def finish(self, root: Path) -> Summary:
+        """Wait for the source's files, rename them and write its row file."""
+        written = {number: future.result() for number, future in self.written.items()}
+        rows = [written[number].row if number in written else row for number, row in enumerate(self.prepared.rows)]
+        started = time.perf_counter()
+        settle(file for one in written.values() for file in one.files)
+        write_rows(root, self.prepared.source_id, rows)
+        seconds = {
+            **self.prepared.seconds,
+            "render": self.rendered,
+            "encode": sum(one.encode for one in written.values()),
+            "judge": self.prepared.seconds.get("judge", 0.0) + sum(one.judge for one in written.values()),
+            "write": time.perf_counter() - started + sum(one.write for one in written.values()),
+        }
+        return Summary(self.prepared.source_id, counts(rows), seconds)
+
+
+class _Stream:
+    """Pictures that wait for the renderer, and sources whose files are being written."""
+
+    def __init__(self, root: Path, renderer: Renderer, pool: ThreadPoolExecutor, again: Preparation | None) -> None:
+        self.root, self.renderer, self.pool, self.again = root, renderer, pool, again
+        self.queue: deque[tuple[_OpenSource, int]] = deque()
+        self.finishing: deque[Future[Summary]] = deque()
+
+    def add(self, prepared: Prepared) -> None:
+        source = _OpenSource(prepared)
+        for number, data in prepared.files.items():
+            source.written[number] = self.pool.submit(write_file, self.root, prepared.rows[number], data)
+        self.queue.extend((source, number) for number in prepared.layers)
+        self._advance(source)
+
+    def render(self, count: int) -> None:
+        batch = [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
+        places = [(source.prepared, number) for source, number in batch]
+        started = time.perf_counter()
+        answers = _render_at(self.renderer, places)
+        if self.again is not None:
+            answers = rerolled(self.again, self.renderer, places, answers)
+        share = (time.perf_counter() - started) / len(batch)
+        for (source, number), answer in zip(batch, answers, strict=True):
+            prepared = source.prepared
+            row, layers, evidence = prepared.rows[number], prepared.layers[number], prepared.evidence.get(number)
+            source.written[number] = self.pool.submit(write_picture, self.root, row, layers, answer, evidence)
+            source.rendered += share
+        for source in {id(source): source for source, _ in batch}.values():
+            self._advance(source)
+
+    def _advance(self, source: _OpenSource) -> None:
+        """If all pictures of a source are rendered, let a writer wait for their files and finish the source."""
+        if source.complete:
+            # Its pictures were submitted before this and a pool starts tasks in order, so there is no deadlock.
+            self.finishing.append(self.pool.submit(source.finish, self.root))
+
+    def finished(self, most: int) -> Iterator[Summary]:
+        """The sources that are finished; waits where more than `most` are not."""
+        while self.finishing and (self.finishing[0].done() or len(self.finishing) > most):
+            yield self.finishing.popleft().result()
 
 
 def render_stream(
@@ -83,45 +142,17 @@ def render_stream(
     It runs in this thread and waits only for `sources`; PNGs are encoded and written by `writers` threads.
     again: makes invalid pictures again; None leaves them unchanged.
     """
-    queue: deque[tuple[_Open, int, Layers]] = deque()
-    finishing: deque[Future[Summary]] = deque()
     with ThreadPoolExecutor(writers, thread_name_prefix="write") as pool:
-
-        def advance(source: _Open) -> None:
-            """If all pictures of a source are rendered, let a writer wait for their files and finish the source."""
-            if source.complete:
-                # Its pictures were submitted before this and a pool starts tasks in order, so there is no deadlock.
-                finishing.append(pool.submit(_seal, root, source))
-
-        def render(count: int) -> None:
-            batch = [queue.popleft() for _ in range(min(count, len(queue)))]
-            started = time.perf_counter()
-            answers = render_safely(renderer, [layers for _, _, layers in batch])
-            if again is not None:
-                places = [(source.prepared, number) for source, number, _ in batch]
-                answers = rerolled(again, renderer, places, answers)
-            share = (time.perf_counter() - started) / len(batch)
-            for (source, number, _), answer in zip(batch, answers, strict=True):
-                source.written[number] = pool.submit(write_answer, root, source.prepared, number, answer)
-                source.rendered += share
-            for source in {id(source): source for source, _, _ in batch}.values():
-                advance(source)
-
+        stream = _Stream(root, renderer, pool, again)
         try:
             for prepared in sources:
-                source = _Open(prepared)
-                for number, data in prepared.files.items():
-                    source.written[number] = pool.submit(write_file, root, prepared.rows[number], data)
-                queue.extend((source, number, layers) for number, layers in prepared.layers.items())
-                advance(source)
-                while len(queue) >= group:
-                    render(group)
-                while finishing and (finishing[0].done() or len(finishing) > 4 * group):
-                    yield finishing.popleft().result()
-            while queue:
-                render(group)
-            while finishing:
-                yield finishing.popleft().result()
+                stream.add(prepared)
+                while len(stream.queue) >= group:
+                    stream.render(group)
+                yield from stream.finished(most=4 * group)
+            while stream.queue:
+                stream.render(group)
+            yield from stream.finished(most=0)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -187,31 +218,6 @@ def _render_at(renderer: Renderer, places: Sequence[tuple[Prepared, int]]) -> li
     return render_safely(renderer, [prepared.layers[number] for prepared, number in places])
 
 
-def write_answer(root: Path, prepared: Prepared, number: int, answer: Rendered | Refused) -> Written:
-    """One picture of a source written beside its place, its validity measured where that is asked for."""
-    evidence = prepared.evidence.get(number)
-    return write_picture(root, prepared.rows[number], prepared.layers[number], answer, evidence)
-
-
-def finished(root: Path, prepared: Prepared, written: dict[int, Written], rendered: float) -> Summary:
-    """Rename the source's files, write its row file and return its summary."""
-    rows = [written[number].row if number in written else row for number, row in enumerate(prepared.rows)]
-    settled = finish(root, prepared.source_id, rows, [file for one in written.values() for file in one.files])
-    seconds = {
-        **prepared.seconds,
-        "render": rendered,
-        "encode": sum(one.encode for one in written.values()),
-        "judge": prepared.seconds.get("judge", 0.0) + sum(one.judge for one in written.values()),
-        "write": settled + sum(one.write for one in written.values()),
-    }
-    return Summary(prepared.source_id, counts(rows), seconds)
-
-
-def _seal(root: Path, source: _Open) -> Summary:
-    written = {number: future.result() for number, future in source.written.items()}
-    return finished(root, source.prepared, written, source.rendered)
-
-
 def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
     """Write the rows of a source whose worker died or failed, all failed with that reason."""
     rows = Preparation(plan).all_rows(source_id, FAILED, reason)
@@ -221,15 +227,6 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
 
 # A renderer gets this many batches per call: with fewer calls its batches are less often partly empty at the end.
 BATCHES = 8
-
-
-@runtime_checkable
-class Counting(Protocol):
-    """A renderer that says how many passes a picture takes and when one is done."""
-
-    on_passes: Callable[[int], None] | None
-
-    def passes(self, start: float) -> int: ...
 
 
 class NetworkDescriber:
@@ -300,7 +297,7 @@ def through_network(
 
 def passes_of(renderer: Renderer, start: float) -> int:
     """How many passes of a network a picture with this start takes."""
-    return renderer.passes(start) if isinstance(renderer, Counting) else 0
+    return renderer.passes(start) if isinstance(renderer, NetworkRenderer) else 0
 
 
 def prepared_passes(renderer: Renderer, prepared: Prepared) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from unswayed.rendering.layers import Refused, Rendered, mask_levels, png, writt
 
 from .measures import background_measures
 from .quality import Evidence, judged
-from .rows import Row, mask_path, picture_path, write_rows
+from .rows import Row, mask_path, picture_path
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,6 @@ def write_file(root: Path, row: Row, data: bytes) -> Written:
     started = time.perf_counter()
     waiting = write_beside(root / row.path, data)
     return Written(replace(row, sha256=_hash(data)), (waiting,), write=time.perf_counter() - started)
-
-
-def finish(root: Path, source_id: str, rows: Sequence[Row], files: Iterable[Waiting]) -> float:
-    """Rename all files of a source, then write its row file, which marks them as finished; return the seconds."""
-    started = time.perf_counter()
-    settle(files)
-    write_rows(root, source_id, rows)
-    return time.perf_counter() - started
 
 
 def _hash(data: bytes) -> str:

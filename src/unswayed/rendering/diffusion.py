@@ -42,8 +42,7 @@ COMPILE_FROM = 8
 class Diffusion:
     """Pictures by diffusion. `network` runs (compiled or not), `exact` is the same network, never compiled.
 
-    Only batch_size changes: it is halved when memory runs out. on_passes: called after every pass of the network with
-    the number of pictures in it.
+    Only batch_size changes: it is halved when memory runs out.
     """
 
     network: Network
@@ -54,7 +53,6 @@ class Diffusion:
     batch_size: int
     precision: str
     guidance: GuidanceName = "calibrated"
-    on_passes: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         self.threads = Threads(self._one_pass)
@@ -70,12 +68,17 @@ class Diffusion:
     def size(self) -> int:
         return self.network.size
 
-    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
-        """One answer per picture: blended, pasted if its start is 0, or refused with a reason."""
+    def render(
+        self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
+    ) -> list[Rendered | Refused]:
+        """One answer per picture: blended, pasted if its start is 0, or refused with a reason.
+
+        on_passes: called after every pass of the network with the number of pictures in it.
+        """
         answers: list[Rendered | Refused | None] = [self._without_network(layers) for layers in batch]
         places = [place for place, answer in enumerate(answers) if answer is None]
         if places:
-            for place, answer in zip(places, self._denoise([batch[place] for place in places]), strict=True):
+            for place, answer in zip(places, self._denoise([batch[place] for place in places], on_passes), strict=True):
                 answers[place] = answer
         return [answer for answer in answers if answer is not None]
 
@@ -142,16 +145,15 @@ class Diffusion:
             label=layers.label,
         )
 
-    def _denoise(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    def _denoise(self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None) -> list[Rendered | Refused]:
         jobs = [self._job(layers) for layers in batch]
         sampler = SAMPLERS[self.sampler]
-        count = self.on_passes
         settings = Settings(
             sampler,
             self.guidance,
             None if self.guide is None else self.guide.logits,
             self.exact,
-            None if count is None else lambda busy, *_: count(len(busy)),
+            None if on_passes is None else lambda busy, *_: on_passes(len(busy)),
         )
         done: dict[int, Future[Rendered | Refused]] = {}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import cv2
 import numpy as np
@@ -42,6 +42,31 @@ class Renderer(Protocol):
     def describe(self) -> dict[str, Any]:
         """The entry in benchmark.json: name, settings, hash of the weights, device type."""
         ...
+
+
+@runtime_checkable
+class NetworkRenderer(Renderer, Protocol):
+    """A renderer that says how many passes of its network a picture takes, and when one is done."""
+
+    def passes(self, start: float) -> int: ...
+
+    def render(
+        self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
+    ) -> list[Rendered | Refused]: ...
+
+
+@dataclass(frozen=True)
+class CountedRenderer:
+    """A renderer with a network that calls `on_passes` after every pass, with the number of pictures in it."""
+
+    renderer: NetworkRenderer
+    on_passes: Callable[[int], None]
+
+    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+        return self.renderer.render(batch, self.on_passes)
+
+    def describe(self) -> dict[str, Any]:
+        return self.renderer.describe()
 
 
 @dataclass(frozen=True)

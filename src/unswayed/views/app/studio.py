@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.evaluation.smallest import Predictor, predictor
 from unswayed.files.whole import canonical
 from unswayed.masks.segment import default_segmenter, open_segmenter
-from unswayed.rendering.layers import Renderer
+from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.photograph import Edited, Request, edit_photograph
 from unswayed.rendering.removal.patches import PatchRemoval
 
@@ -108,8 +107,7 @@ class Studio:
 
     def _render(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None) -> T:
         renderer = self._renderer(request)
-        with passes_counted(renderer, _passes(renderer, request), progress):
-            return work(renderer)
+        return work(counted(renderer, _passes(renderer, request), progress))
 
     def _renderer(self, request: Request) -> Renderer:
         """Return the renderer that a replay of this request would open, so that both make the same bytes."""
@@ -143,12 +141,10 @@ def _removed(image: bytes, mask: bytes, side: int, seed: int) -> np.ndarray:
     return PatchRemoval()(picture, np.frombuffer(mask, np.float32).reshape(side, side), seed)
 
 
-@contextlib.contextmanager
-def passes_counted(renderer: Any, total: int, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` after every pass of the renderer's network inside the block; what it raises ends the work."""
-    if progress is None:
-        yield
-        return
+def counted(renderer: Renderer, total: int, progress: Progress | None) -> Renderer:
+    """The renderer, which calls `progress` after every pass of its network; what that raises ends the work."""
+    if progress is None or not isinstance(renderer, NetworkRenderer):
+        return renderer
     done = 0
 
     def passed(pictures: int) -> None:
@@ -156,8 +152,4 @@ def passes_counted(renderer: Any, total: int, progress: Progress | None) -> Iter
         done += pictures
         progress(min(done, total), total)
 
-    before, renderer.on_passes = renderer.on_passes, passed
-    try:
-        yield
-    finally:
-        renderer.on_passes = before
+    return CountedRenderer(renderer, passed)
