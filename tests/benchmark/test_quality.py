@@ -141,15 +141,3 @@ def test_verify_holds_a_score_against_its_measures(sample_benchmark, tmp_path):
     rows[at]["validity"] = 0.9 if rows[at]["validity"] < 0.8 else 0.6
     parquet.write_table(table.from_pylist(rows, schema=table.schema), path)
     assert any("dog/position/0: has the validity" in str(problem) for problem in verify(root).problems)
-
-
-def test_a_manifest_of_an_earlier_version_still_opens_and_passes(sample_benchmark, tmp_path):
-    root = Path(shutil.copytree(sample_benchmark, tmp_path / "bench"))
-    path = root / "manifest.parquet"
-    parquet.write_table(parquet.read_table(path).drop_columns(COLUMNS), path)
-    for file in (root / "rows").glob("*.json"):
-        record = json.loads(file.read_text())
-        rows = [{name: value for name, value in row.items() if name not in COLUMNS} for row in record["rows"]]
-        file.write_text(json.dumps({**record, "rows": rows}))
-    assert Benchmark(root)[0][2].validity is None
-    assert verify(root).passed

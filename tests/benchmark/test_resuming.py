@@ -108,15 +108,6 @@ def test_a_path_that_cannot_be_a_folder(tmp_path):
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_a_benchmark_that_spells_center_as_centre_is_resumed(tmp_path):
-    settings = BuildSettings(recipe="original", renderer="paste", frame="center", limit=2, size=64)
-    build("sample", tmp_path / "b", settings)
-    card = tmp_path / "b/benchmark.json"
-    card.write_text(card.read_text().replace('"center"', '"centre"'))
-    assert '"centre"' in card.read_text()
-    assert build("sample", tmp_path / "b", settings).made == 0
-
-
 SMALL = BuildSettings(recipe="original,size-0.1", renderer="paste", size=64, limit=4, workers=1)
 
 

@@ -18,7 +18,7 @@ from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.storage import place_of, refresh
 from unswayed.files.whole import explained
-from unswayed.jobs import Watch, cores, places_of, run_tasks
+from unswayed.jobs import ENGINES, Watch, cores, places_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.scheduling import Here
 from unswayed.masks.checks import exchanged_masks, warning_summary
@@ -150,7 +150,7 @@ def _settled(renderer: Renderer, settings: BuildSettings) -> str:
     if described["renderer"] == "paste":
         raise UserError("the open renderer has no network", allowed='BuildSettings(renderer="paste") instead')
     given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
-    if settings.engine != "local":
+    if not _here_possible(settings):
         given = ["engine", *given]
     if given:
         raise UserError(
@@ -159,6 +159,11 @@ def _settled(renderer: Renderer, settings: BuildSettings) -> str:
         )
     guide = described.get("guide")
     return "none" if guide is None else str(guide["name"])
+
+
+def _here_possible(settings: BuildSettings) -> bool:
+    """Whether the engine may run the network in this process."""
+    return bool(ENGINES.part(settings.engine).facts.get("this_process"))
 
 
 class _Tally:
@@ -222,7 +227,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     # Those of which nothing is there come first: they take the longest.
     waiting = sorted((one for one in part if missing.get(one, 1)), key=lambda one: -missing.get(one, math.inf))
     tally, stages = _Tally(plan, passes_of_start, monitor, progress), Counter[str]()
-    tally.start(len(part), len(waiting), counts(row for one in rows.keys() - set(waiting) for row in rows[one]))
+    tally.start(len(part), len(waiting), counts(row.status for one in rows.keys() - set(waiting) for row in rows[one]))
     with contextlib.closing(make(waiting, tally)) as summaries:
         for summary in summaries:
             stages.update(summary.seconds)  # type: ignore[arg-type]
@@ -246,7 +251,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     originals = [row for row in everything if row.edit == ORIGINAL_EDIT and row.status == OK]
     return Built(
         root=root,
-        counts=counts(everything),
+        counts=counts(row.status for row in everything),
         sources=len(part if unfinished else plan.source),
         made=len(waiting),
         seconds=time.monotonic() - started,
@@ -268,7 +273,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
 def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[dict[str, Any], Callable[[float], int], Make]:
     """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
     devices = places_of(plan.settings) if plan.has_network and opened is None else []
-    if len(devices) > 1 or (devices and plan.settings.engine != "local"):
+    if len(devices) > 1 or (devices and not _here_possible(plan.settings)):
         card, starts = _described(plan, devices)
         return card, starts.__getitem__, functools.partial(_on_devices, plan, devices, watch)
     plan = plan.on(devices[0]) if devices else plan

@@ -29,21 +29,20 @@ from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_fo
 from .exporting import Exported, Show
 from .folder import Benchmark
 from .importing import Imported
-from .rows import CARD, OK, SOURCE_EDIT, counts, record, row_of, row_path, schema, write_rows
-from .verifying import is_inside
+from .rows import CARD, OK, SOURCE_EDIT, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-DATA, REST = "data", "benchmark"
+DATA, REST, CREDITS, HUB = "data", "benchmark", "CREDITS.csv", "hf:"
 _SHARD = 400 << 20  # bytes of pictures in one Parquet file
 _GROUP = 64  # pictures in one row group, which readers load as a whole
 _FILES = {"image": ("path", "sha256"), "mask": ("mask_path", "mask_sha256")}
 
 
 def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
-    """Write the benchmark in `benchmark` to `folder`; the pictures keep the bytes of their files."""
+    """Write the benchmark to `folder`; the pictures keep the bytes of their files."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -64,90 +63,30 @@ def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
     for path in benchmark.root.iterdir():
         if path.is_file() and not path.name.startswith("."):
             _copy(path, folder / REST / path.name)
-    credits = credits_file(benchmark)
+    credits = _credits(benchmark)
     if credits is not None:
         write_bytes(folder / CREDITS, credits)
-    write_bytes(folder / "README.md", dataset_card(benchmark, credits is not None).encode())
+    write_bytes(folder / "README.md", _dataset_card(benchmark, credits is not None).encode())
     return Exported(str(folder), len(rows), sum(row["label"] is None for row in rows))
-
-
-def is_datasets_folder(path: Path) -> bool:
-    """Whether `path` is what `write_datasets` wrote."""
-    return (path / REST / CARD).is_file() and (path / DATA).is_dir()
-
-
-def read_datasets(path: Path, root: Path, show: Show) -> Imported:
-    """Write the benchmark in the folder `path` to `root`: the same rows, files, hashes, reviews and credits.
-
-    A picture that is missing or whose bytes do not match the manifest's hash is listed among the failures.
-    """
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UserError(f"{root} already exists and is not empty", allowed="a new or empty folder")
-    benchmark = Benchmark(path / REST)
-    rows = {row["sample_id"]: row for row in benchmark.manifest.to_pylist()}
-    for row in rows.values():
-        for path_in_it in (row_path(row["source_id"]), row["path"], row["mask_path"]):
-            if path_in_it and not is_inside(path_in_it):
-                raise UserError(f"the manifest in {path} names a file outside the benchmark: {path_in_it}")
-    waiting = {name for name, row in rows.items() if row["status"] == OK}
-    total, failures = len(waiting), dict[str, str]()
-    for found in _stored(path / DATA):
-        row = rows.get(found["sample_id"])
-        if row is None or row["sample_id"] not in waiting:
-            continue
-        waiting.discard(row["sample_id"])
-        problem = _place(root, row, found)
-        if problem is not None:
-            failures[row["sample_id"]] = problem
-        show(total - len(waiting), total)
-    failures |= dict.fromkeys(sorted(waiting), f"the dataset in {path} has no picture of it")
-    by_source: dict[str, list[Any]] = {}
-    for row in rows.values():
-        by_source.setdefault(row["source_id"], []).append(row_of(row))
-    if benchmark.card.get("kind") == "build":
-        for source_id, its in by_source.items():
-            write_rows(root, source_id, its)
-    for one in (path / REST).iterdir():
-        # The card comes last: a folder without one is not a benchmark.
-        if one.is_file() and one.name != CARD:
-            _copy(one, root / one.name)
-    if (path / CREDITS).is_file():
-        _copy(path / CREDITS, root / CREDITS)
-    _copy(path / REST / CARD, root / CARD)
-    edits = tuple(edit for edit in benchmark.edits if edit != SOURCE_EDIT)
-    everything = [one for its in by_source.values() for one in its]
-    return Imported(make_folder(root), counts(everything), len(by_source), edits, failures)
-
-
-def _copy(path: Path, to: Path) -> None:
-    check_regular(path)
-    with whole(to) as file, open(path, "rb") as given:
-        shutil.copyfileobj(given, file)
 
 
 def _schema(benchmark: Benchmark) -> pyarrow.Schema:
     """The columns with `datasets`' own description of them: pictures, a class label, and the manifest's columns."""
     import pyarrow as pa
 
-    file = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    classes = benchmark.labels.classes
+    # `datasets` demands names that occur once each: ImageNet's two cranes get their index.
+    names = [name if classes.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(classes)]
     plain = [field for field in schema() if field.name != "label"]
     features: dict[str, Any] = {
         "image": {"_type": "Image"},
         "mask": {"_type": "Image"},
-        "label": {"names": _distinct(benchmark.labels.classes), "_type": "ClassLabel"},
+        "label": {"names": names, "_type": "ClassLabel"},
+        **{field.name: {"dtype": str(field.type).replace("double", "float64"), "_type": "Value"} for field in plain},
     }
-    features |= {field.name: {"dtype": _kind(field.type), "_type": "Value"} for field in plain}
     described = {"huggingface": json.dumps({"info": {"features": features}})}
+    file = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     return pa.schema([("image", file), ("mask", file), ("label", pa.int64()), *plain], metadata=described)
-
-
-def _kind(type: Any) -> str:
-    return {"double": "float64"}.get(str(type), str(type))
-
-
-def _distinct(classes: tuple[str, ...]) -> list[str]:
-    """Class names that occur once each, as `datasets` demands: ImageNet's two cranes get their index."""
-    return [name if classes.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(classes)]
 
 
 def _shards(root: Path, rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -175,6 +114,128 @@ def _record(root: Path, row: dict[str, Any]) -> dict[str, Any]:
     return {**record(row_of(row)), **files}
 
 
+def _copy(path: Path, to: Path) -> None:
+    check_regular(path)
+    with whole(to) as file, open(path, "rb") as given:
+        shutil.copyfileobj(given, file)
+
+
+def _credits(benchmark: Benchmark) -> bytes | None:
+    """The credits of the photographs: CREDITS.csv in the benchmark's folder, or those of the embedded sample."""
+    path = benchmark.root / CREDITS
+    if path.is_file():
+        return read_file(path, MOST_TEXT)
+    if benchmark.card.get("source", {}).get("spec") != "sample":
+        return None
+
+    from unswayed.sources.sample import credits
+
+    used = set(benchmark.manifest.column("source_id").to_pylist())
+    rows = [(one.id, one.author, one.license, one.source) for one in credits() if one.id in used]
+    return csv_text(pl.DataFrame(rows, ("photograph", "author", "license", "source"), orient="row")).encode()
+
+
+def _dataset_card(benchmark: Benchmark, credited: bool) -> str:
+    """README.md in the form that the Hugging Face Hub shows: settings on top, then the text."""
+
+    rows, card = benchmark.manifest.to_pylist(), benchmark.card
+    made = Counter(row["edit"] for row in rows if row["status"] == OK)
+    missing = Counter(row["edit"] for row in rows if row["status"] != OK)
+    facts = ("source", "recipe", "renderer", "removal", "frame", "size", "seed", "runs", "versions")
+    text = resources.files("unswayed.benchmark").joinpath("dataset_card.md").read_text(encoding="utf-8")
+    template = Template(text, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
+    return template.render(
+        benchmark=benchmark,
+        photographs=len({row["source_id"] for row in rows}),
+        size=_size(sum(made.values())),
+        pretty_name=json.dumps(f"{benchmark.root.name}: edited photographs", ensure_ascii=False),  # as YAML
+        version=card.get("versions", {}).get("unswayed", ""),
+        edits=[(edit, made[edit], missing[edit]) for edit in benchmark.edits],
+        facts={name: _shown(card[name]) for name in facts if card.get(name) is not None},
+        credits=CREDITS if credited else None,
+    )
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} {one}" for name, one in value.items() if not isinstance(one, dict | list))
+
+
+def _size(pictures: int) -> str:
+    """The Hub's name for a range of sizes.
+
+    >>> _size(12), _size(4_000)
+    ('n<1K', '1K<n<10K')
+    """
+    bounds = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+    return next((name for most, name in bounds if pictures < most), "1M<n<10M")
+
+
+def is_published(path: str) -> bool:
+    """Whether `path` names a repository on the Hugging Face Hub or is an exported folder."""
+    return path.startswith(HUB) or _is_datasets_folder(Path(path).expanduser())
+
+
+def _is_datasets_folder(path: Path) -> bool:
+    return (path / REST / CARD).is_file() and (path / DATA).is_dir()
+
+
+def import_published(path: str | Path, out: str | Path, *, progress: Show | None = None) -> Imported:
+    """Write the benchmark at `path` (a folder, `hf:REPO` or `hf:REPO@REVISION`) to the new folder `out`.
+
+    It has the same rows, files, hashes, reviews and credits. A picture that is missing or whose bytes do not match the
+    manifest's hash is listed among the failures.
+    """
+    text, root = str(path), Path(out).expanduser()
+    folder = _downloaded(text.removeprefix(HUB)) if text.startswith(HUB) else Path(text).expanduser()
+    if not _is_datasets_folder(folder):
+        raise UserError(
+            f"{text} is not a benchmark that unswayed exported: it has no benchmark/benchmark.json",
+            allowed="what `unswayed export BENCH --to datasets` wrote",
+        )
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UserError(f"{root} already exists and is not empty", allowed="a new or empty folder")
+    benchmark = Benchmark(folder / REST)
+    rows = {row["sample_id"]: row for row in benchmark.manifest.to_pylist()}
+    for row in rows.values():
+        for place in (row_path(row["source_id"]), row["path"], row["mask_path"]):
+            if place and leads_out(place):
+                raise UserError(f"the manifest in {folder} names a file outside the benchmark: {place}")
+    failures = _place_pictures(folder, root, rows, progress or (lambda done, total: None))
+    by_source: dict[str, list[Row]] = {}
+    for row in rows.values():
+        by_source.setdefault(row["source_id"], []).append(row_of(row))
+    if benchmark.card.get("kind") == "build":
+        for source_id, its in by_source.items():
+            write_rows(root, source_id, its)
+    if (folder / CREDITS).is_file():
+        _copy(folder / CREDITS, root / CREDITS)
+    # The card comes last: a folder without one is not a benchmark.
+    for file in sorted((folder / REST).iterdir(), key=lambda file: file.name == CARD):
+        if file.is_file():
+            _copy(file, root / file.name)
+    edits = tuple(edit for edit in benchmark.edits if edit != SOURCE_EDIT)
+    statuses = counts(row["status"] for row in rows.values())
+    return Imported(make_folder(root), statuses, len(by_source), edits, failures)
+
+
+def _place_pictures(folder: Path, root: Path, rows: dict[str, dict[str, Any]], show: Show) -> dict[str, str]:
+    """Write the files of the finished rows to `root`; what is wrong with them, by sample."""
+    waiting = {name for name, row in rows.items() if row["status"] == OK}
+    total, failures = len(waiting), dict[str, str]()
+    for stored in _stored(folder / DATA):
+        name = stored["sample_id"]
+        if name not in waiting:
+            continue
+        waiting.discard(name)
+        problem = _place(root, rows[name], stored)
+        if problem is not None:
+            failures[name] = problem
+        show(total - len(waiting), total)
+    return failures | dict.fromkeys(sorted(waiting), f"the dataset in {folder} has no picture of it")
+
+
 def _stored(folder: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as parquet
 
@@ -194,104 +255,18 @@ def _stored(folder: Path) -> Iterator[dict[str, Any]]:
                     yield row
 
 
-def _place(root: Path, row: dict[str, Any], found: dict[str, Any]) -> str | None:
+def _place(root: Path, row: dict[str, Any], stored: dict[str, Any]) -> str | None:
     """Write the files of one row; what is wrong with them, or None."""
     for name, (path, digest) in _FILES.items():
         if not row[path]:
             continue
-        data = (found.get(name) or {}).get("bytes")
+        data = (stored.get(name) or {}).get("bytes")
         if data is None:
             return f"its {name} is missing"
         if row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
             return f"its {name} does not match the manifest's hash"
         write_bytes(root / row[path], data)
     return None
-
-
-CREDITS = "CREDITS.csv"
-
-
-def credits_file(benchmark: Benchmark) -> bytes | None:
-    """The credits of the photographs: CREDITS.csv in the benchmark's folder, or those of the embedded sample."""
-    path = benchmark.root / CREDITS
-    if path.is_file():
-        return read_file(path, MOST_TEXT)
-    if benchmark.card.get("source", {}).get("spec") != "sample":
-        return None
-    from unswayed.sources.sample import credits
-
-    used = set(benchmark.manifest.column("source_id").to_pylist())
-    rows = [(one.id, one.author, one.license, one.source) for one in credits() if one.id in used]
-    return csv_text(pl.DataFrame(rows, ("photograph", "author", "license", "source"), orient="row")).encode()
-
-
-def dataset_card(benchmark: Benchmark, credited: bool) -> str:
-    """README.md in the form that the Hugging Face Hub shows: settings on top, then the text."""
-    rows = benchmark.manifest.to_pylist()
-    made = Counter(row["edit"] for row in rows if row["status"] == OK)
-    missing = Counter(row["edit"] for row in rows if row["status"] != OK)
-    card = benchmark.card
-    return _template().render(
-        benchmark=benchmark,
-        photographs=len({row["source_id"] for row in rows}),
-        size=_size(sum(made.values())),
-        pretty_name=_quoted(f"{benchmark.root.name}: edited photographs"),
-        version=card.get("versions", {}).get("unswayed", ""),
-        edits=[(edit, made[edit], missing[edit]) for edit in benchmark.edits],
-        facts={name: _shown(card[name]) for name in _FACTS if card.get(name) is not None},
-        credits=CREDITS if credited else None,
-    )
-
-
-def _template() -> Template:
-    text = resources.files("unswayed.benchmark").joinpath("dataset_card.md").read_text(encoding="utf-8")
-    return Template(text, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
-
-
-_FACTS = ("source", "recipe", "renderer", "removal", "frame", "size", "seed", "runs", "versions")
-
-
-def _shown(value: Any) -> str:
-    if not isinstance(value, dict):
-        return str(value)
-    return ", ".join(f"{name} {one}" for name, one in value.items() if not isinstance(one, dict | list))
-
-
-def _size(pictures: int) -> str:
-    """The Hub's name for a range of sizes.
-
-    >>> _size(12), _size(4_000)
-    ('n<1K', '1K<n<10K')
-    """
-    bounds = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-    return next((name for most, name in bounds if pictures < most), "1M<n<10M")
-
-
-def _quoted(text: str) -> str:
-    """Text as a YAML string: JSON's are."""
-    import json
-
-    return json.dumps(text, ensure_ascii=False)
-
-
-HUB = "hf:"
-
-
-def is_published(path: str) -> bool:
-    """Whether `path` names a repository on the Hugging Face Hub or is an exported folder."""
-    return path.startswith(HUB) or is_datasets_folder(Path(path).expanduser())
-
-
-def import_published(path: str | Path, out: str | Path, *, progress: Show | None = None) -> Imported:
-    """Write the benchmark at `path` (a folder, `hf:REPO` or `hf:REPO@REVISION`) to the new folder `out`."""
-    text = str(path)
-    folder = _downloaded(text.removeprefix(HUB)) if text.startswith(HUB) else Path(text).expanduser()
-    if not is_datasets_folder(folder):
-        raise UserError(
-            f"{text} is not a benchmark that unswayed exported: it has no benchmark/benchmark.json",
-            allowed="what `unswayed export BENCH --to datasets` wrote",
-        )
-    return read_datasets(folder, Path(out).expanduser(), progress or (lambda done, total: None))
 
 
 def push(folder: str | Path, repo: str, public: bool = False) -> str:

@@ -9,11 +9,10 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from unswayed.edits.recipes import named_items
 from unswayed.errors import UserError
@@ -89,10 +88,10 @@ def open_release(path: Path) -> Iterator[Release]:
         root = path if path.is_file() else _release_folder(path)
         shards = [path] if path.is_file() else [root / one for one in files_below(root, SHARDS)]
         labels: dict[str, str] = {}
-        if shards:
-            pieces = _from_archives(root, [open_files.enter_context(open_archive(shard)) for shard in shards], labels)
-        else:
-            pieces = list(_from_folders(root))
+        pieces = [] if shards else list(_from_folders(root))
+        for archive in [open_files.enter_context(open_archive(shard)) for shard in shards]:
+            for member in archive.members:
+                _take(root, archive, member, pieces, labels)
         if not pieces:
             raise UserError(
                 f"{path} contains neither pictures in folders named after edits nor tar shards",
@@ -135,25 +134,19 @@ def without_suffix(name: str) -> str:
 
 
 def _from_folders(root: Path) -> Iterator[Piece]:
-    for folder in (one for one in listed(root) if one.is_dir() and not one.name.startswith(".")):
+    for folder in listed(root):
+        if not folder.is_dir() or folder.name.startswith("."):
+            continue
         for name in sorted(map(PurePosixPath, pictures_below(folder))):
             yield Piece(folder.name, without_suffix(str(name)), name.suffix.lower(), folder / name)
 
 
-def _from_archives(root: Path, archives: Sequence[Archive], labels: dict[str, str]) -> list[Piece]:
-    """Return the pieces, and add the labels, by WebDataset's convention: a name's part before its first dot is the key.
+def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], labels: dict[str, str]) -> None:
+    """Add a member to the pieces or labels by WebDataset's convention: a name's part before its first dot is the key.
 
     The edit is named by the member's folder (`005/KEY.png`), by its extension (`KEY.005.png`), or by the archive's own
     folder or name (`005/000000.tar`, `005-000000.tar`).
     """
-    pieces: list[Piece] = []
-    for archive in archives:
-        for member in archive.members:
-            _take(root, archive, member, pieces, labels)
-    return pieces
-
-
-def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], labels: dict[str, str]) -> None:
     name = PurePosixPath(member.name)
     key, _, extension = name.name.partition(".")
     if not key or name.name.startswith(".") or "__MACOSX" in name.parts:
@@ -233,24 +226,38 @@ def import_benchmark(
         pieces = _by_edit_and_stem(release, edits)
         with explained(root):
             root.mkdir(parents=True, exist_ok=True)
-        settle_card(root, _card(release, edits, ids, space, copy))
+        shared = _shared_rows(edits)
+        card = {
+            "format": 1,
+            "kind": "import",
+            "source": {
+                "spec": str(release.root.resolve()),
+                "scenes": len(ids),
+                "ids_sha256": ids_hash(tuple(ids.values())),
+            },
+            "recipe": {"name": "imported", "edits": [edit_entry(edit, row) for edit, row in shared.items()]},
+            "renderer": {"renderer": "imported", "copied": copy},
+            "labels": space.to_json(),
+            "versions": versions(),
+        }
+        settle_card(root, card)
         tasks = [(stem, edit) for stem in stems for edit in edits]
-        controls = _controls(edits)
 
-        def one(task: tuple[str, str]) -> Row:
+        def place(task: tuple[str, str]) -> Row:
             stem, edit = task
-            row = replace(controls[edit], source_id=ids[stem], label=_label(by_name, stem))
+            label = by_name.get(stem, by_name.get(stem.rpartition("/")[2]))
+            row = replace(shared[edit], source_id=ids[stem], label=label)
             return _placed(root, row, pieces.get((edit, stem)), edits[edit], stem, copy)
 
         rows: list[Row] = []
         with ThreadPoolExecutor(workers) as pool:
-            for row in pool.map(one, tasks):
+            for row in pool.map(place, tasks):
                 rows.append(row)
                 if report is not None:
                     report(len(rows), len(tasks))
     write_manifest(root, rows)
     failures = {row.sample_id: str(row.reason) for row in rows if row.status == FAILED}
-    return Imported(root, counts(rows), len(stems), tuple(edits), failures)
+    return Imported(root, counts(row.status for row in rows), len(stems), tuple(edits), failures)
 
 
 def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, copy: bool) -> Row:
@@ -297,7 +304,9 @@ def _edits(release: Release, original: str | None) -> dict[str, str]:
             allowed=f"ori, original, or --original with one of: {', '.join(folders)}",
         )
     edits = {ORIGINAL_EDIT: first}
-    for folder in sorted((one for one in folders if one != first), key=_official_order):
+    order = list(OFFICIAL)
+    others = [folder for folder in folders if folder != first]
+    for folder in sorted(others, key=lambda name: (order.index(name) if name in order else len(order), name)):
         name = OFFICIAL.get(folder, folder)
         if not re.fullmatch(r"\w[\w.+-]*", name):
             raise UserError(f"the folder '{folder}' cannot name an edit", allowed="letters, digits and . + - _")
@@ -305,10 +314,6 @@ def _edits(release: Release, original: str | None) -> dict[str, str]:
             raise UserError(f"the folders '{edits[name]}' and '{folder}' both contain the edit '{name}'")
         edits[name] = folder
     return edits
-
-
-def _official_order(folder: str) -> tuple[int, str]:
-    return (list(OFFICIAL).index(folder) if folder in OFFICIAL else len(OFFICIAL)), folder
 
 
 def _by_edit_and_stem(release: Release, edits: dict[str, str]) -> dict[tuple[str, str], Piece]:
@@ -335,12 +340,8 @@ def _labels(release: Release, given: str | Path | None, space: LabelSpace) -> di
     raise UserError(f"{release.root} has no {LABEL_FILES[0]}", run="unswayed import PATH -o BENCH --labels FILE")
 
 
-def _label(labels: dict[str, int], stem: str) -> int | None:
-    return labels.get(stem, labels.get(stem.rpartition("/")[2]))
-
-
-def _controls(edits: dict[str, str]) -> dict[str, Row]:
-    """Return for every edit the row that its pictures share: its attribute, and its control if the dataset has it."""
+def _shared_rows(edits: dict[str, str]) -> dict[str, Row]:
+    """For every edit what the rows of its pictures share: its attribute, and its control if the dataset has it."""
     known = named_items()
     rows = {}
     for edit, folder in edits.items():
@@ -352,21 +353,3 @@ def _controls(edits: dict[str, str]) -> dict[str, Row]:
             row = replace(row, attribute=item.attribute, level=level, control=control)
         rows[edit] = row
     return rows
-
-
-def _card(
-    release: Release, edits: dict[str, str], ids: dict[str, str], space: LabelSpace, copy: bool
-) -> dict[str, Any]:
-    return {
-        "format": 1,
-        "kind": "import",
-        "source": {
-            "spec": str(release.root.resolve()),
-            "scenes": len(ids),
-            "ids_sha256": ids_hash(tuple(ids.values())),
-        },
-        "recipe": {"name": "imported", "edits": [edit_entry(edit, row) for edit, row in _controls(edits).items()]},
-        "renderer": {"renderer": "imported", "copied": copy},
-        "labels": space.to_json(),
-        "versions": versions(),
-    }

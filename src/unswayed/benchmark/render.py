@@ -83,7 +83,7 @@ class _OpenSource:
             "judge": self.prepared.seconds.get("judge", 0.0) + sum(one.judge for one in written.values()),
             "write": time.perf_counter() - started + sum(one.write for one in written.values()),
         }
-        return Summary(self.prepared.source_id, counts(rows), seconds)
+        return Summary(self.prepared.source_id, counts(row.status for row in rows), seconds)
 
 
 class _Stream:
@@ -222,7 +222,7 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
     """Write the rows of a source whose worker died or failed, all failed with that reason."""
     rows = Preparation(plan).all_rows(source_id, FAILED, reason)
     write_rows(plan.root, source_id, rows)
-    return Summary(source_id, counts(rows), {})
+    return Summary(source_id, counts(row.status for row in rows), {})
 
 
 # A renderer gets this many batches per call: with fewer calls its batches are less often partly empty at the end.

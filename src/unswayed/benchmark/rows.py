@@ -70,7 +70,7 @@ class Row:
     came from); measures: the renderer's measurements of the picture; level, attribute, control: the edit's level in a
     sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that an
     adversarial background attacks; notes: how the scene was made (a mask made by GrabCut, padding); validity: the
-    score in [0, 1] of `measures.validity.judge`, None if it was not measured, with its reasons and faults.
+    score in [0, 1] of `validity.judge`, None if it was not measured, with its reasons and faults.
     """
 
     source_id: str
@@ -121,10 +121,10 @@ def finished_sources(root: Path) -> set[str]:
     return {path.stem for path in folder.glob("*.json")} if folder.is_dir() else set()
 
 
-def counts(rows: Iterable[Row]) -> dict[str, int]:
-    """Return the number of rows of each status: {"ok": …, "skipped": …, "failed": …}."""
-    found = Counter(row.status for row in rows)
-    return {status: found.get(status, 0) for status in (OK, SKIPPED, FAILED)}
+def counts(statuses: Iterable[str]) -> dict[str, int]:
+    """Return how often each status occurs: {"ok": …, "skipped": …, "failed": …}."""
+    found = Counter(statuses)
+    return {status: found[status] for status in (OK, SKIPPED, FAILED)}
 
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
@@ -191,8 +191,6 @@ def is_folder_name(name: str) -> bool:
 
 # Every manifest has these.
 _NEEDED = ("source_id", "edit", "run")
-# Manifests of earlier versions lack these.
-LATER_COLUMNS = frozenset(("validity", "validity_reasons", "validity_measures"))
 
 
 def record(row: Row) -> dict[str, Any]:

@@ -13,31 +13,19 @@ from unswayed.files.locks import alone, held_locks
 from unswayed.files.storage import address, local_copy
 
 from .card import read_card
-from .rows import LOCK, MANIFEST, ROWS, counts, finished_sources, read_rows, row_path
+from .rows import LOCK, MANIFEST, counts, finished_sources, read_manifest, read_rows, row_path
 
 
 @contextlib.contextmanager
 def only_run(root: Path, shard: str | None) -> Iterator[None]:
     """A block for one run: a shard refuses a second run of itself and one of the whole build, which refuses all."""
     busy = UserError(f"another run is building in {root}", run=f"unswayed status {root}")
-    own = root / _lock(shard)
-    with alone(own, busy):
-        if any(None in (shard, _shard(other)) for other in held_locks(root, LOCK, but=own.name)):
+    own = LOCK if shard is None else f"{LOCK}.{shard.replace('/', '-of-')}"
+    with alone(root / own, busy):
+        others = held_locks(root, LOCK, but=own)
+        if others and (shard is None or LOCK in others):
             raise busy
         yield
-
-
-def running(root: Path) -> bool:
-    """Whether a run is building in this folder."""
-    return bool(held_locks(root, LOCK))
-
-
-def _lock(shard: str | None) -> str:
-    return LOCK if shard is None else f"{LOCK}.{shard.replace('/', '-of-')}"
-
-
-def _shard(lock: str) -> str | None:
-    return lock.removeprefix(LOCK) or None
 
 
 # The pace is measured over this many recent sources, because the first ones of a run include loading and compiling.
@@ -56,8 +44,8 @@ class Standing:
     counts: dict[str, int]
     running: bool
     finished: bool
-    pace: float | None
-    left: float | None
+    pace: float | None = None
+    left: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "root": address(self.root)}
@@ -70,22 +58,14 @@ def standing(path: str | Path) -> Standing:
     total = int(card["source"]["scenes"])
     finished = (root / MANIFEST).is_file()
     if card.get("kind") == "import":
-        from .folder import Benchmark
-
-        statuses = Benchmark(root).manifest.column("status").to_pylist() if finished else []
-        by_status = {status: statuses.count(status) for status in ("ok", "skipped", "failed")}
-        return Standing(root, "import", "imported", total, total, by_status, False, finished, None, None)
+        statuses = read_manifest(root)["status"].to_pylist() if finished else []
+        return Standing(root, "import", "imported", total, total, counts(statuses), False, finished)
     ids = finished_sources(root)
-    rows = [row for one in sorted(ids) for row in read_rows(root, one)]
-    active = running(root)
-    pace = _pace(root, ids) if active else None
+    by_status = counts(row.status for source_id in ids for row in read_rows(root, source_id))
+    active = bool(held_locks(root, LOCK))
+    # The times at which the last row files were written.
+    times = sorted((root / row_path(source_id)).stat().st_mtime for source_id in ids)[-_RECENT:] if active else []
+    pace = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
     left = (total - len(ids)) / pace if pace else None
-    name = str(card["recipe"]["name"])
-    complete = finished and len(ids) == total
-    return Standing(root, "build", name, len(ids), total, counts(rows), active, complete, pace, left)
-
-
-def _pace(root: Path, ids: set[str]) -> float | None:
-    """Return sources per second, from the times at which the last row files were written."""
-    times = sorted((root / row_path(one)).stat().st_mtime for one in ids if (root / ROWS).is_dir())[-_RECENT:]
-    return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
+    recipe, complete = str(card["recipe"]["name"]), finished and len(ids) == total
+    return Standing(root, "build", recipe, len(ids), total, by_status, active, complete, pace, left)

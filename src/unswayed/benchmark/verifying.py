@@ -20,13 +20,14 @@ from unswayed.sources.pictures import pixels_of
 from .folder import Benchmark
 from .rows import (
     FAILED,
-    LATER_COLUMNS,
     MANIFEST,
     OK,
     ORIGINAL_EDIT,
     SKIPPED,
     SOURCE_EDIT,
+    counts,
     finished_sources,
+    leads_out,
     read_manifest,
     read_rows,
     record,
@@ -82,22 +83,19 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     """
     benchmark = Benchmark(path)
     table = read_manifest(benchmark.root, outside=True)
-    missing = [name for name in schema().names if name not in {*table.column_names, *LATER_COLUMNS}]
-    if missing:
+    if missing := [name for name in schema().names if name not in table.column_names]:
         raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")
     rows = table.to_pylist()
     fetch_pictures(benchmark.root)
-    problems = _whole_plan(benchmark, rows)
+    problems = _plan_problems(benchmark, rows)
     files = 0
     with ThreadPoolExecutor(workers) as pool:
-        for number, (looked_at, found) in enumerate(pool.map(lambda row: _row(benchmark.root, row), rows), start=1):
-            files += looked_at
+        for number, (read, found) in enumerate(pool.map(lambda row: _check_row(benchmark.root, row), rows), start=1):
+            files += read
             problems += found
             if report is not None:
                 report(number, len(rows))
-    statuses = [row["status"] for row in rows]
-    by_status = {status: statuses.count(status) for status in (OK, SKIPPED, FAILED)}
-    return Verdict(benchmark.root, len(rows), files, by_status, tuple(problems))
+    return Verdict(benchmark.root, len(rows), files, counts(row["status"] for row in rows), tuple(problems))
 
 
 def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 2) -> list[Problem]:
@@ -112,18 +110,18 @@ def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 
         return [problem for problem in pool.map(lambda file: _read(root, *file)[1], files) if problem is not None]
 
 
-def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:
-    """Return what is missing or duplicated in the manifest, compared with the card and the row files."""
+def _plan_problems(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:
+    """What is missing or duplicated in the manifest, compared with the card and the row files."""
     seen = Counter(row["sample_id"] for row in rows)
-    problems = [Problem(one, f"appears {count} times in the manifest") for one, count in seen.items() if count > 1]
+    problems = [Problem(name, f"appears {count} times in the manifest") for name, count in seen.items() if count > 1]
+    if benchmark.card.get("kind") != "build":
+        return problems
     by_source: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_source.setdefault(row["source_id"], []).append(row)
-    if benchmark.card.get("kind") != "build":
-        return problems
-    wanted = {SOURCE_EDIT, *(edit["name"] for edit in benchmark.card["recipe"]["edits"])}
+    planned = {SOURCE_EDIT, *(edit["name"] for edit in benchmark.card["recipe"]["edits"])}
     for source_id, its in by_source.items():
-        for edit in sorted(wanted - {row["edit"] for row in its}):
+        for edit in sorted(planned - {row["edit"] for row in its}):
             problems.append(Problem(f"{source_id}/{edit}", "is in the recipe but not in the manifest"))
     scenes = benchmark.card["source"]["scenes"]
     if len(by_source) != scenes:
@@ -136,37 +134,37 @@ def _whole_plan(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Proble
     return problems
 
 
-def _row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
-    """Return how many files of a row were checked, and what is wrong with it."""
-    name = row["sample_id"]
-    problem = _validity(row)
-    if problem is not None:
-        return 0, [problem]
-    if row["status"] == SKIPPED:
-        return 0, [] if row["reason"] else [Problem(name, "skipped without a reason")]
-    if row["status"] == FAILED:
-        return 0, [Problem(name, f"failed: {row['reason']}")]
-    if row["status"] != OK:
-        return 0, [Problem(name, f"has the status '{row['status']}'")]
-    if not row["path"]:
-        return 0, [Problem(name, "has no file")]
-    problems = []
-    _, problem = _read(root, row["path"], row["sha256"])
-    if problem is not None:
-        problems.append(problem)
+def _check_row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
+    """How many files of a row were read, and what is wrong with it."""
+    problem = _validity_problem(row) or _status_problem(row)
+    if problem is not None or row["status"] == SKIPPED:
+        return 0, [problem] if problem else []
+    _, picture_problem = _read(root, row["path"], row["sha256"])
+    problems = [picture_problem] if picture_problem else []
     if row["mask_path"] is None:
         return 1, problems
-    mask, problem = _read(root, row["mask_path"], row["mask_sha256"])
-    if problem is not None:
-        problems.append(problem)
+    mask, mask_problem = _read(root, row["mask_path"], row["mask_sha256"])
+    if mask_problem is not None:
+        problems.append(mask_problem)
     elif mask is not None:
-        problems += _rate(row, mask)
+        problems += _rate_problems(row, mask)
     return 2, problems
 
 
-def _validity(row: dict[str, Any]) -> Problem | None:
-    """What is wrong with the validity in a row: it must be the verdict on the measures beside it."""
-    if row.get("validity") is None:
+def _status_problem(row: dict[str, Any]) -> Problem | None:
+    name, status = row["sample_id"], row["status"]
+    if status == SKIPPED:
+        return None if row["reason"] else Problem(name, "skipped without a reason")
+    if status == FAILED:
+        return Problem(name, f"failed: {row['reason']}")
+    if status != OK:
+        return Problem(name, f"has the status '{status}'")
+    return None if row["path"] else Problem(name, "has no file")
+
+
+def _validity_problem(row: dict[str, Any]) -> Problem | None:
+    """The validity in a row must be the verdict on the measures beside it."""
+    if row["validity"] is None:
         return None
     try:
         given = row_of(row)
@@ -180,7 +178,7 @@ def _validity(row: dict[str, Any]) -> Problem | None:
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
     """Return a file's bytes, or what is wrong with it."""
-    if not is_inside(path):
+    if leads_out(path):
         return None, Problem(path, "is outside the benchmark")
     try:
         data = read_file(root / path, MOST_PICTURE)
@@ -192,28 +190,24 @@ def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Pr
     return data, None
 
 
-def _rate(row: dict[str, Any], mask: bytes) -> list[Problem]:
+def _rate_problems(row: dict[str, Any], mask: bytes) -> list[Problem]:
     import cv2
     import numpy as np
 
+    path = row["mask_path"]
     try:
         pixels_of(mask)  # OpenCV itself would decode a picture of a gigabyte
     except BadPicture as error:
-        return [Problem(row["mask_path"], f"is not a readable picture ({error.given})")]
+        return [Problem(path, f"is not a readable picture ({error.given})")]
     levels = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
     if levels is None:
-        return [Problem(row["mask_path"], "is not a picture")]
+        return [Problem(path, "is not a picture")]
     achieved = written_rate(levels)
     problems = []
     if row["pixel_rate"] is None or abs(achieved - row["pixel_rate"]) > 1e-9:
-        problems.append(Problem(row["mask_path"], f"covers {achieved:.4f}, the manifest says {row['pixel_rate']}"))
+        problems.append(Problem(path, f"covers {achieved:.4f}, the manifest says {row['pixel_rate']}"))
     if row["requested"] is not None and abs(achieved - row["requested"]) > RATE_TOLERANCE:
-        problems.append(Problem(row["mask_path"], f"covers {achieved:.4f}, {row['requested']:g} was requested"))
+        problems.append(Problem(path, f"covers {achieved:.4f}, {row['requested']:g} was requested"))
     if achieved == 0 and row["edit"] == ORIGINAL_EDIT:
-        problems.append(Problem(row["mask_path"], "is empty"))
+        problems.append(Problem(path, "is empty"))
     return problems
-
-
-def is_inside(path: str) -> bool:
-    """Return whether a path of the manifest is inside the benchmark's folder (a link there may point outside)."""
-    return not Path(path).is_absolute() and ".." not in Path(path).parts
