@@ -151,7 +151,7 @@ def test_the_picture_under_the_mask_is_the_object(sample_benchmark):
     for edit in ("size-0.05", "size-0.08"):
         inside, outside = colors(edit)
         assert abs(inside - bird).max() < 10
-        assert abs(outside - scenery).max() < 25
+        assert abs(outside - scenery).max() < 10
         assert abs(inside - scenery).max() > 3 * abs(inside - bird).max()
 
 
