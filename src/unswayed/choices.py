@@ -159,7 +159,7 @@ class takes(Generic[Fields, Settings]):
             for name in keywords:
                 if name not in own:
                     raise unknown("setting", name, [*names, *(other for other in own if other != "settings")])
-            if len(arguments) <= place and "settings" not in keywords:
+            if len(arguments) <= place and keywords.get("settings") is None:
                 keywords["settings"] = self.settings(**values)  # type: ignore[call-arg]
             elif values:
                 raise UserError(f"both settings and {', '.join(values)} are given", allowed="one of them")

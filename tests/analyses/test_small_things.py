@@ -72,7 +72,7 @@ def test_a_table_of_groups_counts_groups_and_models(tmp_path):
 
 def test_accuracies_are_percent_for_people_in_every_table(tmp_path):
     answers = {f"size-{level}": [1] * 30 + [0] * 10 for level in (0.05, 0.1, 0.2)}
-    curves = analyze(folder(tmp_path / "p", {"m": frame({"original": [1] * 40, **answers})}), "curves")
+    curves = analyze(folder(tmp_path / "p", {"m": frame({"original": [1] * 40, **answers})}), table="curves")
     assert curves["accuracy"].to_list()[0] == 0.75
     assert "75.00" in analysis_text(curves, "curves", "markdown")
 

@@ -67,12 +67,12 @@ def test_batches_workers_and_a_stop_change_nothing(rendered, tmp_path, tree):
 
 def test_an_open_renderer_builds_what_its_name_would(rendered, tmp_path, tree):
     renderer = open_renderer(RenderSettings(steps=4, device="cpu", guide="lite:2"))
-    build("sample", tmp_path / "bench", BuildSettings(recipe=RECIPE, runs=2, limit=2, seed=7), renderer=renderer)
+    build("sample", tmp_path / "bench", BuildSettings(recipe=RECIPE, runs=2, limit=2, seed=7), opened=renderer)
     assert tree(tmp_path / "bench") == tree(rendered)
     with pytest.raises(UserError, match=r"steps, batch_size cannot be set for a renderer that is already open"):
-        build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE, steps=20, batch_size=2), renderer=renderer)
+        build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE, steps=20, batch_size=2), opened=renderer)
     with pytest.raises(UserError, match="has no network"):
-        build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE), renderer=Paste())
+        build("sample", tmp_path / "other", BuildSettings(recipe=RECIPE), opened=Paste())
     assert not (tmp_path / "other").exists()
 
 

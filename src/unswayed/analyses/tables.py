@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from unswayed.choices import takes
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import Facts, chosen_edits, read_facts
 from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
@@ -17,34 +18,23 @@ from . import ANALYSES, table_facts
 from .drops.drop import dropped_accuracy, with_human_ceiling, with_published, with_valid_drops
 from .drops.groups import dropped_accuracy_of_groups
 from .drops.outcomes import corrected
+from .settings import AnalyzeSettings
 
 # Keyword of `analyze` -> the command's option, for those that are refused where a table does not take them.
 _FLAGS = {"by": "--by", "groups": "--groups", "accuracy": "--at-accuracy", "drop": "--at-drop"}
 
 
-def analyze(
-    predictions: str | Path,
-    table: str = "drops",
-    *,
-    by: str | None = None,
-    groups: str | Path | None = None,
-    models: Sequence[str] | None = None,
-    edits: Sequence[str] | None = None,
-    benchmark: str | Path | None = None,
-    common: bool = False,
-    interval: str = "auto",
-    condition: Condition | None = None,
-    **settings: Any,
-) -> pl.DataFrame:
-    """Return the data frame of one table of a predictions folder.
+@takes(AnalyzeSettings)
+def analyze(predictions: Predictions, settings: AnalyzeSettings) -> pl.DataFrame:
+    """Return the data frame of one table of a predictions folder; the fields of settings are also keywords.
 
-    Models from different benchmarks are refused; common: use only the pictures that they share. settings: resamples,
-    level, seed; accuracy, drop: the targets of the table `thresholds`. condition: only pictures that are valid as
-    measured or as people say; without it the drops on valid pictures stand beside those on all of them, where the
-    benchmark has invalid ones.
+    Models from different benchmarks are refused; common: use only the pictures that they share. accuracy, drop: the
+    targets of the table `thresholds`. Without a condition the drops on valid pictures stand beside those on all of
+    them, where the benchmark has invalid ones.
     """
+    table, models, edits = settings.table, settings.models, settings.edits
     make, options = ANALYSES.load(table), table_facts(table).options
-    given = {**settings, "by": by, "groups": groups}
+    given = vars(settings)
     for option, flag in _FLAGS.items():
         if given.get(option) and option not in options:
             takers = [name for name in ANALYSES if ANALYSES.is_own(name) and option in table_facts(name).options]
@@ -53,14 +43,14 @@ def analyze(
                 allowed=" or ".join(f"--table {name}" for name in takers),
                 run="unswayed analyze --help",
             )
-    facts = read_facts(predictions, benchmark, models=models, common=common)
-    answers: Predictions = common_predictions(predictions, models) if common else predictions
-    if condition is not None:
-        answers = on_valid_pictures(answers, facts, condition, columns_of(answers))
+    facts = read_facts(predictions, settings.benchmark, models=models, common=settings.common)
+    answers: Predictions = common_predictions(predictions, models) if settings.common else predictions
+    if settings.condition is not None:
+        answers = on_valid_pictures(answers, facts, settings.condition, columns_of(answers))
     if not ANALYSES.is_own(table):
         answers = in_memory(answers, columns_of(answers)).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    given |= {"facts": facts, "models": models, "edits": edits, "interval": interval, "condition": condition}
-    frame = make(answers, **{name: given[name] for name in options if name in given})
+    given = {**given, "facts": facts}
+    frame = make(answers, **{name: given[name] for name in options})
     return frame if "models" in options else _kept(frame, models, edits)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from unswayed.choices import takes
 from unswayed.edits.recipes import Recipe, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
@@ -29,7 +30,7 @@ from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
 from .card import settle_card
-from .plan import BuildSettings, Plan
+from .plan import Plan
 from .prepare import Prepared
 from .quality import count_doubtful, record_masks
 from .render import (
@@ -55,6 +56,7 @@ from .rows import (
     read_rows,
     write_manifest,
 )
+from .settings import BuildSettings
 from .status import only_run
 from .writing import sweep
 
@@ -99,16 +101,22 @@ class Built:
     unfinished: int = 0
 
 
+@takes(BuildSettings)
 def build(
     source: str | Source,
     output: str | Path,
-    settings: BuildSettings | None = None,
+    settings: BuildSettings,
     *,
-    renderer: Renderer | None = None,
+    opened: Renderer | None = None,
     progress: Callable[[Progress], None] | None = None,
     show: Callable[[View], None] | None = None,
 ) -> Built:
-    """Build a benchmark of `source` in the folder `output`.
+    """Build a benchmark of `source` in the folder `output`; settings: a `BuildSettings`, or its fields as keywords.
+
+    >>> import tempfile
+    >>> built = build("sample", tempfile.mkdtemp() + "/bench", recipe="size-0.1", renderer="paste", limit=1)
+    >>> built.counts["ok"], built.failures
+    (4, {})
 
     The same call again resumes the build: finished sources are kept, failed ones are tried again. A call with more
     edits, runs or scenes adds them to the existing benchmark. If nothing is added, the bytes of the result depend on
@@ -117,13 +125,12 @@ def build(
     processes prepare pictures for each device; several devices have a process each, a single one is used here. Shards
     of one build may run at the same time, and the one that finishes last writes the manifest.
 
-    renderer: an open renderer (`unswayed.rendering.open_renderer`) that has a network, so that several builds share
+    opened: an open renderer (`unswayed.rendering.open_renderer`) that has a network, so that several builds share
     one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
     after every pass of a network; show: with the state of the whole run, workers included.
     """
-    settings = BuildSettings() if settings is None else settings
-    if renderer is not None:
-        settings = replace(settings, guide=_settled(renderer, settings))
+    if opened is not None:
+        settings = replace(settings, guide=_settled(opened, settings))
     scenes = source if isinstance(source, Source) else open_source(source)
     plan = Plan(
         root=place_of(output).expanduser(),
@@ -141,7 +148,7 @@ def build(
         plan.root.mkdir(parents=True, exist_ok=True)
     unit = "passes" if plan.has_network else "scenes"
     with only_run(plan.root, settings.shard), Monitor(plan.root, "build", unit, show) as monitor:
-        return _build(plan, renderer, monitor, progress)
+        return _build(plan, opened, monitor, progress)
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:

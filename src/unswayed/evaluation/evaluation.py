@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from unswayed.choices import takes
 from unswayed.errors import CannotWrite, UnswayedWarning, UserError
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
@@ -115,11 +116,12 @@ def run_evaluation(
         return _Run(evaluator, models, monitor, remarks).run()
 
 
+@takes(EvaluateSettings)
 def evaluate(
     benchmark: str | Path,
     models: str | Classifier | Sequence[str | Classifier],
     output: str | Path,
-    settings: EvaluateSettings | None = None,
+    settings: EvaluateSettings,
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> pl.DataFrame:

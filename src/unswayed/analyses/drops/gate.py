@@ -6,15 +6,15 @@ predictions do not hold, or cannot show, is not measured, which is never a pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
 
+from unswayed.choices import takes
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import chance_in, remarks, suspicion_in
@@ -31,6 +31,7 @@ from unswayed.evaluation.predictions import (
     read_cards,
 )
 
+from ..settings import GateSettings
 from ..statistics.paired import IntervalSettings
 from .compare import comparison_rows, read_model, read_pair
 from .drop import dropped_accuracy
@@ -86,42 +87,26 @@ class GateResult:
         return {"verdict": self.verdict, "common": common, "checks": self.checks.to_dicts()}
 
 
-def check(
-    predictions: Predictions,
-    *,
-    max_drop: Mapping[str, float] | None = None,
-    min_accuracy: Mapping[str, float] | None = None,
-    min_threshold: Mapping[str, tuple[float, float]] | None = None,
-    baseline: str | Path | pl.DataFrame | None = None,
-    margin: float | None = None,
-    measure: Literal["accuracy", "drop"] | None = None,
-    config: str | Path | None = None,
-    models: Sequence[str] = (),
-    level: float | None = None,
-    common: bool = False,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> GateResult:
-    """Whether the models may be released: `unswayed check` in Python.
+@takes(GateSettings)
+def check(predictions: Predictions, settings: GateSettings) -> GateResult:
+    """Whether the models may be released: `unswayed check` in Python; the fields of settings are also keywords.
 
-    max_drop: edit or pattern -> points at most; min_accuracy: edit or pattern -> percent at least; min_threshold:
-    attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept; baseline: earlier
-    predictions, and margin: points by which `measure` (accuracy) may be worse; config: a TOML file with the same, what
-    is given here wins; models: only these; level: of the intervals (0.95). Predictions from another benchmark than the
-    baseline's are refused; common: compare the pictures that both have.
+    Predictions from another benchmark than the baseline's are refused; common: compare the pictures that both have.
     """
     rules = read_rules(
-        config,
-        max_drop=dict(max_drop or {}),
-        min_accuracy=dict(min_accuracy or {}),
-        min_threshold=dict(min_threshold or {}),
-        baseline=baseline,
-        margin=margin,
-        measure=measure,
-        level=level,
-        models=tuple(models),
+        settings.config,
+        max_drop=dict(settings.max_drop or {}),
+        min_accuracy=dict(settings.min_accuracy or {}),
+        min_threshold=dict(settings.min_threshold or {}),
+        baseline=settings.baseline,
+        margin=settings.margin,
+        measure=settings.measure,
+        level=settings.level,
+        models=tuple(settings.models),
     )
-    return run_checks(predictions, rules, common=common, resamples=resamples, seed=seed)
+    return run_checks(
+        predictions, rules, common=settings.common, resamples=settings.resamples, seed=settings.seed
+    )
 
 
 def check_predictions(predictions: Predictions, rules: Rules, **settings: Any) -> pl.DataFrame:

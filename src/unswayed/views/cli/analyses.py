@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, GateSettings, PlanSettings
+from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, Condition, GateSettings, PlanSettings
 from unswayed.choices import TableFormat, WideMeasure
 from unswayed.errors import UserError
 
@@ -85,7 +85,7 @@ def analyze(
     drawn = against is not None and output is not None and output.suffix.lower() in SUFFIXES
     chosen = format or ("table" if drawn else format_of(output))
     warn([*failure_lines(predictions), *(moved_lines(predictions) if settings.benchmark is None else [])])
-    condition = "measured" if valid_only else "human" if human_valid_only else None
+    condition: Condition | None = "measured" if valid_only else "human" if human_valid_only else None
     frame = make_table(
         predictions, **vars(replace(settings, condition=condition, edits=None if against else settings.edits))
     )
@@ -240,7 +240,7 @@ def check(
     from unswayed.files.whole import write_bytes, write_json
     from unswayed.views.report.verdict_tables import checks_text
 
-    checked = check_models(predictions, **vars(settings))
+    checked = check_models(predictions, settings)
     if json is not None:
         write_json(json, checked.to_json())
     if junit is not None:

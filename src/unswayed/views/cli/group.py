@@ -48,7 +48,7 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         width = ctx.terminal_width or shutil.get_terminal_size().columns
-        lines = ["", f" {self.get_usage(ctx)}", "", *textwrap.wrap(self.help or "", width - 2, **_INDENT), ""]
+        lines = ["", f" {self.get_usage(ctx)}", "", *_wrapped(self.help or "", width), ""]
         records = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
         lines += _panel("Options", {flags.partition("  ")[0]: help for flags, help in filter(None, records)}, width)
         longest = max(len(name) for name in self.commands)
@@ -58,7 +58,8 @@ class Group(TyperGroup):
         typer.echo("\n".join(lines), color=False if "NO_COLOR" in os.environ else None)
 
 
-_INDENT = {"initial_indent": " ", "subsequent_indent": " "}
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width - 2, initial_indent=" ", subsequent_indent=" ")
 
 
 def _panel(title: str, rows: dict[str, str], width: int, names: int = 0) -> Iterator[str]:

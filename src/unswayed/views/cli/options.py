@@ -133,10 +133,10 @@ class _Names(dict[str, Any]):
 
 def _parameter(field: Field[Any], declared: Any, option: Option) -> inspect.Parameter:
     kind = _readable(declared, option)
-    default = None if get_origin(kind) is UnionType and list in map(get_origin, get_args(kind)) else field.default
+    default = None if any(get_origin(member) is list for member in get_args(kind)) else field.default
     if default is MISSING:
         default = inspect.Parameter.empty if field.default_factory is MISSING else None
-    annotation = Annotated[kind, typer_option(option)]
+    annotation: Any = Annotated[kind, typer_option(option)]  # type: ignore[valid-type]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(_name(field, option), keyword, default=default, annotation=annotation)
 
