@@ -104,9 +104,7 @@ def check(predictions: Predictions, settings: GateSettings) -> GateResult:
         level=settings.level,
         models=tuple(settings.models),
     )
-    return run_checks(
-        predictions, rules, common=settings.common, resamples=settings.resamples, seed=settings.seed
-    )
+    return run_checks(predictions, rules, common=settings.common, resamples=settings.resamples, seed=settings.seed)
 
 
 def check_predictions(predictions: Predictions, rules: Rules, **settings: Any) -> pl.DataFrame:
