@@ -18,7 +18,7 @@ from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
 from unswayed.sources.source import Entry, Source
 from unswayed.views.report.figures import figure_bytes
-from unswayed.views.report.study_pictures import channel_sheet, spurious_page, spurious_sheet, write_study_pictures
+from unswayed.views.studies import channel_sheet, spurious_page, spurious_sheet, write_study_pictures
 
 LABELS = own(["by something red", "by something green"])
 TRANSFORM = Transform(resize=64, crop=64, mean=(0.0,) * 3, std=(1.0,) * 3)

@@ -11,7 +11,7 @@ from unswayed.evaluation.noise import choose_levels
 from unswayed.evaluation.noise_response import NoiseSettings
 from unswayed.evaluation.run import Probe, measure_ids, merge, read_probe, run_probe
 from unswayed.evaluation.study import run_study
-from unswayed.views.report.study_tables import TableSettings, write_tables
+from unswayed.views.studies import TableSettings, write_tables
 
 
 def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):

@@ -176,6 +176,10 @@ class Facts:
             return ORIGINAL
         return None if self.order else control
 
+    def class_name(self, label: int) -> str:
+        """Return the name of a class, or its number as text if it has none."""
+        return self.classes[label] if 0 <= label < len(self.classes) else str(label)
+
     def is_control(self, edit: str) -> bool:
         """Return whether the edit is a control, built in or declared by the benchmark."""
         return edit in CONTROLS or edit in self.controls.values()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from .card import is_evaluated
 from .saliency import explainer
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
+class Pair(Protocol):
     """A photograph and its edit, for the explanation of one model: (H, W, 3) uint8 each, and the true label."""
 
     model: str

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.files.records import fits
+from unswayed.files.records import fits, read_object
 from unswayed.files.tables import Column, read_checked, stored_text
 from unswayed.files.whole import canonical, read_json
 
@@ -286,6 +286,13 @@ def sentences(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
         *(f"Suspicious: {one}." for one in suspicions(cards, chosen)),
         *(f"Note: {one}." for one in remarks(cards, chosen)),
     ]
+
+
+def sentences_in(folder: str | Path, slugs: Iterable[str] | None = None) -> list[str]:
+    """Return the suspicions and remarks about the models of a folder of results, or about those called `slugs`."""
+    found = sorted((Path(folder) / "suspicions").glob("*.json"))
+    kinds = {"suspicion": str, "remarks": list}
+    return sentences({path.stem: read_object(path, kinds) for path in found}, slugs)
 
 
 def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> None:

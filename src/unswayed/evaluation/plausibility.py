@@ -5,7 +5,7 @@ FOLDER/suspicions/<model>.json      the suspicion and the remarks about a model;
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ import numpy as np
 from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture
-from unswayed.files.records import read_object
 from unswayed.files.whole import remove_file, write_json
 from unswayed.jobs.resources import in_parts
 from unswayed.masks.checks import doubted_masks
@@ -25,7 +24,6 @@ from unswayed.models.transforms import Geometry
 from .alignment import opened_pictures
 from .contract import REPEATED, check_answers, check_originals, sanity_sample
 from .label_orders import suspect_exchange
-from .model_cards import sentences
 from .passes import SANITY
 from .run import Careful
 
@@ -110,13 +108,6 @@ def _photographs(pictures: Source | Benchmark) -> list[str]:
         return [entry.image for entry in pictures.entries]
     rows = pictures.manifest.select(["edit", "path"]).to_pylist()
     return [str(pictures.root / row["path"]) for row in rows if row["edit"] == SOURCE_EDIT and row["path"]]
-
-
-def sentences_in(folder: str | Path, slugs: Iterable[str] | None = None) -> list[str]:
-    """Return the suspicions and remarks about the models of a folder of results, or about those called `slugs`."""
-    found = sorted((Path(folder) / "suspicions").glob("*.json"))
-    kinds = {"suspicion": str, "remarks": list}
-    return sentences({path.stem: read_object(path, kinds) for path in found}, slugs)
 
 
 def _file(folder: str | Path, slug: str) -> Path:

@@ -27,9 +27,10 @@ from unswayed.models.heads import check_framing
 from .alignment import alignment_probe
 from .channel_examples import ChannelExample, channel_examples
 from .measures import best_channels, suspects
+from .model_cards import sentences_in
 from .neural_features import study_channels
 from .noise_response import NoiseSettings, noise_probe
-from .plausibility import check_plausible, sentences_in
+from .plausibility import check_plausible
 from .probing import Part, run_probes
 from .run import Careful, Outcome, Probe, counter, read_probe
 from .spurious import Region, shared_regions

@@ -163,15 +163,11 @@ def _flips(predictions: Path, model: str, edit: str) -> str:
     number = int(counts["flips"].sum())
     if not number:
         return ""
-    classes = read_facts(predictions).classes
+    facts = read_facts(predictions)
     worst = worst_flips(predictions, [model], [edit], limit=3)
     shown = (
-        f"{flip.source_id} ({_name(classes, flip.label)} became {_name(classes, flip.after)}, "
+        f"{flip.source_id} ({facts.class_name(flip.label)} became {facts.class_name(flip.after)}, "
         f"{flip.after_probability:.0%})"
         for flip in worst
     )
     return f"; {number} flip{'s' * (number != 1)}, the worst: {', '.join(shown)}"
-
-
-def _name(classes: tuple[str, ...], index: int) -> str:
-    return classes[index] if 0 <= index < len(classes) else str(index)

@@ -6,7 +6,7 @@ from unswayed.errors import UserError
 from unswayed.views.report.figures import figure_bytes
 from unswayed.views.report.figures_sensitivity import attribute_map, irfs_densities, noise_scatter, sensitivity_curve
 from unswayed.views.report.pictures import outlined, overlay
-from unswayed.views.report.study_tables import choose_table, for_people
+from unswayed.views.studies import choose_table, for_people
 
 
 def table(models, rfs=(0.5, None, 0.2)):

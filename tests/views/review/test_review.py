@@ -19,9 +19,8 @@ from unswayed.benchmark.rows import REVIEWS, Review, add_review, read_reviews
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.reading import human_accuracy, on_valid_pictures
+from unswayed.views.review import open_session, summarize, summary_text
 from unswayed.views.review.server import served
-from unswayed.views.review.session import open_session
-from unswayed.views.review.summary import summarize, summary_text
 
 
 def asked(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:

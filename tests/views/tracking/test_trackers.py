@@ -22,8 +22,8 @@ from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.benchmark import BuildSettings, build
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
-from unswayed.views.tracking import record
-from unswayed.views.tracking.tracker import chosen_trackers, opener
+from unswayed.registry import declare
+from unswayed.views.tracking import TRACKERS, chosen_trackers, record
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_wandb_offline_holds_the_numbers_of_the_table(predictions, tmp_path, mon
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     (tmp_path / "report.html").write_text("<p>the report</p>")
     report = tmp_path / "report.html"
-    assert record(predictions, {"wandb": opener("wandb")}, report=report) == {"wandb": 1}
+    assert record(predictions, {"wandb": TRACKERS.load("wandb")}, report=report) == {"wandb": 1}
     [path] = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     stored = DataStore()
     stored.open_for_scan(str(path))
@@ -170,8 +170,7 @@ class Kept:
 
 def test_the_tracker_of_another_package_is_found_and_continued(predictions, monkeypatch, tmp_path):
     point = EntryPoint("kept", f"{__name__}:Kept", "unswayed.trackers")
-    monkeypatch.setattr("unswayed.views.tracking.tracker.entry_points", lambda group: [point])
-    monkeypatch.setattr(EntryPoint, "load", lambda self: Kept)
+    monkeypatch.setattr("unswayed.registry._entry_points", lambda group, path: (point,))
     Kept.runs.clear()
     trackers = chosen_trackers(["kept"], pytest.fail)
     record(predictions, trackers)
@@ -195,7 +194,7 @@ def test_other_predictions_of_the_model_are_another_run(predictions, monkeypatch
     record(predictions, {"kept": keep})
     record(predictions, {"kept": keep})
     card = cards(predictions)["lite:0"]
-    monkeypatch.setattr("unswayed.views.tracking.recording._fingerprint", lambda card: "another")
+    monkeypatch.setattr("unswayed.views.tracking._fingerprint", lambda card: "another")
     record(predictions, {"kept": keep})
     assert card["fingerprint"] and opened == [None, "lite:0-1", None]
 
@@ -222,14 +221,14 @@ def test_what_the_environment_switches_on_is_said(monkeypatch):
     lines = []
     assert chosen_trackers([], lines.append) == {} and lines == []
     monkeypatch.setenv("WANDB_PROJECT", "birds")
-    monkeypatch.setattr("unswayed.views.tracking.tracker.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.registry.find_spec", lambda name: None)
     assert chosen_trackers([], lines.append) == {}
     assert lines == ["WANDB_PROJECT is set, but wandb is not installed: pip install 'unswayed[wandb]'"]
-    monkeypatch.setattr("unswayed.views.tracking.tracker.find_spec", lambda name: object())
+    monkeypatch.setattr("unswayed.registry.find_spec", lambda name: object())
     assert list(chosen_trackers([], lines.append)) == ["wandb"]
     assert lines[1:] == ["recording in wandb, because WANDB_PROJECT is set; --track none turns it off"]
     assert chosen_trackers(["none"], pytest.fail) == {}
-    monkeypatch.setattr("unswayed.views.tracking.tracker.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.registry.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'unswayed\[mlflow\]'"):
         chosen_trackers(["mlflow"], pytest.fail)
     with pytest.raises(UserError, match="did you mean 'mlflow'"):
@@ -243,8 +242,25 @@ def test_predictions_that_cannot_be_analyzed_end_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
-def test_a_tracker_that_is_not_installed_names_its_pip_line(predictions, monkeypatch, name):
+def test_a_tracker_that_is_not_installed_names_its_pip_line(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match=rf"pip install 'unswayed\[{name}\]'"):
+        chosen_trackers([name], pytest.fail)
+
+
+@declare(help="keeps runs in memory", facts={"variable": "KEPT_RUNS"})
+def open_kept(name, run_id):
+    return Kept(name, run_id)
+
+
+def test_the_variable_that_another_package_declares_switches_its_tracker_on(monkeypatch):
+    point = EntryPoint("kept", f"{__name__}:open_kept", "unswayed.trackers")
+    broken = EntryPoint("broken", "no_such_module:open", "unswayed.trackers")
+    monkeypatch.setattr("unswayed.registry._entry_points", lambda group, path: (point, broken))
     lines = []
-    assert record(predictions, {name: opener(name)}, say=lines.append) == {name: 0}
-    assert f"pip install 'unswayed[{name}]'" in lines[0]
+    assert chosen_trackers([], lines.append) == {} and lines == []
+    monkeypatch.setenv("KEPT_RUNS", "1")
+    assert chosen_trackers([], lines.append) == {"kept": open_kept}
+    assert lines == ["recording in kept, because KEPT_RUNS is set; --track none turns it off"]
+    with pytest.raises(UserError, match="cannot be loaded"):
+        chosen_trackers(["broken"], pytest.fail)

@@ -9,25 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unswayed.views.report.settings import ReportSettings
+from unswayed.views.tracking import NONE, TRACKERS, variables
 
 from .options import Json, Predictions
 
 if TYPE_CHECKING:
-    from unswayed.views.tracking.tracker import Open
+    from unswayed.views.tracking import Open
 
 Track = Annotated[
     list[str] | None,
     typer.Option(
         "--track",
-        metavar="mlflow|wandb|none",
-        help="Also record the results there; may be repeated [default: by MLFLOW_TRACKING_URI and WANDB_PROJECT].",
+        metavar="|".join([*TRACKERS, NONE]),
+        help=f"Also record the results there; may be repeated [default: by {' and '.join(variables().values())}].",
     ),
 ]
 
 
 def open_trackers(track: Sequence[str] | None) -> Mapping[str, Open]:
     """The trackers that `--track` or the environment names; a wrong name is refused before the work begins."""
-    from unswayed.views.tracking.tracker import chosen_trackers
+    from unswayed.views.tracking import chosen_trackers
 
     return chosen_trackers(track or (), _say)
 
@@ -123,9 +124,8 @@ def review(
     """
     import json
 
+    from unswayed.views.review import open_session, summarize, summary_text
     from unswayed.views.review.server import served
-    from unswayed.views.review.session import open_session
-    from unswayed.views.review.summary import summarize, summary_text
 
     from .progress import serve_until_stopped
 

@@ -118,12 +118,12 @@ def sensitivity(
     from unswayed.evaluation.noise_response import NoiseSettings
     from unswayed.evaluation.study import run_study
     from unswayed.jobs.settings import EngineSettings
-    from unswayed.views.report.study_pictures import write_study_pictures
-    from unswayed.views.report.study_tables import (
+    from unswayed.views.studies import (
         HEADINGS,
         TableSettings,
         choose_table,
         for_people,
+        write_study_pictures,
         write_tables,
     )
     from unswayed.views.tables import format_table
@@ -197,7 +197,7 @@ def distribution(
     from unswayed.evaluation.distribution_study import run_distribution
     from unswayed.evaluation.run import read_probe
     from unswayed.jobs.settings import EngineSettings
-    from unswayed.views.report.study_tables import write_distribution
+    from unswayed.views.studies import write_distribution
     from unswayed.views.tables import format_table
 
     from .progress import exit_with_failures, progress_view, unfinished_shards

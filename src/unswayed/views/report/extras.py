@@ -11,6 +11,7 @@ from markupsafe import Markup
 from unswayed.analyses import ANALYSES, table_facts
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
+from unswayed.evaluation.model_cards import sentences_in
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.records import read_object
 from unswayed.files.tables import Column as StoredColumn
@@ -61,8 +62,6 @@ def outside_sections(findings: Findings) -> list[Section]:
 
 def sensitivity_section(folder: Path, findings: Findings) -> Section:
     """Return the section about relative foreground sensitivity, from the folder that `unswayed sensitivity` wrote."""
-    from unswayed.evaluation.plausibility import sentences_in
-
     table = findings.named(sensitivity_table(folder))
     models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
     figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)), series=findings.series)

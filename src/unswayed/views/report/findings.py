@@ -105,8 +105,7 @@ class Findings:
         return str(self.drops.filter(pl.col("edit") == edit)["kind"][0])
 
     def class_name(self, label: int) -> str:
-        names = self.facts.classes
-        return names[label] if 0 <= label < len(names) else str(label)
+        return self.facts.class_name(label)
 
     def named(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return a table of other results with the models under the names that the report gives them."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,10 +17,6 @@ from .findings import Findings
 from .pictures import SIDE, Album, data_address, overlay
 from .section import Section, chooser, filtered, paragraphs
 from .sections_drops import missing_words
-
-if TYPE_CHECKING:
-    from unswayed.evaluation.flip_heat import Maps, Pair
-
 
 LOST, GAINED = "right to wrong", "wrong to right"
 
@@ -202,9 +198,23 @@ def _bar(share: float) -> Markup:
     return tag("span", tag("span", style=f"width: {100 * share:.1f}%"), class_="bar", aria_hidden="true")
 
 
-# Such as `probes.flip_heat.explain_pairs`: (pairs, cards by model, progress) -> maps in order, notes.
+@dataclass(eq=False)
+class PicturePair:
+    """A photograph and its edit, (H, W, 3) uint8 each, that one model classified; the label is the true one."""
+
+    model: str
+    source_id: str
+    edit: str
+    label: int
+    before: np.ndarray
+    after: np.ndarray
+
+
+HeatMaps = tuple[np.ndarray, np.ndarray]
+# Such as `evaluation.flip_heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps in order, notes.
 Explain = Callable[
-    ["Sequence[Pair]", Mapping[str, Mapping[str, Any]], Callable[[], None]], "tuple[list[Maps | None], list[str]]"
+    [Sequence[PicturePair], Mapping[str, Mapping[str, Any]], Callable[[], None]],
+    tuple[list[HeatMaps | None], list[str]],
 ]
 
 
@@ -212,13 +222,11 @@ def heat_maps_of_flips(
     findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain, progress: Callable[[], None]
 ) -> tuple[dict[Flip, tuple[np.ndarray, np.ndarray]], list[str]]:
     """Return the photograph and the edited picture of each flip with the heat maps of the predictions, and notes."""
-    from unswayed.evaluation.flip_heat import Pair
-
-    pairs: dict[Flip, Pair] = {}
+    pairs: dict[Flip, PicturePair] = {}
     for flip in flips:
         before, after = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)
         if before is not None and after is not None:
-            pairs[flip] = Pair(flip.model, flip.source_id, flip.edit, flip.label, before, after)
+            pairs[flip] = PicturePair(flip.model, flip.source_id, flip.edit, flip.label, before, after)
     maps, notes = explain(list(pairs.values()), findings.facts.cards, progress)
     found = {}
     for (flip, pair), both in zip(pairs.items(), maps, strict=True):

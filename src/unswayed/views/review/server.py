@@ -18,7 +18,7 @@ from unswayed.errors import UserError
 from unswayed.files.storage import fetch_missing
 from unswayed.files.whole import parse_json, read_file
 
-from .session import Session
+from . import Session
 
 HOST = "127.0.0.1"
 MOST = 4096  # bytes of an answer
