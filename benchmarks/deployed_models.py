@@ -23,8 +23,7 @@ from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.models import Classifier, open_model
-from unswayed.models.deployed import write_sidecar
-from unswayed.repair.onnx_export import export_onnx
+from unswayed.models.deployed import export_onnx, write_sidecar
 from unswayed.sources import open_source
 
 TORCH = "torch=lite:0"

@@ -13,8 +13,7 @@ from torch import nn
 
 from unswayed.errors import UserError
 from unswayed.models import Classifier, open_model
-from unswayed.models.deployed import write_sidecar
-from unswayed.repair.onnx_export import export_onnx
+from unswayed.models.deployed import export_onnx, write_sidecar
 from unswayed.sources import open_source
 
 DATA = Path(__file__).parents[1] / "data"

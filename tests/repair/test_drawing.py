@@ -8,7 +8,7 @@ import pytest
 from unswayed.edits.mixture import KINDS
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
-from unswayed.repair.drawing import mixture_from, weights_of
+from unswayed.repair.settings import mixture_from, weights_of
 from unswayed.transforms import EditMixture
 
 
@@ -39,7 +39,7 @@ def test_an_edit_of_the_background_is_no_other_background():
 
 
 def test_the_attributes_come_from_the_record_of_an_edit():
-    chain = '{"chain": [{"edit": "size", "rate": 0.05}, {"edit": "colour", "hue": 60.0}]}'
+    chain = '{"chain": [{"edit": "size", "rate": 0.05}, {"edit": "color", "hue": 60.0}]}'
     facts = Facts(manifest=pl.DataFrame({"edit": ["blur-of-mine"], "parameters": [chain]}))
     assert facts.attributes("blur-of-mine") == ("size", "color")
     weights = weights_of({"blur-of-mine": 3.0}, facts.attributes)

@@ -25,10 +25,9 @@ from unswayed.models.opening import open_model
 from unswayed.rendering.training import tensors_under
 from unswayed.repair import fine_tuning
 from unswayed.repair.family import choose_parameters, family_of, make_optimizer
-from unswayed.repair.fine_tuning import Now
-from unswayed.repair.photographs import split
+from unswayed.repair.fine_tuning import Progress
+from unswayed.repair.photographs import split, training_crops
 from unswayed.repair.settings import RepairSettings
-from unswayed.repair.views import training_crops
 
 HERE = Path(__file__).parents[1] / "support"
 
@@ -73,7 +72,7 @@ def test_the_averaged_weights_are_what_is_kept(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(fine_tuning, "SAVE_EVERY", 0.0)
     weights = []
 
-    def keep(now: Now | None = None) -> None:
+    def keep(now: Progress | None = None) -> None:
         """The weights of the step before, which is the last that is saved at this time."""
         (path,) = tmp_path.glob("state-*.safetensors")
         weights.append(load_file(path)["module.head.weight"])

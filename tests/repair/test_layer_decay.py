@@ -17,9 +17,8 @@ from unswayed.errors import UserError
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import Head
 from unswayed.models.opening import open_model
-from unswayed.models.zero_shot import ZeroShot
-from unswayed.repair.depths import depths_of
-from unswayed.repair.family import check_trainable, choose_parameters, family_of, make_optimizer
+from unswayed.models.zero_shot import TowerWithHead
+from unswayed.repair.family import check_trainable, choose_parameters, depths_of, family_of, make_optimizer
 from unswayed.repair.settings import RepairSettings
 
 VIT: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 64}
@@ -103,7 +102,7 @@ def test_a_transformer_inside_another_network_keeps_the_order_that_timm_states()
 def test_a_projection_behind_the_blocks_is_trained_at_the_full_rate():
     open_clip = pytest.importorskip("open_clip")
     tower = open_clip.transformer.VisionTransformer(SIDE, 16, 32, 4, 2, 2.0, output_dim=8)
-    rates, decided = shares(classifier(ZeroShot(tower, torch.randn(3, 8), 10.0)))
+    rates, decided = shares(classifier(TowerWithHead(tower, torch.randn(3, 8), None)))
     assert decided["layer_decay"] == 0.75 and rates["tower.proj"] == rates["head.weight"] == 1
     assert rates["tower.class_embedding"] == pytest.approx(0.75**5)
 

@@ -21,13 +21,12 @@ from unswayed.analyses.drops.gate import check
 from unswayed.benchmark import BuildSettings, build
 from unswayed.edits.mixture import KINDS
 from unswayed.errors import UserError
-from unswayed.evaluation import evaluation, run_evaluation
+from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.models.opening import open_model
 from unswayed.models.training_photographs import keys_of, trained_on
 from unswayed.repair import RepairSettings, photographs, repair
-from unswayed.repair.enhancing import enhance
-from unswayed.repair.measuring import EXITS
+from unswayed.repair.measuring import EXITS, enhance
 from unswayed.transforms import EditMixture
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
@@ -99,7 +98,7 @@ def test_a_repair_that_makes_a_model_worse_exits_with_1(tmp_path, monkeypatch):
         used.append(settings.workers)
         return run_evaluation(pictures, models, output, settings, **more)
 
-    monkeypatch.setattr(evaluation, "run_evaluation", evaluate)
+    monkeypatch.setattr("unswayed.repair.run.run_evaluation", evaluate)
     command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--recipe", RECIPE, "--json"]
     command += ["--epochs", "6", "--batch-size", "8", "--fill", "smooth", "--workers", "1", "--no-freeze-norm"]
     command += ["--consistency", "1e6", "--learning-rate", "3e-3", "--held-out", "0.5", "--ema", "0"]
@@ -184,7 +183,7 @@ def test_a_repaired_folder_opens_as_a_model_that_is_described(done):
 
 def test_a_repaired_model_is_exported_to_onnx_with_the_same_answers_and_not_repaired_again(done, photos, tmp_path):
     pytest.importorskip("onnxruntime")
-    from unswayed.repair.onnx_export import export_onnx
+    from unswayed.models.deployed import export_onnx
 
     model = open_model(f"repaired:{done.folder}?trust=yes", device="cpu")
     export_onnx(model, tmp_path / "model.onnx")

@@ -41,7 +41,7 @@ def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
 def test_a_wrapped_model_is_refused(photos, tmp_path, wrapper):
     with pytest.raises(UserError, match="is a wrapped model"):
-        repair(f"folder:{photos}", WRAPPERS[wrapper](small_classifier()), tmp_path, QUICK)
+        repair(f"folder:{photos}", WRAPPERS.load(wrapper)(small_classifier()), tmp_path, QUICK)
 
 
 @pytest.mark.parametrize(

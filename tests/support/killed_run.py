@@ -9,14 +9,14 @@ from pathlib import Path
 
 from small_runs import small_run
 from unswayed.repair import fine_tuning
-from unswayed.repair.fine_tuning import Now
+from unswayed.repair.fine_tuning import Progress
 
 
 def main() -> None:
     photos, folder, step = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     fine_tuning.SAVE_EVERY = 0.0
 
-    def report(now: Now) -> None:
+    def report(now: Progress) -> None:
         if now.step == step:
             os.kill(os.getpid(), signal.SIGKILL)
 

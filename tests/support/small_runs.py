@@ -9,7 +9,7 @@ import torch
 
 from betrayed import small_classifier
 from unswayed.models.classifier import Classifier
-from unswayed.repair.fine_tuning import FineTuned, Now, fine_tune
+from unswayed.repair.fine_tuning import Progress, TrainedArm, fine_tune
 from unswayed.repair.photographs import Photographs, listed
 from unswayed.repair.settings import RepairSettings
 from unswayed.sources import open_source
@@ -23,12 +23,12 @@ SETTINGS = RepairSettings(
 def small_run(
     photos: Path,
     folder: Path,
-    report: Callable[[Now], None] | None = None,
+    report: Callable[[Progress], None] | None = None,
     settings: RepairSettings = SETTINGS,
     model: Classifier | None = None,
-) -> FineTuned:
+) -> TrainedArm:
     torch.set_num_threads(1)
-    rows = listed(open_source(f"folder:{photos}"), lambda label: label)
+    rows = listed(open_source(f"folder:{photos}"))
     train, validation = Photographs(rows[::2], 64, settings.fill), Photographs(rows[1::4], 64, settings.fill)
     train.read("cpu", 1)
     validation.read("cpu", 1)

@@ -6,9 +6,11 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError
@@ -16,14 +18,11 @@ from unswayed.jobs.settings import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.specs import Spec, slug_of
 
+from .foreign_transforms import as_transform
 from .heat import HeatLayer, find_heat_layer
 from .runtime import evaluating, true_float32
 from .transforms import Transform, paper, transform_from
 from .weights import weights_hash
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +53,17 @@ class Classifier:
     fixed_hash: str | None = None
 
     def __post_init__(self) -> None:
-        import torch
-
         device = choose_device(self.device)
         precision = self.precision or ("bf16" if device.type == "cuda" else "fp32")
         check_choice("precision", precision, Precision)
         labels = self.labels if isinstance(self.labels, LabelSpace) else _space(self.labels)
         if not len(labels):
             raise UserError(f"{self.name}: the model has no classes")
-        if not isinstance(self.module, torch.nn.Module):
+        if not isinstance(self.module, nn.Module):
             raise UserError(f"{self.name}: the module is a {type(self.module).__name__}", allowed="a torch.nn.Module")
         module = self.module.to(device)
         if device.type in ("cpu", "cuda"):
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        from .foreign_transforms import as_transform
-
         values = {"device": str(device), "precision": precision, "labels": labels, "module": module}
         for name, value in {**values, "transform": as_transform(self.transform)}.items():
             object.__setattr__(self, name, value)
@@ -100,8 +95,6 @@ class Classifier:
     @functools.cached_property
     def heat_layer(self) -> HeatLayer:
         """The layer from which a heat map of this model is computed."""
-        import torch
-
         side = self.transform.crop
         return find_heat_layer(self.module, torch.zeros(1, 3, side, side, device=self.device), self.layer)
 
@@ -115,15 +108,11 @@ class Classifier:
 
     def from_pixels(self, crops: torch.Tensor) -> torch.Tensor:
         """(N, crop, crop, 3) uint8 crops -> the network's normalized input on its device."""
-        import torch
-
         pixels = crops.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         return self.transform.normalize(pixels.to(torch.float32).div_(255), in_place=True)
 
     def logits(self, batch: torch.Tensor) -> torch.Tensor:
         """Transformed (N, 3, crop, crop) -> (N, classes) float32 logits on the model's device, without gradients."""
-        import torch
-
         with torch.inference_mode():
             return self._forward(batch)
 
@@ -132,8 +121,6 @@ class Classifier:
         return self._forward(self.transform.differentiable(pixels.to(self.device)))
 
     def _forward(self, batch: torch.Tensor) -> torch.Tensor:
-        import torch
-
         assert self.device is not None
         batch = batch.to(self.device, non_blocking=True)
         if batch.ndim == 4:
@@ -147,8 +134,6 @@ class Classifier:
             return self._answers(self.module(batch))
 
     def _answers(self, output: Any) -> torch.Tensor:
-        import torch
-
         if not isinstance(output, torch.Tensor):
             raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
         if output.is_complex() or output.dtype == torch.bool:

@@ -8,9 +8,12 @@ The same as options: `onnx:FILE?crop=224&resize=256&mean=0.5&std=0.5&labels=FILE
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import logging
 import mmap
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +25,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from unswayed.errors import UserError, first_line, unknown
+from unswayed.errors import UserError, first_line, missing_extra, unknown
 from unswayed.files.records import read_object
-from unswayed.files.whole import sha256, write_json
+from unswayed.files.whole import sha256, write_bytes, write_json
 from unswayed.jobs.settings import choose_device
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
@@ -137,6 +140,34 @@ def write_sidecar(path: str | Path, model: Classifier, **settings: Any) -> None:
     """
     record = {"transform": model.transform.to_json(), "labels": model.labels.to_json(), **settings}
     write_json(Path(path).with_name(Path(path).name + ".json"), record)
+
+
+def export_onnx(model: Classifier, path: str | Path) -> None:
+    """Write the network as ONNX with a free batch size, and FILE.json with its transform and classes."""
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise missing_extra(error.name or "onnxscript", "models") from None
+    module = copy.deepcopy(model.module).cpu().float().eval().to(memory_format=torch.contiguous_format)
+    example = torch.zeros(2, 3, model.transform.crop, model.transform.crop)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        made = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            module,
+            (example,),
+            str(made),
+            input_names=["images"],
+            output_names=["logits"],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        write_bytes(path, made.read_bytes())
+    write_sidecar(path, model)
 
 
 class _RuntimeModule(nn.Module):

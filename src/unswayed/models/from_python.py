@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import sha256
@@ -33,48 +33,47 @@ if TYPE_CHECKING:
 _stamps: dict[str, str] = {}
 
 
-def open_python(spec: Spec, labels: LabelSpace | None = None, **where: Any) -> Classifier:
+def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """The classifier that the named function returns, on the requested device and in the requested precision."""
-    place, colon, name = spec.name.rpartition(":")
+    code, colon, name = spec.name.rpartition(":")
     if not colon:
         raise UserError(f"{spec} names no function", allowed="python:FILE.py:function or python:module:function")
     spec.check_options("layer")
-    with _beside(place) as path:
-        module = _module(place, path)
+    with _beside(code) as path:
+        module = _module(code, path)
         function = getattr(module, name, None)
         if not callable(function):
-            raise unknown(
-                f"function in {place}", name, [n for n, one in vars(module).items() if callable(one) and n[0] != "_"]
-            )
+            public = [known for known, value in vars(module).items() if callable(value) and known[0] != "_"]
+            raise unknown(f"function in {code}", name, public)
         try:
             model = function()
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"{name}() of {place} failed: {type(error).__name__}: {error}") from error
+            raise UserError(f"{name}() of {code} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, Classifier):
         raise UserError(
-            f"{name}() of {place} returned a {type(model).__name__}",
+            f"{name}() of {code} returned a {type(model).__name__}",
             allowed="unswayed.models.Classifier(module, transform, labels)",
         )
     origin = {**model.origin, "function": spec.name, "code_sha256": _code_hash(module, path)}
-    given = {key: value for key, value in where.items() if value is not None}
     layer = spec.options.get("layer", model.layer)
-    return replace(model, name=str(spec), origin=origin, layer=layer, **given)
+    device, precision = (where.get(key) or getattr(model, key) for key in ("device", "precision"))
+    return replace(model, name=str(spec), origin=origin, layer=layer, device=device, precision=precision)
 
 
 @contextlib.contextmanager
-def _beside(place: str) -> Iterator[Path | None]:
+def _beside(code: str) -> Iterator[Path | None]:
     """A block in which a file can import from its folder, as when it is run; yields the file, None for a module.
 
     Two folders may both hold a `net.py`, and a file may have changed: then the previous import is dropped.
     """
-    if not place.endswith(".py"):
+    if not code.endswith(".py"):
         yield None
         return
-    path = Path(place).expanduser().resolve()
+    path = Path(code).expanduser().resolve()
     if not path.is_file():
-        raise UserError(f"there is no Python file {place}")
+        raise UserError(f"there is no Python file {code}")
     helpers = {name: f"{path.parent} {_digest(files)}" for name, files in _helpers(path).items()}
     if any(_stamps.get(name, stamp) != stamp for name, stamp in helpers.items()):
         for name in [name for name in sys.modules if name.partition(".")[0] in _stamps]:
@@ -90,22 +89,21 @@ def _beside(place: str) -> Iterator[Path | None]:
         _stamps.update({name: stamp for name, stamp in helpers.items() if name in sys.modules and name not in before})
 
 
-def _module(place: str, path: Path | None) -> ModuleType:
+def _module(code: str, path: Path | None) -> ModuleType:
     try:
         if path is None:
-            return importlib.import_module(place)
+            return importlib.import_module(code)
         name = f"unswayed_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-        found = importlib.util.spec_from_file_location(name, path)
-        assert found is not None
-        assert found.loader is not None
-        module = importlib.util.module_from_spec(found)
+        file = importlib.util.spec_from_file_location(name, path)
+        assert file is not None and file.loader is not None
+        module = importlib.util.module_from_spec(file)
         sys.modules[name] = module
-        found.loader.exec_module(module)
+        file.loader.exec_module(module)
         return module
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UserError(f"{code} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _code_hash(module: ModuleType, path: Path | None) -> str | None:
@@ -130,16 +128,16 @@ def classes_hash(module: nn.Module) -> str | None:
 
 def _helpers(path: Path) -> dict[str, set[Path]]:
     """The modules in a file's folder that it imports, directly or indirectly: name -> files."""
-    found: dict[str, set[Path]] = {}
+    helpers: dict[str, set[Path]] = {}
     queue = [path]
     while queue:
         for name in _imported(queue.pop()):
             file, folder = path.parent / f"{name}.py", path.parent / name
             files = {file} if file.is_file() else set(folder.rglob("*.py")) if folder.is_dir() else set()
-            if files and name not in found and path not in files:
-                found[name] = files
+            if files and name not in helpers and path not in files:
+                helpers[name] = files
                 queue += files
-    return found
+    return helpers
 
 
 def _imported(path: Path) -> set[str]:

@@ -18,7 +18,7 @@ from .foreign_transforms import STATED, from_processor
 from .label_mapping import labels_from
 from .transforms import COMMON, Transform
 from .weights import unavailable
-from .zero_shot import ZeroShot, class_embeddings, templates_of
+from .zero_shot import TowerWithHead, class_embeddings, templates_of, zero_shot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,13 +36,13 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str
         # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
         config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
         processor = transformers.AutoImageProcessor.from_pretrained(spec.name, trust_remote_code=False)
-        zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
-        kind = transformers.AutoModel if zero_shot else transformers.AutoModelForImageClassification
+        is_zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
+        kind = transformers.AutoModel if is_zero_shot else transformers.AutoModelForImageClassification
         network = kind.from_pretrained(spec.name, trust_remote_code=False).eval()
     except Exception as error:
         raise unavailable(str(spec), error, "give the folder of an image classifier or CLIP-like model") from error
     transform = _transform(spec, processor)
-    if zero_shot:
+    if is_zero_shot:
         space = labels_from(spec.options, labels) or imagenet()
         module: nn.Module = _zero_shot(spec, network, space)
     else:
@@ -61,7 +61,7 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str
         where,
         library=f"transformers {transformers.__version__}",
         architecture=config.model_type,
-        kind="zero-shot" if zero_shot else "classifier",
+        kind="zero-shot" if is_zero_shot else "classifier",
     )
 
 
@@ -143,7 +143,7 @@ def _picture() -> np.ndarray:
     return np.rint(np.stack(waves, -1) + (110, 128, 146)).astype(np.uint8)
 
 
-def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
+def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> TowerWithHead:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(spec.name, trust_remote_code=False)
@@ -156,7 +156,7 @@ def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> ZeroShot:
         return answer if isinstance(answer, torch.Tensor) else answer.pooler_output
 
     texts = class_embeddings(space.classes, templates_of(spec), encode)
-    return ZeroShot.of(_Tower(network), texts, network)
+    return zero_shot(_Tower(network), texts, network)
 
 
 def _space(names: Mapping[int, str]) -> LabelSpace:

@@ -28,6 +28,7 @@ from unswayed.specs import Spec
 from .classifier import Classifier
 from .opening import open_base
 from .training_photographs import origin_of, write_trained_on
+from .weights import linear
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,9 @@ class Head:
     def classifier(self, name: str | None = None) -> Classifier:
         """The base model with this head in place of its own last layer."""
         module = feature_network(self.base)
-        head = nn.Linear(self.weight.shape[1], self.weight.shape[0])
-        with torch.no_grad():
-            head.weight.copy_(self.weight)
-            head.bias.copy_(self.bias)
         return replace(
             self.base,
-            module=nn.Sequential(module, head),
+            module=nn.Sequential(module, linear(self.weight, self.bias)),
             labels=self.labels,
             name=name or f"{self.base.name} with a head for {self.labels.name}",
             layer=f"0.{self.base.layer}" if self.base.layer else None,
@@ -134,8 +131,7 @@ def fit_head(
     train, held_out = split(answers, training)
     weight, bias, history = train_linear(features, answers, train, held_out, len(space), training)
     card = {
-        # An alias cannot be opened again; the model behind it can.
-        "base": base.origin.get("spec", base.name),
+        "base": base.spec,
         "base_weights_sha256": base.weights_hash,
         "labels": {"name": space.name, "classes": list(space.classes)},
         "training": asdict(training),
@@ -157,7 +153,8 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
     base = open_base(spec, card["base"], **where)
     if base.weights_hash != card["base_weights_sha256"]:
         raise UserError(
-            f"{spec} was trained on other weights of {card['base']} than the current ones", run="train it again"
+            f"{spec} was trained on other weights of {card['base']} than the current ones",
+            run="unswayed fit-head SOURCE -m MODEL -o DIR",
         )
     tensors = read_tensor_file(folder / "head.safetensors")
     space = LabelSpace.from_json(card["labels"], f"{folder / 'head.json'}, labels")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
 
 from unswayed.errors import UserError, unknown
 
 from .runtime import evaluating
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class HeatLayer:
         return None if self.reshape == "none" else self.as_maps
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("name", "reshape", "height", "width", "prefix")}
+        return asdict(self)
 
 
 def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None = None) -> HeatLayer:
@@ -78,8 +77,6 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
 
 def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, str]]:
     """Every module whose output has positions, in the order of execution, with its class name."""
-    import torch
-
     seen: list[tuple[HeatLayer, str]] = []
     hooks = []
 

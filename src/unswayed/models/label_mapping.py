@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ from unswayed.labels import RIVAL10, LabelSpace, imagenet, own, plain
 if TYPE_CHECKING:
     import torch
 
-GROUPINGS: dict[str, dict[str, tuple[str, ...]]] = {"rival10": RIVAL10}
+# The classes of a benchmark, each with classes of a model by name, WNID or index.
+Groups = Mapping[str, Sequence[str | int]]
+GROUPINGS: dict[str, Groups] = {"rival10": RIVAL10}
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,11 @@ class LabelMapping:
     def to_json(self) -> dict[str, Any]:
         used = sum(len(group) for group in self.members)
         described = {"kind": self.kind, "model_classes": self.classes, "used": used, "answers": len(self.target)}
-        return described if self.kind == "identity" else {**described, "members": [list(one) for one in self.members]}
+        return described if self.kind == "identity" else {**described, "members": list(map(list, self.members))}
 
 
 def map_labels(
-    model: LabelSpace,
-    target: LabelSpace,
-    needed: Iterable[int],
-    groups: Mapping[str, Sequence[str | int]] | None = None,
+    model: LabelSpace, target: LabelSpace, needed: Iterable[int], groups: Groups | None = None
 ) -> LabelMapping:
     """The mapping from `model` to `target`; refused if a class in `needed` (those that occur) has no counterpart.
 
@@ -68,9 +68,10 @@ def map_labels(
     """
     if model == target:
         return LabelMapping(target, tuple((index,) for index in range(len(model))), len(model), "identity")
-    if groups is not None:
+    if groups is None:
+        groups = GROUPINGS.get(target.name)
+    else:
         _check_groups(model, target, groups)
-    groups = groups if groups is not None else GROUPINGS.get(target.name)
     members = _by_groups(model, target, groups) if groups else _by_names(model, target)
     missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
     if missing:
@@ -80,7 +81,7 @@ def map_labels(
             allowed="a model whose classes have the benchmark's names or WNIDs; or ?labels=FILE with the names in the "
             "order of the model's outputs; or --groups FILE with {class: [the model's classes]}",
         )
-    used = {one for group in members for one in group}
+    used = {index for group in members for index in group}
     kind = "groups" if any(len(group) > 1 for group in members) else "subset" if len(used) < len(model) else "names"
     return LabelMapping(target, tuple(members), len(model), kind)
 
@@ -110,7 +111,7 @@ def read_labels(value: Any) -> LabelSpace:
     if isinstance(value, Mapping):
         return LabelSpace.from_json(dict(value))
     if isinstance(value, list):
-        return own(str(one) for one in value)
+        return own(map(str, value))
     path = Path(str(value)).expanduser()
     if not os.path.isfile(path):
         raise UserError(
@@ -138,17 +139,17 @@ def read_groups(path: str | Path) -> dict[str, list[str | int]]:
     return value
 
 
-def _check_groups(model: LabelSpace, target: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> None:
+def _check_groups(model: LabelSpace, target: LabelSpace, groups: Groups) -> None:
     """Refuse groups that the benchmark has no class for, and members that the model has no class for."""
     wanted, own_names = {plain(name) for name in target.classes}, {plain(name) for name in model.classes}
     for name, group in groups.items():
         if plain(name) not in wanted:
             raise unknown("class of the benchmark named in --groups:", name, target.classes)
-        if plain(name) in own_names and not any(_has(model, one) for one in group):
+        if plain(name) in own_names and not any(_has(model, label) for label in group):
             continue  # the model knows the group itself
-        for one in group:
-            if not _has(model, one):
-                raise unknown(f"class of the model for the group '{name}':", str(one), model.classes)
+        for label in group:
+            if not _has(model, label):
+                raise unknown(f"class of the model for the group '{name}':", str(label), model.classes)
 
 
 def _has(model: LabelSpace, label: str | int) -> bool:
@@ -175,36 +176,30 @@ def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
     for index, name in enumerate(target.classes):
         wnid = target.wnids[index] if target.wnids else (name if name in name_of else "")
         names = [plain(name), *(plain(synonym) for synonym in name.split(",")), plain(name_of.get(wnid, ""))]
-        found = by_wnid.get(wnid, by_wnid.get(name, exact.get(name)))
-        if found is None:
-            found = next((by_name[one] for one in names if one and one in by_name), None)
-        if found is None:
-            found = by_name.get(plain(wnid_of.get(plain(name), "") or "-"))
-        members.append(() if found is None else (found,))
+        member = by_wnid.get(wnid, by_wnid.get(name, exact.get(name)))
+        if member is None:
+            member = next((by_name[known] for known in names if known and known in by_name), None)
+        if member is None:
+            member = by_name.get(plain(wnid_of.get(plain(name), "") or "-"))
+        members.append(() if member is None else (member,))
     return members
 
 
-def _by_groups(
-    model: LabelSpace, target: LabelSpace, groups: Mapping[str, Sequence[str | int]]
-) -> list[tuple[int, ...]]:
-    named = {plain(name): [model.index(one) for one in group] for name, group in _present(model, groups).items()}
+def _by_groups(model: LabelSpace, target: LabelSpace, groups: Groups) -> list[tuple[int, ...]]:
+    """The members by the groups whose classes the model has; by name for a model that has the groups' own names."""
+    known = {plain(name) for name in model.classes} | set(model.wnids)
+    named = {
+        plain(name): [model.index(label) for label in group]
+        for name, group in groups.items()
+        if all(isinstance(label, int) or plain(label) in known or label in known for label in group)
+    }
     direct = _by_names(model, target)
     members = [tuple(named.get(plain(name), direct[index])) for index, name in enumerate(target.classes)]
-    claimed = [one for group in members for one in group]
-    twice = {one for one in claimed if claimed.count(one) > 1}
+    claims = Counter(index for group in members for index in group)
+    twice = [index for index, count in claims.items() if count > 1]
     if twice:
         raise UserError(f"the grouping uses {model.classes[min(twice)]!r} for more than one class")
     return members
-
-
-def _present(model: LabelSpace, groups: Mapping[str, Sequence[str | int]]) -> dict[str, list[str | int]]:
-    """The groups whose classes the model has; none for a model whose classes have the groups' names."""
-    known = {plain(name) for name in model.classes} | set(model.wnids)
-    return {
-        name: list(group)
-        for name, group in groups.items()
-        if all(isinstance(one, int) or plain(one) in known or one in known for one in group)
-    }
 
 
 def _some(names: Sequence[str]) -> str:

@@ -6,10 +6,9 @@ import contextlib
 import fnmatch
 import os
 import pkgutil
-from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.downloads import quick_hub
@@ -18,12 +17,16 @@ from unswayed.labels import LabelSpace
 from unswayed.registry import Part, Registry
 from unswayed.specs import Spec, split_alias
 
-from .classifier import Classifier
 from .transforms import TRANSFORM
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .classifier import Classifier
+
 # What opens the models of a source: called with the spec, the classes of a zero-shot model, device and precision.
-Opener = Callable[..., Classifier]
-Wrapper = Callable[[Classifier], Classifier]
+Opener: TypeAlias = "Callable[..., Classifier]"
+Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 
 # Facts of a source. transform: its models come with their transform; for any other the user states it. hub: it asks
 # the Hugging Face Hub, with "folder" unless the name is a folder. names: `module:function`, which lists what the

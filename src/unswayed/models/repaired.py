@@ -53,7 +53,6 @@ def save_repaired(
         Path(folder) / WEIGHTS, {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
     )
     card = {
-        # An alias cannot be opened again; the model behind it can.
         "base": base.spec,
         "architecture": architecture_of(model),
         "labels": model.labels.to_json(),

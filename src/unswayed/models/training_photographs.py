@@ -32,17 +32,17 @@ def training_overlap(name: str, origin: Mapping[str, Any], files: Iterable[str])
     files: those of the photographs; they are read only if the origin says what the model was trained on.
     """
     known = trained_on(origin)
-    keys = [content_key(one) for one in dict.fromkeys(files) if Path(one).is_file()] if len(known) else []
+    keys = [content_key(file) for file in dict.fromkeys(files) if Path(file).is_file()] if len(known) else []
     count = int(np.isin(np.array(keys, _KEY), known).sum())
     if not count:
         return Overlap()
-    told = f"{name}: {count} of the {len(keys)} photographs were in its training, so its numbers are too good"
-    return Overlap(suspicion=told) if count > MUCH * len(keys) else Overlap(remark=told)
+    warning = f"{name}: {count} of the {len(keys)} photographs were in its training, so its numbers are too good"
+    return Overlap(suspicion=warning) if count > MUCH * len(keys) else Overlap(remark=warning)
 
 
 def keys_of(files: Iterable[str | Path]) -> np.ndarray:
     """(N,) sorted uint64, one number for the content of each of these files; a missing file has none."""
-    return np.unique(np.array([content_key(one) for one in files if Path(one).is_file()], _KEY))
+    return np.unique(np.array([content_key(file) for file in files if Path(file).is_file()], _KEY))
 
 
 def trained_on(origin: Mapping[str, Any]) -> np.ndarray:
@@ -52,7 +52,7 @@ def trained_on(origin: Mapping[str, Any]) -> np.ndarray:
         return np.zeros(0, _KEY)
     data = read_file(path, _MOST)
     if len(data) % _KEY.itemsize:
-        raise UserError(f"{path} is damaged: it has {len(data)} bytes", allowed="a multiple of 8", run="rm it")
+        raise UserError(f"{path} is damaged: it has {len(data)} bytes", allowed="a multiple of 8", run=f"rm {path}")
     return np.frombuffer(data, _KEY)
 
 

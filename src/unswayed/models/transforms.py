@@ -118,12 +118,13 @@ class Transform:
                 raise UserError(
                     f"the transform's {name} is {value!r}", allowed="an integer number of pixels, 1 to 8192"
                 )
-        if self.interpolation not in INTERPOLATIONS:
-            raise unknown("interpolation", self.interpolation, INTERPOLATIONS)
-        if self.fit not in FITS:
-            raise unknown("fit", self.fit, FITS)
-        if self.channels not in ("RGB", "BGR"):
-            raise unknown("channel order", self.channels, ("RGB", "BGR"))
+        for kind, name, allowed in (
+            ("interpolation", self.interpolation, INTERPOLATIONS),
+            ("fit", self.fit, FITS),
+            ("channel order", self.channels, ("RGB", "BGR")),
+        ):
+            if name not in allowed:
+                raise unknown(kind, name, allowed)
         for name in ("mean", "std"):
             object.__setattr__(self, name, _three(name, getattr(self, name)))
         if min(self.std) <= 0:
@@ -132,13 +133,8 @@ class Transform:
     @property
     def geometry(self) -> Geometry:
         red, green, blue = (min(255, max(0, round(255 * value / self.scale))) for value in self.mean)
-        return Geometry(
-            self.resize,
-            self.crop,
-            self.interpolation,
-            self.fit,
-            (red, green, blue) if self.fit == "long" else (0, 0, 0),
-        )
+        fill = (red, green, blue) if self.fit == "long" else (0, 0, 0)
+        return Geometry(self.resize, self.crop, self.interpolation, self.fit, fill)
 
     def normalize(self, pixels: torch.Tensor, in_place: bool = False) -> torch.Tensor:
         """(N, 3, h, w) RGB in [0, 1] -> the network's input; differentiable unless done in place."""
@@ -191,11 +187,10 @@ class Transform:
 
     def __str__(self) -> str:
         how = {"short": "shorter side to", "squash": "squashed to", "long": "longer side to"}[self.fit]
-        numbers = ", ".join(f"{value:.4g}" for value in self.mean), ", ".join(f"{value:.4g}" for value in self.std)
-        text = f"{how} {self.resize} ({self.interpolation}), crop {self.crop}, mean ({numbers[0]}), std ({numbers[1]})"
-        return (
-            text + (f", times {self.scale:g}" if self.scale != 1 else "") + (", BGR" if self.channels == "BGR" else "")
-        )
+        mean, std = (", ".join(f"{value:.4g}" for value in numbers) for numbers in (self.mean, self.std))
+        text = f"{how} {self.resize} ({self.interpolation}), crop {self.crop}, mean ({mean}), std ({std})"
+        times = f", times {self.scale:g}" if self.scale != 1 else ""
+        return f"{text}{times}{', BGR' if self.channels == 'BGR' else ''}"
 
 
 TRANSFORM = tuple(field.name for field in fields(Transform))
@@ -217,7 +212,7 @@ def _value(name: str, text: str) -> Any:
         if name == "checked":
             return {"yes": True, "no": False}[text]
         if name in ("mean", "std"):
-            numbers = [float(one) for one in text.split(",")]
+            numbers = [float(number) for number in text.split(",")]
             return numbers[0] if len(numbers) == 1 else tuple(numbers)
     except KeyError:
         raise UserError(f"{name}={text}", allowed=f"{name}=yes or {name}=no") from None
@@ -251,7 +246,7 @@ def _first(edge: float) -> int:
 
 
 def _three(name: str, value: float | Sequence[float]) -> tuple[float, float, float]:
-    numbers = tuple(float(one) for one in (value if isinstance(value, Sequence) else (value,) * 3))
+    numbers = tuple(map(float, value if isinstance(value, Sequence) else (value,) * 3))
     if len(numbers) != 3 or not np.isfinite(numbers).all():
         raise UserError(f"the transform's {name} is {value!r}", allowed="one finite number for each of three channels")
     return numbers  # type: ignore[return-value]

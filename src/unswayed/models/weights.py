@@ -7,27 +7,17 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import nn
 
 from unswayed.errors import UserError, first_line
 from unswayed.files.tensor_files import read_tensor_file
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
 # Keys under which training scripts store a state dict; the averaged weights first, since papers report those.
-WRAPPERS = (
-    "state_dict_ema",
-    "model_ema",
-    "ema",
-    "state_dict",
-    "model_state_dict",
-    "model_state",
-    "model",
-    "net",
-    "module",
-)
+EMA = ("state_dict_ema", "model_ema", "ema")
+WRAPPERS = (*EMA, "state_dict", "model_state_dict", "model_state", "model", "net", "module")
 PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "encoder.", "backbone.", "base_model.", "0.", "1.")
 
 
@@ -69,8 +59,6 @@ def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]
 
 def _is_plain(name: Any, value: Any) -> bool:
     """Whether an entry of a checkpoint is a name and an ordinary tensor, neither sparse nor quantized."""
-    import torch
-
     plain = isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized
     return isinstance(name, str) and plain and value.device.type == "cpu"
 
@@ -122,10 +110,17 @@ def unavailable(spec: str, error: Exception, instead: str) -> UserError:
     )
 
 
+def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:
+    """A linear layer with this weight (outputs, inputs) and bias (outputs,), zeros if None."""
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.zero_() if bias is None else layer.bias.copy_(bias)
+    return layer
+
+
 def weights_hash(module: nn.Module) -> str:
     """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same on every device."""
-    import torch
-
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         if not isinstance(tensor, torch.Tensor) or name.endswith("num_batches_tracked"):

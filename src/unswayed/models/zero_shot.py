@@ -23,7 +23,7 @@ from .classifier import Classifier, classifier_of
 from .foreign_transforms import interpolation_name
 from .label_mapping import labels_from
 from .transforms import COMMON, Transform
-from .weights import load_foreign, read_state, unavailable
+from .weights import linear, load_foreign, read_state, unavailable
 
 # The seven templates that CLIP's authors found to work as well as all eighty.
 TEMPLATES = (
@@ -37,44 +37,28 @@ TEMPLATES = (
 )
 
 
-class ZeroShot(nn.Module):
-    """Cosine of picture and class, times the model's scale: (N, 3, h, w) -> (N, classes) logits.
-
-    classes: (C, D) unit rows. The last layer is linear, so a head can replace it.
-    """
-
-    def __init__(self, tower: nn.Module, classes: torch.Tensor, scale: float, bias: float = 0.0) -> None:
-        super().__init__()
-        self.tower = tower
-        self.head = nn.Linear(classes.shape[1], classes.shape[0])
-        with torch.no_grad():
-            self.head.weight.copy_(classes * scale)
-            self.head.bias.fill_(bias)
-
-    @staticmethod
-    def of(tower: nn.Module, classes: torch.Tensor, network: Any) -> ZeroShot:
-        """With the scale and the bias that a CLIP-like `network` was trained with."""
-        bias = getattr(network, "logit_bias", None)
-        return ZeroShot(tower, classes, float(network.logit_scale.exp()), 0.0 if bias is None else float(bias))
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        return self.head(functional.normalize(self.tower(pixels), dim=-1))
-
-
 class TowerWithHead(nn.Module):
-    """An image tower with a fine-tuned linear head on its embedding: (N, 3, h, w) -> (N, classes) logits."""
+    """An image tower with a linear head on its embedding: (N, 3, h, w) -> (N, classes) logits."""
 
-    def __init__(self, tower: nn.Module, weight: torch.Tensor, bias: torch.Tensor | None, normalized: bool) -> None:
+    def __init__(
+        self, tower: nn.Module, weight: torch.Tensor, bias: torch.Tensor | None, normalized: bool = True
+    ) -> None:
         super().__init__()
-        self.tower, self.normalized = tower, normalized
-        self.head = nn.Linear(weight.shape[1], weight.shape[0])
-        with torch.no_grad():
-            self.head.weight.copy_(weight)
-            self.head.bias.copy_(bias) if bias is not None else self.head.bias.zero_()
+        self.tower, self.head, self.normalized = tower, linear(weight, bias), normalized
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         features = self.tower(pixels)
         return self.head(functional.normalize(features, dim=-1) if self.normalized else features)
+
+
+def zero_shot(tower: nn.Module, classes: torch.Tensor, network: Any) -> TowerWithHead:
+    """The cosine of picture and class, times the scale that a CLIP-like `network` was trained with, plus its bias.
+
+    classes: (C, D) unit rows.
+    """
+    bias = getattr(network, "logit_bias", None)
+    shift = None if bias is None else torch.full((len(classes),), float(bias))
+    return TowerWithHead(tower, classes * float(network.logit_scale.exp()), shift)
 
 
 def class_embeddings(
@@ -149,7 +133,7 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | 
         texts = class_embeddings(
             space.classes, templates_of(spec), lambda prompts: network.encode_text(tokenizer(prompts))
         )
-        module = ZeroShot.of(network.visual, texts, network)
+        module = zero_shot(network.visual, texts, network)
     kind = {"kind": "zero-shot", "templates": list(templates_of(spec))}
     if "head" in spec.options:
         kind = {"kind": "fine-tuned head"}

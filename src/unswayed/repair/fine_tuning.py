@@ -33,16 +33,15 @@ from unswayed.rendering.training import (
 )
 
 from .family import choose_parameters, family_of, make_optimizer, training_mode
-from .photographs import Batch, Photographs
+from .photographs import Batch, Photographs, training_crops
 from .settings import Arm, RepairSettings
-from .views import training_crops
 
 SAVE_EVERY = 60.0  # seconds
 VALIDATION_BATCH = 64
 
 
 @dataclass(frozen=True)
-class Now:
+class Progress:
     """How far a run is: steps done of all, and the last loss."""
 
     arm: str
@@ -52,7 +51,7 @@ class Now:
 
 
 @dataclass(eq=False)
-class FineTuned:
+class TrainedArm:
     """A finished arm: the averaged network of the best epoch, and what the card says of its training."""
 
     module: nn.Module
@@ -67,8 +66,8 @@ def fine_tune(
     settings: RepairSettings,
     arm: Arm,
     folder: Path,
-    report: Callable[[Now], None] | None = None,
-) -> FineTuned:
+    report: Callable[[Progress], None] | None = None,
+) -> TrainedArm:
     """Fine-tune the model's network on `train`, choose the epoch on `validation`, keep the state in `folder`.
 
     members: for each target the outputs of the network that stand for it. The control sees the same photographs,
@@ -79,7 +78,7 @@ def fine_tune(
     run.resume()
     with stop_asked() as asked:
         run.to_the_end(report or (lambda now: None), asked.is_set)
-    return FineTuned(run.best_network(), run.history())
+    return TrainedArm(run.best_network(), run.history())
 
 
 class _Run:
@@ -125,7 +124,7 @@ class _Run:
             "device": kind,
         }
 
-    def to_the_end(self, report: Callable[[Now], None], stop: Callable[[], bool]) -> None:
+    def to_the_end(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
         """Train to the last step or an early stop; a state is written once its own loss and gradient are finite."""
         begun, before = time.monotonic(), self.step
         due, waiting = begun + SAVE_EVERY, None
@@ -147,7 +146,7 @@ class _Run:
                     if stop():
                         raise KeyboardInterrupt
                 self._update(loss)
-                report(Now(self.arm, self.step, self.steps, self.losses[-1]))
+                report(Progress(self.arm, self.step, self.steps, self.losses[-1]))
                 if self.step % self.per_epoch == 0:
                     self._validate()
                 if stop() or time.monotonic() > due:

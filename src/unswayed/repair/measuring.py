@@ -1,11 +1,11 @@
 """Before and after: accuracies, drops and calibration of the plain, the control and the repaired model, paired.
 
-Works on arrays read from predictions, so that it needs no networks.
+`enhance` is the enhancement study of ImageNet-E (section 5.2) for one model: what helps without training it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,14 +15,21 @@ import numpy as np
 from unswayed.analyses.drops.outcomes import with_average
 from unswayed.analyses.statistics.agreement import bin_gaps
 from unswayed.analyses.statistics.paired import IntervalSettings, estimates, percentiles
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits
+from unswayed.errors import UserError
+from unswayed.evaluation.evaluation import run_evaluation
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
 from unswayed.evaluation.model_cards import STORED
+from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.files.tables import read_checked
+from unswayed.files.whole import write_json
+from unswayed.models.classifier import Classifier
+from unswayed.models.opening import WRAPPERS, open_model
 
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
 FEWEST = 20  # photographs below which no interval says anything
 _EMPTY = dict.fromkeys(("before", "low", "high"))
+CHANGE = ("difference", "low", "high")
 TOLERATED = 2.0  # points of accuracy on the originals that a repair may cost
 
 
@@ -41,11 +48,11 @@ def read_answers(path: str | Path) -> Answers:
     table = read_checked(path, STORED, select=wanted, required=wanted).select(wanted)
     columns = {name: table[name].to_pylist() for name in table.column_names}
     ids = tuple(sorted(set(columns["source_id"])))
-    place = {one: number for number, one in enumerate(ids)}
+    position = {name: index for index, name in enumerate(ids)}
     sums: dict[str, np.ndarray] = {}
     for source, edit, right, probability in zip(*columns.values(), strict=True):
         if right is not None:
-            sums.setdefault(edit, np.zeros((3, len(ids))))[:, place[source]] += (1, right, probability)
+            sums.setdefault(edit, np.zeros((3, len(ids))))[:, position[source]] += (1, right, probability)
     with np.errstate(invalid="ignore"):
         return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
 
@@ -74,7 +81,7 @@ def before_and_after(
         # A picture without an answer of one model counts for none of them.
         gaps = np.isnan(np.stack(list(parts.values()))).any(axis=0)
         chosen = list(range(len(counted)))
-        means = {n: with_average(np.where(gaps, np.nan, one), chosen)[:, -1] for n, one in parts.items()}
+        means = {n: with_average(np.where(gaps, np.nan, part), chosen)[:, -1] for n, part in parts.items()}
         rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
     rows += [_calibration_row(edit, edit, answers, level) for edit in (ORIGINAL, *edits)]
     return [{**_EMPTY, **row} for row in rows]
@@ -83,8 +90,8 @@ def before_and_after(
 def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
     """Accuracy and calibration error on a labeled folder of other pictures, one row each."""
     ids = answers["repaired"].ids
-    row = _row("accuracy", name, {n: one.right[ORIGINAL] for n, one in answers.items()}, ids, level)
-    return [{**_EMPTY, **one} for one in (row, _calibration_row(name, ORIGINAL, answers, level))]
+    row = _row("accuracy", name, {n: model.right[ORIGINAL] for n, model in answers.items()}, ids, level)
+    return [{**_EMPTY, **line} for line in (row, _calibration_row(name, ORIGINAL, answers, level))]
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
@@ -122,38 +129,121 @@ def _row(
 ) -> dict[str, Any]:
     """values: by model (photographs,) in [-1, 1], NaN where there is none; answers: how many each value averages."""
     together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
-    kept = {name: one[together] for name, one in values.items()}
+    kept = {name: column[together] for name, column in values.items()}
     count = int(together.sum())
     row: dict[str, Any] = {"measure": measure, "pictures": pictures, "n": count}
     if not count:
         return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
-    row |= {name: 100 * float(one.mean()) for name, one in kept.items()}
+    row |= {name: 100 * float(column.mean()) for name, column in kept.items()}
     apart = (kept["repaired"] - kept["control"])[:, None]
-    images = tuple(one for one, there in zip(ids, together, strict=True) if there)
+    images = tuple(name for name, there in zip(ids, together, strict=True) if there)
     # A difference of drops compares two answers of each model, and lies in [-2, 2].
     sides = 1 if measure == "accuracy" else 2
-    found = estimates(
+    intervals = estimates(
         apart, np.array([sides * answers]), images, IntervalSettings(level=level), reach=sides, unit=100.0
     )
-    return row | found.entries(0, "difference", "low", "high")
+    return row | intervals.entries(0, *CHANGE)
 
 
 def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> dict[str, Any]:
     """The calibration errors, and the bootstrap interval over photographs of their difference if there are enough."""
-    together = ~np.isnan(np.stack([one.right[edit] for one in answers.values()])).any(axis=0)
+    together = ~np.isnan(np.stack([model.right[edit] for model in answers.values()])).any(axis=0)
     count = int(together.sum())
     row: dict[str, Any] = {"measure": "calibration error", "pictures": pictures, "n": count}
     if not count:
         return {**row, **dict.fromkeys(answers, float("nan")), "difference": float("nan")}
-    gaps = {n: bin_gaps(one.right[edit][together], one.probability[edit][together]) for n, one in answers.items()}
-    row |= {n: 100 * float(np.abs(one.sum(axis=0)).sum() / count) for n, one in gaps.items()}
+    gaps = {n: bin_gaps(m.right[edit][together], m.probability[edit][together]) for n, m in answers.items()}
+    row |= {n: 100 * float(np.abs(gap.sum(axis=0)).sum() / count) for n, gap in gaps.items()}
     row["difference"] = row["repaired"] - row["control"]
     if count < FEWEST:
         return row
-    images = tuple(one for one, there in zip(answers["repaired"].ids, together, strict=True) if there)
+    images = tuple(name for name, there in zip(answers["repaired"].ids, together, strict=True) if there)
     weights = IntervalSettings(level=level).weights(images)
     drawn = [100 * np.abs(weights @ gaps[n]).sum(axis=1) / weights.sum(axis=1) for n in ("repaired", "control")]
     apart = drawn[0] - drawn[1]
     # Resampling raises a calibration error, most for the better calibrated model, so the draws' mean is corrected.
     low, high = percentiles((apart - apart.mean() + row["difference"])[:, None], level)
     return row | {"low": float(low[0]), "high": float(high[0])}
+
+
+@dataclass(frozen=True, eq=False)
+class Enhancement:
+    """What the study found: one row for each way, more rows by edit, and the ways that do not suit the model."""
+
+    folder: Path
+    rows: list[dict[str, Any]]
+    by_edit: list[dict[str, Any]]
+    skipped: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Enhancement({str(self.folder)!r}: {len(self.rows)} ways, {len(self.skipped)} skipped)"
+
+
+def enhance(
+    benchmark: str | Path,
+    model: str,
+    output: str | Path,
+    *,
+    others: Sequence[str] = (),
+    device: str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Enhancement:
+    """Measure a model as it is and in every way that may help it, on the same pictures.
+
+    others: further models to compare with it, such as the trained hybrid. Each row holds the accuracy on the
+    originals, the average drop, and the change of both against the plain model with a paired 95 % interval.
+    """
+    plain = open_model(model, device=device)
+    ways: dict[str, Classifier] = {"plain": plain}
+    skipped: dict[str, str] = {}
+    for wrapper in WRAPPERS:
+        try:
+            ways[wrapper] = open_model(f"{model}+{wrapper}", device=device)
+        except UserError as error:
+            skipped[wrapper] = error.given
+    ways |= {other: open_model(other, device=device) for other in others}
+    done = run_evaluation(
+        benchmark,
+        list(ways.values()),
+        output,
+        EvaluateSettings(device=device, batch_size=batch_size, workers=workers),
+        progress=progress,
+    )
+    if plain.name in done.failed:
+        raise UserError(f"{plain.name} could not be measured: {done.failed[plain.name]}")
+    skipped |= {way: done.failed[changed.name] for way, changed in ways.items() if changed.name in done.failed}
+    measured = {way: changed for way, changed in ways.items() if changed.name not in done.failed}
+    answers = {way: read_answers(Path(output) / f"{changed.slug}.parquet") for way, changed in measured.items()}
+    facts = read_facts(output, models=[changed.name for changed in measured.values()])
+    rows: list[dict[str, Any]] = []
+    by_edit: list[dict[str, Any]] = []
+    for way in answers:
+        compared = _against_plain(answers["plain"], answers[way], facts)
+        if way == "plain":
+            compared = [{**row, **dict.fromkeys(CHANGE)} for row in compared]
+        by_edit += [{"way": way, **row} for row in compared]
+        rows.append(_summary(way, compared))
+    result = {"model": plain.name, "benchmark": str(benchmark), "rows": rows, "by_edit": by_edit, "skipped": skipped}
+    write_json(Path(output) / "enhance" / "enhance.json", result)
+    return Enhancement(Path(output), rows, by_edit, skipped)
+
+
+def _against_plain(plain: Answers, other: Answers, facts: Facts) -> list[dict[str, Any]]:
+    rows = before_and_after({"control": plain, "repaired": other}, facts)
+    names = {"control": "plain", "repaired": "enhanced"}
+    columns = ("measure", "pictures", "n", *names, *CHANGE)
+    return [{names.get(key, key): row[key] for key in columns} for row in rows]
+
+
+def _summary(way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row: the originals and the average drop, with what changed against the plain model."""
+    by_measure = {(row["measure"], row["pictures"]): row for row in rows}
+    original = by_measure["accuracy", ORIGINAL]
+    drop = by_measure.get(("drop", AVERAGE))
+    row = {"way": way, "n": original["n"], "accuracy": original["enhanced"]}
+    row |= {f"accuracy_{name}": original[name] for name in CHANGE}
+    row["average_drop"] = None if drop is None else drop["enhanced"]
+    row |= {f"drop_{name}": None if drop is None else drop[name] for name in CHANGE}
+    return row

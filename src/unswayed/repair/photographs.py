@@ -1,4 +1,4 @@
-"""The photographs of a fine-tune, framed and at one size: in memory where they fit, else read as they are needed."""
+"""The photographs of a fine-tune: read at one size, kept in memory where they fit, divided, and cropped."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as nnf
 from torch import Tensor
 
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
+from unswayed.edits.placement import GRID
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import canonical
 from unswayed.jobs import run_tasks
+from unswayed.jobs.resources import prefetch
+from unswayed.models.transforms import Transform
 from unswayed.rendering.backgrounds import removed_object, square_picture
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
@@ -39,6 +44,15 @@ class Photograph:
     masked: bool
 
 
+class Picture(NamedTuple):
+    """A photograph at the size of the training, its mask (S, S) uint8, and what stands where its object was."""
+
+    image: np.ndarray
+    mask: np.ndarray
+    behind: np.ndarray | None
+    masked: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """(n, 3, S, S) uint8 pictures, masks (n, 1, S, S) uint8, pictures without their objects or None, targets (n,)."""
@@ -54,12 +68,13 @@ class Batch:
 class Photographs:
     """Photographs by position; `unusable` are those that turned out not to be readable, with the reason.
 
-    fill: what stands where an object was; `read` changes patches to smooth if the photographs take too much memory.
-    cache: a folder that keeps the pictures without their objects, which take the longest to make.
+    side: of the pictures in pixels. fill: what stands where an object was; `read` changes patches to smooth if the
+    photographs take too much memory. cache: a folder that keeps the pictures without their objects, which take the
+    longest to make.
     """
 
     rows: tuple[Photograph, ...]
-    size: int
+    side: int
     fill: Fill
     cache: Path | None = None
     unusable: dict[str, str] = field(default_factory=dict)
@@ -82,7 +97,7 @@ class Photographs:
         listing = [
             [row.entry.id, row.target, _bytes_of(row.entry.image), _bytes_of(row.entry.mask)] for row in self.rows
         ]
-        return hashlib.sha256(canonical([self.size, self.fill, listing]).encode()).hexdigest()
+        return hashlib.sha256(canonical([self.side, self.fill, listing]).encode()).hexdigest()
 
     def read(self, device: str, workers: int | None = None, progress: Callable[[int, int], None] | None = None) -> None:
         """Check every photograph, drop those that cannot be read, and keep all in memory where they fit there.
@@ -90,71 +105,69 @@ class Photographs:
         Where they do not fit with patches the fill becomes smooth, since patches take too long to be made again in
         every epoch; where they do not fit even so, they are read, and checked, when they are needed.
         """
-        pixels = len(self.rows) * self.size**2
+        pixels = len(self.rows) * self.side**2
         if pixels * 7 > IN_MEMORY:
             self.fill = "smooth"
         if pixels * 4 > IN_MEMORY:
             return
-        reader = _Reader(self.size, self.fill, self.cache)
-        found: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray | None, bool]] = {}
+        reader = _Reader(self.side, self.fill, self.cache)
+        pictures: dict[int, Picture] = {}
         count = workers or (min(os.cpu_count() or 1, 16) if self.fill == "patches" and len(self.rows) > 200 else 1)
-        for outcome in run_tasks(reader, [(place, row) for place, row in enumerate(self.rows)], count):
-            if outcome.result is None:
-                self.unusable[outcome.task[1].entry.id] = outcome.failure or "the process that read it died"
-            elif isinstance(outcome.result, str):
-                self.unusable[outcome.task[1].entry.id] = outcome.result
+        for outcome in run_tasks(reader, list(enumerate(self.rows)), count):
+            index, row = outcome.task
+            if isinstance(outcome.result, Picture):
+                pictures[index] = outcome.result
             else:
-                found[outcome.task[0]] = outcome.result
+                self.unusable[row.entry.id] = outcome.result or outcome.failure or "the process that read it died"
             if progress:
-                progress(len(found) + len(self.unusable), len(self.rows))
-        order = sorted(found)
-        if not order:
+                progress(len(pictures) + len(self.unusable), len(self.rows))
+        if not pictures:
             raise UserError(
                 f"none of the {len(self.rows)} photographs can be read: {next(iter(self.unusable.values()))}"
             )
-        self.rows = tuple(replace(self.rows[place], masked=found[place][3]) for place in order)
-        images = torch.from_numpy(np.stack([found[place][0] for place in order])).permute(0, 3, 1, 2).contiguous()
-        masks = torch.from_numpy(np.stack([found[place][1] for place in order]))[:, None]
+        order = sorted(pictures)
+        self.rows = tuple(replace(self.rows[index], masked=pictures[index].masked) for index in order)
+        images, masks = _stacked([pictures[index] for index in order])
         removed = None
         if self.fill == "patches":
             # A photograph without a mask is never edited and lends nothing, so anything can stand there.
-            fills = (found[place] for place in order)
-            behind = [image if fill is None else fill for image, _, fill, _ in fills]
-            removed = torch.from_numpy(np.stack(behind)).permute(0, 3, 1, 2).contiguous().to(device)
-        self._kept = images.to(device), masks.to(device), removed
+            fills = ((pictures[index].image, pictures[index].behind) for index in order)
+            behind = [image if fill is None else fill for image, fill in fills]
+            removed = _planes(behind).contiguous().to(device)
+        self._kept = images.contiguous().to(device), masks.to(device), removed
 
     def batches(self, plan: Sequence[np.ndarray], device: str) -> Iterator[Batch]:
         """One batch for each array of positions."""
         if self._kept is not None:
-            for places in plan:
-                yield self._from_memory(places, device)
+            for positions in plan:
+                yield self._from_memory(positions, device)
             return
-        from unswayed.jobs.resources import prefetch
-
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
-            yield from prefetch((self._from_files(places, device, pool) for places in plan), 2)
+            yield from prefetch((self._from_files(positions, device, pool) for positions in plan), 2)
 
-    def _from_memory(self, places: np.ndarray, device: str) -> Batch:
+    def _from_memory(self, positions: np.ndarray, device: str) -> Batch:
         assert self._kept is not None
         images, masks, removed = self._kept
-        at = torch.from_numpy(places).to(images.device)
-        targets = torch.from_numpy(self.targets[places]).to(device)
-        return Batch(images[at], masks[at], None if removed is None else removed[at], targets, self.masked[places])
+        at = torch.from_numpy(positions).to(images.device)
+        targets = torch.from_numpy(self.targets[positions]).to(device)
+        return Batch(images[at], masks[at], None if removed is None else removed[at], targets, self.masked[positions])
 
-    def _from_files(self, places: np.ndarray, device: str, pool: ThreadPoolExecutor) -> Batch:
-        reader = _Reader(self.size, self.fill)
-        found = list(pool.map(reader, [(int(place), self.rows[place]) for place in places]))
-        good = [place for place, one in zip(places, found, strict=True) if not isinstance(one, str)]
-        usable = [one for one in found if not isinstance(one, str)]
-        for place, one in zip(places, found, strict=True):
-            if isinstance(one, str):
-                self.unusable[self.rows[place].entry.id] = one
-        if not usable:
-            raise UserError(f"none of the {len(places)} photographs of a batch can be read: {found[0]}")
-        images = torch.from_numpy(np.stack([one[0] for one in usable])).permute(0, 3, 1, 2)
-        masks = torch.from_numpy(np.stack([one[1] for one in usable]))[:, None]
+    def _from_files(self, positions: np.ndarray, device: str, pool: ThreadPoolExecutor) -> Batch:
+        reader = _Reader(self.side, self.fill)
+        pictures: list[Picture] = []
+        good: list[int] = []
+        for index, result in zip(positions, pool.map(reader, [(0, self.rows[i]) for i in positions]), strict=True):
+            if isinstance(result, Picture):
+                pictures.append(result)
+                good.append(index)
+            else:
+                self.unusable[self.rows[index].entry.id] = result
+        if not pictures:
+            reason = self.unusable[self.rows[positions[0]].entry.id]
+            raise UserError(f"none of the {len(positions)} photographs of a batch can be read: {reason}")
+        images, masks = _stacked(pictures)
         targets = torch.from_numpy(self.targets[good])
-        masked = np.array([one[3] for one in usable])
+        masked = np.array([picture.masked for picture in pictures])
         return Batch(images.to(device), masks.to(device), None, targets.to(device), masked)
 
 
@@ -162,45 +175,54 @@ class Photographs:
 class _Reader:
     """Reads one photograph; a reason instead where it cannot be read."""
 
-    size: int
+    side: int
     fill: Fill
     cache: Path | None = None
 
-    def __call__(self, task: tuple[int, Photograph]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, bool] | str:
+    def __call__(self, task: tuple[int, Photograph]) -> Picture | str:
         row = task[1]
+        unknown_object = np.zeros((self.side, self.side), np.uint8)
         try:
             if not row.masked:
-                return square_picture(row.entry.image, self.size), np.zeros((self.size,) * 2, np.uint8), None, False
+                return Picture(square_picture(row.entry.image, self.side), unknown_object, None, False)
             scene = frame(row.load(row.entry))
         except BadPicture as error:
             return str(error)
-        image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
+        image, mask = resized(scene.image, self.side), resized(scene.mask, self.side)
         behind = None
         if self.fill == "patches":
             try:
                 behind = removed_object(image, mask, row.entry.id, None, open_removal(), self.cache)
             except Impossible:
                 # Next to nothing is left around the object: it can neither be moved nor lend its background.
-                return image, np.zeros((self.size,) * 2, np.uint8), None, False
-        return image, np.round(mask * 255).astype(np.uint8), behind, True
+                return Picture(image, unknown_object, None, False)
+        return Picture(image, np.round(mask * 255).astype(np.uint8), behind, True)
+
+
+def _stacked(pictures: Sequence[Picture]) -> tuple[Tensor, Tensor]:
+    """Images (n, 3, S, S) and masks (n, 1, S, S), uint8."""
+    masks = torch.from_numpy(np.stack([picture.mask for picture in pictures]))[:, None]
+    return _planes([picture.image for picture in pictures]), masks
+
+
+def _planes(images: Sequence[np.ndarray]) -> Tensor:
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
 
 
 def _bytes_of(path: str | None) -> int | None:
     return Path(path).stat().st_size if path is not None and Path(path).is_file() else None
 
 
-def listed(source: Source, targets: Callable[[int], int | None]) -> tuple[Photograph, ...]:
-    """The labeled photographs of a source; `targets` turns its labels into the network's, None to leave one out.
+def listed(source: Source, first: int = 0) -> tuple[Photograph, ...]:
+    """The labeled photographs of a source, their targets counted from `first`.
 
     A photograph without a mask is used plainly; one that cannot be used at all is found when it is read.
     """
-    rows = []
-    for entry in source.entries:
-        target = None if entry.label is None else targets(entry.label)
-        if target is not None:
-            masked = source.has_masks and entry.problem is None
-            rows.append(Photograph(entry, target, source.load, masked))
-    return tuple(rows)
+    return tuple(
+        Photograph(entry, first + entry.label, source.load, source.has_masks and entry.problem is None)
+        for entry in source.entries
+        if entry.label is not None
+    )
 
 
 def split(labels: np.ndarray, shares: Sequence[float], seed: int) -> list[np.ndarray]:
@@ -210,12 +232,51 @@ def split(labels: np.ndarray, shares: Sequence[float], seed: int) -> list[np.nda
     """
     parts: list[list[int]] = [[] for _ in range(len(shares) + 1)]
     for label in np.unique(labels):
-        places = np.flatnonzero(labels == label)
-        places = places[np.random.default_rng([seed, int(label)]).permutation(len(places))]
+        positions = np.flatnonzero(labels == label)
+        positions = positions[np.random.default_rng([seed, int(label)]).permutation(len(positions))]
         taken = 0
         for part, share in zip(parts, shares, strict=False):
-            count = min(round(share * len(places)), len(places) - 1 - taken)
-            part.extend(places[taken : taken + max(count, 0)].tolist())
+            count = min(round(share * len(positions)), len(positions) - 1 - taken)
+            part.extend(positions[taken : taken + max(count, 0)].tolist())
             taken += max(count, 0)
-        parts[-1].extend(places[taken:].tolist())
+        parts[-1].extend(positions[taken:].tolist())
     return [np.array(sorted(part), np.int64) for part in parts]
+
+
+def training_crops(
+    images: Tensor, masks: Tensor, transform: Transform, least: float, generator: torch.Generator
+) -> Tensor:
+    """Random crops (n, 3, crop, crop) in [0, 1], half of them mirrored; where it fits, the whole object is inside.
+
+    images: (n, 3, S, S) uint8; masks: (n, 1, S, S) uint8, all 0 where nothing is known; least: the least share of the
+    area that a crop shows.
+    """
+    count, device = len(images), images.device
+    share, stretch, across, down, mirror = torch.rand(5, count, generator=generator).to(device)
+    area, ratio = least + share * (1 - least), torch.exp((stretch - 0.5) * 0.575)  # 3/4 to 4/3
+    extent = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()], dim=1).clamp(max=1)
+    low = torch.stack([across, down], dim=1) * (1 - extent)
+    first, last = _boxes(masks)
+    kept = torch.maximum(torch.minimum(low, first), last - extent)
+    low = torch.where(last - first <= extent, kept, low)
+    # From the crop's square [-1, 1]² to the picture's.
+    flip = torch.where(mirror < 0.5, -1.0, 1.0)
+    middle, zero = (low + extent / 2) * 2 - 1, torch.zeros_like(flip)
+    rows = [extent[:, 0] * flip, zero, middle[:, 0], zero, extent[:, 1], middle[:, 1]]
+    theta = torch.stack(rows, dim=1).view(-1, 2, 3)
+    grid = nnf.affine_grid(theta, [count, 3, transform.crop, transform.crop], align_corners=False)
+    pixels = images.float().div_(255)
+    return nnf.grid_sample(pixels, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def _boxes(masks: Tensor) -> tuple[Tensor, Tensor]:
+    """Corners of the boxes around objects, two (n, 2) in [0, 1]; the whole picture where there is none."""
+    inside = nnf.adaptive_max_pool2d(masks.float(), GRID)[:, 0] > 127
+    edges = torch.arange(GRID, device=masks.device) / GRID
+    first, last = [], []
+    for along in (inside.any(1), inside.any(2)):  # columns, rows
+        first.append(torch.where(along, edges, 1.0).amin(1))
+        last.append(torch.where(along, edges + 1 / GRID, 0.0).amax(1))
+    low, high = torch.stack(first, dim=1), torch.stack(last, dim=1)
+    some = inside.flatten(1).any(1)[:, None]
+    return torch.where(some, low, torch.zeros_like(low)), torch.where(some, high, torch.ones_like(high))

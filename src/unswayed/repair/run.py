@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from unswayed.benchmark import BuildSettings, build
 from unswayed.choices import RendererName
 from unswayed.errors import UserError
+from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.files.locks import alone
@@ -19,6 +21,7 @@ from unswayed.files.whole import make_folder, read_json, write_json
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
+from unswayed.models.deployed import export_onnx
 from unswayed.models.label_mapping import map_labels
 from unswayed.models.opening import open_model
 from unswayed.models.repaired import CARD, for_classes, save_repaired
@@ -28,7 +31,7 @@ from unswayed.sources.source import same_files
 from unswayed.specs import slug_of
 
 from .family import check_trainable
-from .fine_tuning import Now, fine_tune
+from .fine_tuning import Progress, fine_tune
 from .measuring import Answers, Verdict, before_and_after, folder_rows, read_answers, verdict
 from .photographs import Photograph, Photographs, listed, split
 from .settings import ARMS, RepairSettings
@@ -47,6 +50,9 @@ class Repair:
     reason: str
     counts: dict[str, int]
     warnings: list[str]
+
+    def __repr__(self) -> str:
+        return f"Repair({str(self.folder)!r}: {self.verdict}, {self.counts['train']} photographs trained on)"
 
 
 def repair(
@@ -82,83 +88,24 @@ def repair(
     predictions, and `repair.json`.
     """
     settings = settings or RepairSettings()
-    say = note or (lambda text: None)
     scenes = open_source(source) if isinstance(source, str) else source
     base = open_model(model, device=device) if isinstance(model, str) else model
     check_trainable(base, settings)
-    started = for_classes(base, _known(scenes), settings.seed) if new_head else base
-    measured = [spec for spec in (benchmark, *tests) if spec is not None]
-    data = _Data.of(scenes, started, also, settings, new_head, benchmark is None, list(map(str, measured)))
-    if data.left_out:
-        say(f"{data.left_out} photographs are not trained on, since they are also measured on")
+    started = for_classes(base, _labels(scenes), settings.seed) if new_head else base
+    given = None if benchmark is None else str(benchmark)
+    data = _training_data(scenes, started, settings, also=also, new_head=new_head, benchmark=given, tests=tests)
     folder = make_folder(out)
+    steps = _Steps(base, started, scenes, data, settings, folder, workers, show, note or (lambda text: None))
+    if data.left_out:
+        steps.note(f"{data.left_out} photographs are not trained on, since they are also measured on")
     busy = UserError(f"another process repairs a model in {folder}", run="the same command again when it has ended")
     with alone(folder / LOCK, busy):
-        plans = {"train": data.train, "validation": data.validation}
-        size = max(started.transform.resize, started.transform.crop)
-        sets = {
-            name: Photographs(rows, size, settings.fill, Path(cache or folder / "removed"))
-            for name, rows in plans.items()
-        }
-        for name, photographs in sets.items():
-            if len(photographs):
-                say(f"reading {len(photographs)} photographs ({name})")
-                with Monitor(folder, f"reading ({name})", "photographs", show) as monitor:
-                    photographs.read(str(started.device), workers, monitor.count)
-                if photographs.fill != settings.fill:
-                    beyond = f"with {settings.fill} they need more than 4 GiB of memory"
-                    say(f"the fill is {photographs.fill} ({name}): {beyond}")
-        fills = {name: one.fill for name, one in sets.items()}
-        keys = keys_of(row.entry.image for one in sets.values() for row in one.rows)
-        finished: dict[str, Classifier] = {}
-        steps = 0
-        for arm in ARMS:
-            say(f"fine-tuning: {arm}")
-            left = len(ARMS) - len(finished)
-            with Monitor(folder, "fine-tuning", "steps", show) as monitor:
-                tuned = fine_tune(
-                    started,
-                    data.members,
-                    sets["train"],
-                    sets["validation"],
-                    settings,
-                    arm,
-                    folder / "state" / arm,
-                    partial(_count_step, monitor, steps, left),
-                )
-            steps += tuned.history["steps"]
-            place = folder if arm == "repaired" else folder / arm
-            name = f"repaired:{place}"
-            made = replace(started, module=tuned.module, name=name, fixed_hash=None, precision=base.precision)
-            training = {
-                "arm": arm,
-                "source": scenes.spec,
-                "photographs": data.counts(sets),
-                "fill": fills,
-                "settings": settings.to_json(),
-                "history": tuned.history,
-            }
-            save_repaired(place, made, base, training, keys)
-            finished[arm] = made
+        sets = steps.read(Path(cache or folder / "removed"))
+        finished = steps.fine_tune(sets)
         if onnx:
-            from .onnx_export import export_onnx
-
             export_onnx(finished["repaired"], folder / "model.onnx")
-        warnings = [f"{len(one.unusable)} photographs cannot be read" for one in sets.values() if one.unusable]
-        bench = (
-            Path(benchmark)
-            if benchmark is not None
-            else _build(folder, scenes, data, recipe, renderer, device, workers, say, show)
-        )
-        models = {"before": base, **finished} if not new_head else finished
-        say("measuring")
-        measure = partial(_answers, models=models, workers=workers, warnings=warnings, show=show)
-        predictions = folder / "predictions"
-        measured_by = measure(str(bench), folder=predictions)
-        rows = before_and_after(measured_by, read_facts(predictions, models=[one.name for one in models.values()]))
-        for spec in tests:
-            answers = measure(spec, folder=predictions / slug_of(spec))
-            rows += folder_rows(spec, answers)
+        bench = Path(benchmark) if benchmark is not None else steps.build(recipe, renderer, device)
+        rows = steps.measure(bench, tests, finished if new_head else {"before": base, **finished})
         judged, reason = verdict(rows)
         counts = data.counts(sets)
         result = {
@@ -169,21 +116,133 @@ def repair(
             "verdict": judged,
             "reason": reason,
             "photographs": counts,
-            "fill": fills,
+            "fill": {name: photographs.fill for name, photographs in sets.items()},
             "settings": settings.to_json(),
             "rows": rows,
         }
         write_json(folder / RESULT, result)
-        return Repair(folder, rows, judged, reason, counts, warnings)
+        unusable = [len(photographs.unusable) for photographs in sets.values() if photographs.unusable]
+        warnings = [f"{count} photographs cannot be read" for count in unusable]
+        return Repair(folder, rows, judged, reason, counts, warnings + steps.warnings)
 
 
-def _count_step(monitor: Monitor, before: int, arms: int, now: Now) -> None:
+@dataclass(eq=False)
+class _Steps:
+    """The steps of one repair, and what they share. base: the model as given; started: what is trained from."""
+
+    base: Classifier
+    started: Classifier
+    scenes: Source
+    data: _TrainingData
+    settings: RepairSettings
+    folder: Path
+    workers: int | None
+    show: Callable[[View], None] | None
+    note: Callable[[str], None]
+    warnings: list[str] = field(default_factory=list)
+
+    def read(self, cache: Path) -> dict[str, Photographs]:
+        """The photographs to train on and to choose the epoch with."""
+        side = max(self.started.transform.resize, self.started.transform.crop)
+        sets = {}
+        for name, rows in {"train": self.data.train, "validation": self.data.validation}.items():
+            sets[name] = photographs = Photographs(rows, side, self.settings.fill, cache)
+            if len(photographs):
+                self.note(f"reading {len(photographs)} photographs ({name})")
+                with Monitor(self.folder, f"reading ({name})", "photographs", self.show) as monitor:
+                    photographs.read(str(self.started.device), self.workers, monitor.count)
+            if photographs.fill != self.settings.fill:
+                beyond = f"with {self.settings.fill} they need more than 4 GiB of memory"
+                self.note(f"the fill is {photographs.fill} ({name}): {beyond}")
+        return sets
+
+    def fine_tune(self, sets: dict[str, Photographs]) -> dict[str, Classifier]:
+        """The model of each arm, saved in the folder."""
+        keys = keys_of(row.entry.image for photographs in sets.values() for row in photographs.rows)
+        finished: dict[str, Classifier] = {}
+        before = 0
+        for arm in ARMS:
+            self.note(f"fine-tuning: {arm}")
+            with Monitor(self.folder, "fine-tuning", "steps", self.show) as monitor:
+                tuned = fine_tune(
+                    self.started,
+                    self.data.members,
+                    sets["train"],
+                    sets["validation"],
+                    self.settings,
+                    arm,
+                    self.folder / "state" / arm,
+                    partial(_count_step, monitor, before, len(ARMS) - len(finished)),
+                )
+            before += tuned.history["steps"]
+            folder = self.folder if arm == "repaired" else self.folder / arm
+            finished[arm] = replace(
+                self.started,
+                module=tuned.module,
+                name=f"repaired:{folder}",
+                fixed_hash=None,
+                precision=self.base.precision,
+            )
+            training = {
+                "arm": arm,
+                "source": self.scenes.spec,
+                "photographs": self.data.counts(sets),
+                "fill": {name: photographs.fill for name, photographs in sets.items()},
+                "settings": self.settings.to_json(),
+                "history": tuned.history,
+            }
+            save_repaired(folder, finished[arm], self.base, training, keys)
+        return finished
+
+    def build(self, recipe: str, renderer: RendererName, device: str | None) -> Path:
+        """The benchmark of the photographs that were held out."""
+        test = set(self.data.test)
+        held = replace(self.scenes, entries=tuple(entry for entry in self.scenes.entries if entry.id in test))
+        self.note(f"building a benchmark of {len(held)} photographs that were held out")
+        settings = BuildSettings(recipe=recipe, renderer=renderer, device=device, workers=self.workers)
+        build(held, self.folder / "benchmark", settings, show=self.show)
+        return self.folder / "benchmark"
+
+    def measure(self, bench: Path, tests: Sequence[str], models: dict[str, Classifier]) -> list[dict[str, Any]]:
+        """The table of before and after: on the benchmark, and on each of the folders."""
+        self.note("measuring")
+        predictions = self.folder / "predictions"
+        answers = self._answers(str(bench), models, predictions)
+        rows = before_and_after(answers, read_facts(predictions, models=[model.name for model in models.values()]))
+        for spec in tests:
+            rows += folder_rows(spec, self._answers(spec, models, predictions / slug_of(spec)))
+        return rows
+
+    def _answers(self, pictures: str, models: dict[str, Classifier], folder: Path) -> dict[str, Answers]:
+        settings = EvaluateSettings(workers=self.workers)
+        done = run_evaluation(pictures, list(models.values()), folder, settings, show=self.show)
+        if done.failed:
+            failures = (f"{name} could not be measured: {reason}" for name, reason in done.failed.items())
+            raise UserError("\n".join(failures))
+        self.warnings += [line for lines in done.warnings.values() for line in lines]
+        return {arm: read_answers(folder / f"{model.slug}.parquet") for arm, model in models.items()}
+
+
+def _count_step(monitor: Monitor, before: int, arms: int, progress: Progress) -> None:
     """Count the steps of both arms; before: those of the arms that are finished; arms: how many are not."""
-    monitor.count(before + now.step, before + arms * now.steps, note=f"{now.arm}, loss {now.loss:.3f}")
+    note = f"{progress.arm}, loss {progress.loss:.3f}"
+    monitor.count(before + progress.step, before + arms * progress.steps, note=note)
+
+
+def read_result(folder: str | Path) -> dict[str, Any]:
+    """What `repair.json` of a folder says."""
+    path = Path(folder) / RESULT
+    if not path.is_file():
+        again = f"unswayed repair SOURCE -m MODEL -o {folder}"
+        if (Path(folder) / CARD).is_file():
+            raise UserError(f"{folder} holds a model but no {RESULT}: the repair was not finished", run=again)
+        raise UserError(f"{folder} holds no repair", run=again)
+    result: dict[str, Any] = read_json(path)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
-class _Data:
+class _TrainingData:
     """The photographs of each use, and the outputs of the network that stand for each target.
 
     left_out: how many are not trained on because they are also in the given benchmark, in a folder to be measured on,
@@ -197,63 +256,6 @@ class _Data:
     held_out: int
     left_out: int
 
-    @staticmethod
-    def of(
-        scenes: Source,
-        model: Classifier,
-        also: str | Source | None,
-        settings: RepairSettings,
-        new_head: bool,
-        measures: bool,
-        others: Sequence[str],
-    ) -> _Data:
-        members = _members(model, scenes, new_head)
-        rows = listed(scenes, lambda label: label)
-        if not rows:
-            raise UserError(f"no photograph of '{scenes.spec}' has a label", allowed="a source with labels")
-        total = len(rows)
-        measured = [path for spec in others for path in open_pictures(spec).photographs]
-        rows = _without(rows, measured)
-        if not rows:
-            raise _nothing_left(scenes, total)
-        labels = np.array([row.target for row in rows])
-        # Only photographs with masks can be edited, so only they are held out to be measured on.
-        masked = np.array([row.masked for row in rows])
-        if not masked.any():
-            raise UserError(
-                f"no photograph of '{scenes.spec}' has a mask, so nothing can be edited",
-                run="unswayed masks FOLDER -o MASKS",
-            )
-        held = np.flatnonzero(masked)
-        shares = (settings.held_out if measures else 0.0, settings.validation)
-        test, validation, rest = (held[part] for part in split(labels[held], shares, settings.seed))
-        if measures and not len(test):
-            raise UserError(
-                f"no photograph of '{scenes.spec}' is left to be measured on",
-                allowed="a larger --held-out, more photographs of a class, or --benchmark BENCH",
-            )
-        train = np.sort(np.concatenate([rest, np.flatnonzero(~masked)]))
-        more: tuple[Photograph, ...] = ()
-        if also is not None:
-            other = open_source(also) if isinstance(also, str) else also
-            offset = len(members)
-            members = (*members, *_members(model, other, new_head))
-            more = tuple(replace(row, masked=False) for row in listed(other, lambda label: offset + label))
-        held_out = [*measured, *(rows[place].entry.image for place in test)]
-        trained, chosen = (_without([rows[place] for place in places], held_out) for places in (train, validation))
-        kept = _without(more, held_out)
-        if not trained + kept:
-            raise _nothing_left(scenes, total)
-        alone = total - len(trained) - len(chosen)
-        return _Data(
-            trained + kept,
-            chosen,
-            tuple(rows[place].entry.id for place in test),
-            members,
-            alone,
-            alone - len(test) + len(more) - len(kept),
-        )
-
     def counts(self, sets: dict[str, Photographs]) -> dict[str, int]:
         masked = int(sets["train"].masked.sum())
         return {
@@ -262,8 +264,75 @@ class _Data:
             "train_without_mask": len(sets["train"]) - masked,
             "validation": len(sets["validation"]),
             "held_out": self.held_out,
-            "unusable": sum(len(one.unusable) for one in sets.values()),
+            "unusable": sum(len(photographs.unusable) for photographs in sets.values()),
         }
+
+
+def _training_data(
+    scenes: Source,
+    model: Classifier,
+    settings: RepairSettings,
+    *,
+    also: str | Source | None = None,
+    new_head: bool = False,
+    benchmark: str | None = None,
+    tests: Sequence[str] = (),
+) -> _TrainingData:
+    """The photographs of `scenes`, and of `also`, to train on; those of `benchmark` and `tests` are left out.
+
+    Without a benchmark a share of the source is held out to be measured on.
+    """
+    members = _members(model, scenes, new_head)
+    every = listed(scenes)
+    if not every:
+        raise UserError(f"no photograph of '{scenes.spec}' has a label", allowed="a source with labels")
+    measured = [path for spec in (benchmark, *tests) if spec is not None for path in open_pictures(spec).photographs]
+    rows = _without(every, measured)
+    if not rows:
+        raise _nothing_left(scenes, len(every))
+    test, validation, train = _divided(scenes, rows, settings, benchmark is None)
+    more: tuple[Photograph, ...] = ()
+    if also is not None:
+        other = open_source(also) if isinstance(also, str) else also
+        more = tuple(replace(row, masked=False) for row in listed(other, len(members)))
+        members = (*members, *_members(model, other, new_head))
+    held_out = [*measured, *(rows[index].entry.image for index in test)]
+    trained, chosen = (_without([rows[index] for index in part], held_out) for part in (train, validation))
+    kept = _without(more, held_out)
+    if not trained + kept:
+        raise _nothing_left(scenes, len(every))
+    alone = len(every) - len(trained) - len(chosen)
+    return _TrainingData(
+        trained + kept,
+        chosen,
+        tuple(rows[index].entry.id for index in test),
+        members,
+        alone,
+        alone - len(test) + len(more) - len(kept),
+    )
+
+
+def _divided(
+    scenes: Source, rows: Sequence[Photograph], settings: RepairSettings, measures: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The positions to measure on (none unless `measures`), to validate on and to train on."""
+    # Only photographs with masks can be edited, so only they are held out to be measured on.
+    masked = np.array([row.masked for row in rows])
+    if not masked.any():
+        raise UserError(
+            f"no photograph of '{scenes.spec}' has a mask, so nothing can be edited",
+            run="unswayed masks FOLDER -o MASKS",
+        )
+    editable = np.flatnonzero(masked)
+    labels = np.array([row.target for row in rows])[editable]
+    shares = (settings.held_out if measures else 0.0, settings.validation)
+    test, validation, rest = (editable[part] for part in split(labels, shares, settings.seed))
+    if measures and not len(test):
+        raise UserError(
+            f"no photograph of '{scenes.spec}' is left to be measured on",
+            allowed="a larger --held-out, more photographs of a class, or --benchmark BENCH",
+        )
+    return test, validation, np.sort(np.concatenate([rest, np.flatnonzero(~masked)]))
 
 
 def _without(rows: Sequence[Photograph], measured: Sequence[str]) -> tuple[Photograph, ...]:
@@ -279,7 +348,7 @@ def _nothing_left(scenes: Source, total: int) -> UserError:
     )
 
 
-def _known(scenes: Source) -> LabelSpace:
+def _labels(scenes: Source) -> LabelSpace:
     if not len(scenes.labels):
         raise UserError(
             f"the photographs of '{scenes.spec}' have no labels", allowed="class folders, or a table of labels"
@@ -288,9 +357,10 @@ def _known(scenes: Source) -> LabelSpace:
 
 
 def _members(model: Classifier, scenes: Source, new_head: bool) -> tuple[tuple[int, ...], ...]:
+    """The outputs of the model that stand for each class of the source."""
     needed = {entry.label for entry in scenes.entries if entry.label is not None}
     try:
-        return map_labels(model.labels, _known(scenes), needed).members
+        return map_labels(model.labels, _labels(scenes), needed).members
     except UserError as error:
         if new_head:
             raise
@@ -299,55 +369,3 @@ def _members(model: Classifier, scenes: Source, new_head: bool) -> tuple[tuple[i
             allowed="a model whose classes have the source's names or WNIDs, or MODEL?labels=FILE with the names in "
             "the order of its outputs; or --new-head, which trains a new classification layer",
         ) from None
-
-
-def _build(
-    folder: Path,
-    scenes: Source,
-    data: _Data,
-    recipe: str,
-    renderer: RendererName,
-    device: str | None,
-    workers: int | None,
-    say: Callable[[str], None],
-    show: Callable[[View], None] | None,
-) -> Path:
-    from unswayed.benchmark.building import build
-    from unswayed.benchmark.plan import BuildSettings
-
-    wanted = set(data.test)
-    held = replace(scenes, entries=tuple(entry for entry in scenes.entries if entry.id in wanted))
-    say(f"building a benchmark of {len(held)} photographs that were held out")
-    settings = BuildSettings(recipe=recipe, renderer=renderer, device=device, workers=workers)
-    build(held, folder / "benchmark", settings, show=show)
-    return folder / "benchmark"
-
-
-def _answers(
-    pictures: str,
-    *,
-    models: dict[str, Classifier],
-    folder: Path,
-    workers: int | None,
-    warnings: list[str],
-    show: Callable[[View], None] | None,
-) -> dict[str, Answers]:
-    from unswayed.evaluation.evaluation import run_evaluation
-    from unswayed.evaluation.settings import EvaluateSettings
-
-    done = run_evaluation(pictures, list(models.values()), folder, EvaluateSettings(workers=workers), show=show)
-    if done.failed:
-        raise UserError("\n".join(f"{name} could not be measured: {reason}" for name, reason in done.failed.items()))
-    warnings += [line for lines in done.warnings.values() for line in lines]
-    return {arm: read_answers(folder / f"{model.slug}.parquet") for arm, model in models.items()}
-
-
-def read_result(folder: str | Path) -> dict[str, Any]:
-    """What `repair.json` of a folder says."""
-    path = Path(folder) / RESULT
-    if not path.is_file():
-        if (Path(folder) / CARD).is_file():
-            raise UserError(f"{folder} holds a model but no {RESULT}: the repair was not finished", run="it again")
-        raise UserError(f"{folder} holds no repair", run=f"unswayed repair SOURCE -m MODEL -o {folder}")
-    result: dict[str, Any] = read_json(path)
-    return result

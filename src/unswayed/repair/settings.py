@@ -1,14 +1,21 @@
-"""How a classifier is fine-tuned; kept in the card of what comes out."""
+"""How a classifier is fine-tuned, kept in the card of what comes out; and a mixture of edits from measured drops."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from unswayed.choices import Option
-from unswayed.edits.mixture import EditMixture
+from unswayed.edits.mixture import KINDS, EditMixture
 from unswayed.errors import UserError, unknown
+from unswayed.files.records import read_object
+from unswayed.specs import is_same_model
+
+if TYPE_CHECKING:
+    from unswayed.evaluation.predictions import Predictions
 
 Part = Literal["head", "last", "all"]
 PARTS: tuple[str, ...] = get_args(Part)
@@ -16,6 +23,8 @@ Fill = Literal["patches", "smooth"]
 FILLS: tuple[str, ...] = get_args(Fill)
 Arm = Literal["control", "repaired"]
 ARMS: tuple[Arm, ...] = ("control", "repaired")
+PROBABILITY = 0.7
+FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class RepairSettings:
     precision: Annotated[
         Literal["fp32", "bf16"] | None, Option("Of the passes [default: fp32 on a CPU, bf16 on a GPU].")
     ] = None
-    mixture: EditMixture = field(default_factory=lambda: EditMixture(probability=0.7))
+    mixture: EditMixture = field(default_factory=lambda: EditMixture(probability=PROBABILITY))
     fill: Annotated[Fill, Option("What stands where an object was; smooth is quicker.")] = "patches"
     validation: Annotated[float, Option("Share of every class to choose the epoch with.")] = 0.1
     held_out: Annotated[float, Option("Share of every class to measure on.")] = 0.2
@@ -88,3 +97,56 @@ class RepairSettings:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "mixture": self.mixture.to_json()}
+
+
+def read_mixture(path: str | Path | None = None, **others: Any) -> EditMixture:
+    """The mixture of a JSON file, or the default one; others: fields that replace those of the file.
+
+    Refused: a file that is not JSON, and values that a mixture cannot have.
+    """
+    given = {} if path is None else read_object(path)
+    settings = {"probability": PROBABILITY, **given, **others}
+    return EditMixture.from_json(settings, "the mixture of edits" if path is None else str(path))
+
+
+def mixture_from(predictions: Predictions, model: str, mixture: EditMixture) -> EditMixture:
+    """`mixture` with each edit's weight in proportion to the largest drop of `model` under edits of that attribute.
+
+    model: a name in the predictions, or another way to write the same model; any other is refused.
+    """
+    from unswayed.analyses.drops.drop import dropped_accuracy
+    from unswayed.evaluation.facts import read_facts
+    from unswayed.evaluation.predictions import missing_model, model_names
+
+    facts = read_facts(predictions)
+    names = model_names(predictions)
+    stored = {name: str(facts.cards.get(name, {}).get("spec") or name) for name in names}
+    same = [name for name, spec in stored.items() if name == model or is_same_model(model, spec)]
+    if not same:
+        raise missing_model(model, names, predictions)
+    rows = dropped_accuracy(predictions, models=same[:1]).filter(kind="edit")
+    return replace(mixture, weights=weights_of(dict(zip(rows["edit"], rows["drop"], strict=True)), facts.attributes))
+
+
+def weights_of(
+    drops: Mapping[str, float], attributes: Callable[[str], Iterable[str]] | None = None
+) -> dict[str, float]:
+    """A weight for each edit to train with, from drops in points by the names of a benchmark's edits.
+
+    attributes: what an edit of that name changes; None: what the edits of this package do.
+
+    >>> weights_of({"size-0.05": 20.0, "direction": 5.0})["direction"]
+    0.25
+    """
+    from unswayed.evaluation.facts import Facts
+
+    attributes = attributes or Facts().attributes
+    worst = dict.fromkeys(KINDS, 0.0)
+    for name, drop in drops.items():
+        for kind in attributes(name):
+            if kind in worst:
+                worst[kind] = max(worst[kind], drop or 0.0)
+    largest = max(worst.values())
+    if largest <= 0:
+        return dict.fromkeys(KINDS, 1.0)
+    return {kind: max(value / largest, FLOOR) for kind, value in worst.items()}

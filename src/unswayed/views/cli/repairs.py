@@ -73,9 +73,9 @@ def repair(
     from unswayed.errors import UserError
     from unswayed.files.records import read_object
     from unswayed.repair import repair as repair_model
-    from unswayed.repair.drawing import mixture_from, read_mixture
     from unswayed.repair.measuring import EXITS
     from unswayed.repair.run import RESULT, read_result
+    from unswayed.repair.settings import mixture_from, read_mixture
     from unswayed.views.report.extras import repair_table
     from unswayed.views.tables import format_table
 
@@ -154,7 +154,7 @@ def enhance(
     """
     import polars
 
-    from unswayed.repair.enhancing import enhance as enhance_model
+    from unswayed.repair.measuring import enhance as enhance_model
     from unswayed.specs import slug_of
     from unswayed.views.tables import format_table
 
