@@ -16,7 +16,6 @@ import dying_run
 from command_line import run_cli
 from dying_run import SMALL, small_recipe
 from unswayed.errors import UserError
-from unswayed.rendering import training as keeping
 from unswayed.rendering.training import loop
 from unswayed.rendering.training.photos import load_photos, read_photos
 
@@ -94,16 +93,16 @@ def test_saving_waits_for_its_pause_and_for_many_times_what_it_costs(
     photos, tmp_path, monkeypatch, pause, times, saves
 ):
     written = []
-    monkeypatch.setattr(keeping, "PAUSE", pause)
-    monkeypatch.setattr(keeping, "TIMES", times)
-    monkeypatch.setattr(keeping, "write_state", lambda *given: written.append(given))
+    monkeypatch.setattr(loop, "PAUSE", pause)
+    monkeypatch.setattr(loop, "TIMES", times)
+    monkeypatch.setattr(loop, "write_state", lambda *given: written.append(given))
     train(photos, tmp_path / "run")
     assert len(written) == saves
 
 
 def test_the_seconds_add_up_over_saves_and_runs(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "PAUSE", 0.0)
-    monkeypatch.setattr(keeping, "TIMES", 0.0)
+    monkeypatch.setattr(loop, "PAUSE", 0.0)
+    monkeypatch.setattr(loop, "TIMES", 0.0)
     loop.train([photos], tmp_path / "run", small_recipe(steps=3), device="cpu", compiled=False)
     first = state(tmp_path / "run")["seconds"]
     again = train(photos, tmp_path / "run")

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from unswayed.rendering import training as keeping
+from unswayed.rendering import training
 from unswayed.rendering.networks.compact import CompactConfig
 from unswayed.rendering.training import loop
 
@@ -23,9 +23,9 @@ def small_recipe(**changes):
 def main(photos: str, folder: str, when: str) -> None:
     torch.set_num_threads(1)
     loop.CompactConfig = lambda: SMALL
-    keeping.PAUSE = keeping.TIMES = 0.0
-    name = "write_state" if when == "after" else "write_json"
-    write, calls = getattr(keeping, name), []
+    loop.PAUSE = loop.TIMES = 0.0
+    module, name = (loop, "write_state") if when == "after" else (training, "write_json")
+    write, calls = getattr(module, name), []
 
     def dying(*arguments):
         calls.append(arguments)
@@ -34,7 +34,7 @@ def main(photos: str, folder: str, when: str) -> None:
         if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(keeping, name, dying)
+    setattr(module, name, dying)
     loop.train([photos], folder, small_recipe(), device="cpu", compiled=False)
 
 

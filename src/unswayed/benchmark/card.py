@@ -14,23 +14,10 @@ from unswayed.files.whole import canonical, read_json, remove_file, remove_folde
 
 from .rows import CARD, MANIFEST, OK, ROWS, Row, finished_sources, read_manifest
 
-# The fields that determine the pictures' bytes; they must be the same when a build is resumed.
-DECISIVE = (
-    "kind",
-    "source",
-    "recipe",
-    "frame",
-    "size",
-    "seed",
-    "runs",
-    "whole_objects",
-    "strict",
-    "removal",
-    "renderer",
-    "labels",
-)
-
-
+# The fields that determine the pictures' bytes: they must be the same when a build is resumed, those that may grow
+# must hold what was there.
+GROWING = ("source", "recipe", "runs")
+FIXED = ("kind", "frame", "size", "seed", "whole_objects", "strict", "removal", "renderer", "labels")
 _KINDS = {
     "labels": dict[str, Any],
     "source": dict[str, Any] | None,
@@ -60,33 +47,32 @@ def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None =
 
     ids: the scenes, if the benchmark may grow by edits, runs and scenes in addition to all existing ones.
     """
-    if (root / CARD).is_file():
-        before = read_card(root)
-        old, new = decisive(before), decisive(card)
-        there = differences(old, new)
-        if there and ids is not None and _has_grown(root, old, new, ids):
-            grown = [*before.get("grown", []), {name: before.get(name) for name in ("source", "runs", "versions")}]
-            grown[-1]["edits"] = len(old["recipe"]["edits"])
-            write_json(root / CARD, {**card, "grown": grown})
-            return
-        if there and _is_bare(root):
-            remove_folder(root / ROWS)
-            write_json(root / CARD, card)
-            remove_file(root / MANIFEST)
-            return
-        if there:
-            raise UserError(
-                f"{root} contains another benchmark; these settings differ:\n  " + "\n  ".join(there),
-                allowed="the same settings, or more edits, runs or scenes than now, or another folder",
-                run="unswayed build … -o ANOTHER",
-            )
+    if not (root / CARD).is_file():
+        if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
+            allowed = "a new or empty folder, or one that contains this benchmark"
+            raise UserError(f"{root} contains files but no benchmark", allowed=allowed)
+        write_json(root / CARD, card)
         return
-    if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
+    before = read_card(root)
+    old, new = decisive(before), decisive(card)
+    lines = differences(old, new)
+    if not lines:
+        return
+    if ids is not None and _has_grown(root, old, new, ids):
+        grown = {name: before.get(name) for name in ("source", "runs", "versions")}
+        grown["edits"] = len(old["recipe"]["edits"])
+        write_json(root / CARD, {**card, "grown": [*before.get("grown", []), grown]})
+    elif (root / MANIFEST).is_file() and OK not in read_manifest(root)["status"].to_pylist():
+        # The build has ended without a single picture, so that nothing is lost with its settings.
+        remove_folder(root / ROWS)
+        write_json(root / CARD, card)
+        remove_file(root / MANIFEST)
+    else:
         raise UserError(
-            f"{root} contains files but no benchmark",
-            allowed="a new or empty folder, or one that contains this benchmark",
+            f"{root} contains another benchmark; these settings differ:\n  " + "\n  ".join(lines),
+            allowed="the same settings, or more edits, runs or scenes than now, or another folder",
+            run="unswayed build … -o ANOTHER",
         )
-    write_json(root / CARD, card)
 
 
 def record_facts(root: Path, **facts: Any) -> None:
@@ -96,15 +82,9 @@ def record_facts(root: Path, **facts: Any) -> None:
         write_json(root / CARD, {**before, **facts})
 
 
-def _is_bare(root: Path) -> bool:
-    """Whether a build has ended without a single picture, so that nothing is lost with its settings."""
-    return (root / MANIFEST).is_file() and OK not in read_manifest(root)["status"].to_pylist()
-
-
 def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequence[str]) -> bool:
     """Whether nothing differs but that there are more edits, runs and scenes; every picture's seed is its own."""
-    fixed = [name for name in DECISIVE if name not in ("source", "recipe", "runs")]
-    if canonical([old[name] for name in fixed]) != canonical([new[name] for name in fixed]):
+    if canonical([old[name] for name in FIXED]) != canonical([new[name] for name in FIXED]):
         return False
     if old["source"].get("spec") != new["source"].get("spec"):
         return False
@@ -117,7 +97,8 @@ def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequen
 
 
 def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: card.get(name) for name in DECISIVE}
+    """The part of a card that decides whether a build resumes."""
+    return {name: card.get(name) for name in (*GROWING, *FIXED)}
 
 
 def ids_hash(ids: tuple[str, ...]) -> str:

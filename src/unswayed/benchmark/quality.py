@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,21 +21,9 @@ from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers, Refused, Rendered
 from unswayed.scene import Scene
 
+from . import validity
 from .card import record_facts
 from .rows import ORIGINAL_EDIT, SKIPPED, WORST_MASKS, Row
-from .validity import (
-    VALID,
-    changed_share,
-    crop_loss,
-    gained_noise,
-    judge,
-    position_error,
-    residue,
-    seam,
-    sharpness_change,
-    straight_edge,
-    unsupported_outline,
-)
 
 if TYPE_CHECKING:
     from unswayed.models import Classifier
@@ -51,7 +40,7 @@ class Evidence:
     """What is known about a picture before it is rendered.
 
     original: (S, S, 3) uint8, the framed photograph; mask: (S, S) float32, its object; box: the object's upper left and
-    lower right corner in the unit square; seam, outline: the functions of `measures.validity` of the photograph and its
+    lower right corner in the unit square; seam, outline: the functions of `validity` of the photograph and its
     mask; left: the most that is left of a removed object, by the names `residue` (its details), `recognized` (a
     classifier) and `salient` (a salient-object network), empty where nothing was removed.
     """
@@ -77,8 +66,8 @@ class Witness:
         segmenter: Callable[[], Segmenter] | None = None,
     ) -> None:
         self.backgrounds = backgrounds
-        self._open = {"classifier": classifier, "segmenter": segmenter}
-        self._opened: dict[str, Any] = {}
+        self._classifier = None if classifier is None else functools.cache(classifier)
+        self._segmenter = None if segmenter is None else functools.cache(segmenter)
         self._removals: dict[str, dict[str, float]] = {}
 
     def of_source(self, scene: Scene, framed: Scene) -> Evidence:
@@ -88,9 +77,8 @@ class Witness:
         shape = tuple(max(1, round(side * scale)) for side in scene.mask.shape[::-1])
         image, mask = (cv2.resize(one, shape, interpolation=cv2.INTER_AREA) for one in (scene.image, scene.mask))
         original, own = resized(framed.image, size), resized(framed.mask, size)
-        return Evidence(
-            original, own, box(outline(framed.mask)), seam(original, own) or 0.0, unsupported_outline(image, mask)
-        )
+        seam, bare = validity.seam(original, own) or 0.0, validity.unsupported_outline(image, mask)
+        return Evidence(original, own, box(outline(framed.mask)), seam, bare)
 
     def of_picture(self, shared: Evidence, composition: Composition) -> Evidence:
         """The same with what the removals left that this composition uses."""
@@ -106,36 +94,28 @@ class Witness:
             size = self.backgrounds.size
             background, mask = self.backgrounds.resolve(removed, composition), resized(scene.mask, size)
             left = {
-                "residue": residue(background, resized(scene.image, size), mask),
+                "residue": validity.residue(background, resized(scene.image, size), mask),
                 "recognized": self._probability(background, scene.label),
                 "salient": self._overlap(background, mask),
             }
             self._removals[removed.scene_id] = {name: value for name, value in left.items() if value is not None}
         return self._removals[removed.scene_id]
 
-    def _network(self, kind: str) -> Any:
-        """The network of a kind, opened when it is first needed; None where there is none."""
-        opener = self._open[kind]
-        if kind not in self._opened and opener is not None:
-            self._opened[kind] = opener()
-        return self._opened.get(kind)
-
     def _probability(self, background: np.ndarray, label: int | None) -> float | None:
-        classifier = None if label is None else self._network("classifier")
-        if classifier is None:
+        if label is None or self._classifier is None:
             return None
+        classifier = self._classifier()
         return float(classifier.logits(classifier.prepare(background)[None]).softmax(1)[0, label])
 
     def _overlap(self, background: np.ndarray, mask: np.ndarray) -> float | None:
-        segmenter = self._network("segmenter")
-        return None if segmenter is None else overlap(segmenter(background, None), mask)
+        return None if self._segmenter is None else overlap(self._segmenter()(background, None), mask)
 
 
 def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
     """The row with the picture's faults, its score and its reasons."""
     faults = find_faults(row, layers, answer, evidence)
     known = {name: round(float(value), 5) for name, value in faults.items() if value is not None}
-    verdict = judge(known)
+    verdict = validity.judge(known)
     return replace(row, validity=verdict.score, validity_reasons=list(verdict.reasons), validity_measures=known)
 
 
@@ -147,10 +127,10 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
     faults: dict[str, float | None] = {
         "rate": None if row.requested is None else abs(float((mask > 0.5).mean()) - row.requested),
         "position": _position(row, mask, evidence),
-        "object": changed_share(picture, layers.object, alpha >= 1),
-        "outside": None if answer.generated else changed_share(picture, layers.background, behind),
+        "object": validity.changed_share(picture, layers.object, alpha >= 1),
+        "outside": None if answer.generated else validity.changed_share(picture, layers.background, behind),
         "seam": _seam(picture, mask, evidence),
-        "crop": crop_loss(mask),
+        "crop": validity.crop_loss(mask),
         "outline": evidence.outline,
         **evidence.left,
     }
@@ -159,9 +139,9 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
     clear = cv2.erode(behind.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0
     return {
         **faults,
-        "noise": gained_noise(picture, layers.background, clear),
-        "sharpness": sharpness_change(picture, layers.background, clear),
-        "edges": straight_edge(picture, layers.background, clear),
+        "noise": validity.gained_noise(picture, layers.background, clear),
+        "sharpness": validity.sharpness_change(picture, layers.background, clear),
+        "edges": validity.straight_edge(picture, layers.background, clear),
     }
 
 
@@ -172,7 +152,7 @@ def left_out(row: Row, tries: int) -> Refused:
 
 
 def is_invalid(row: Row) -> bool:
-    return row.validity is not None and row.validity < VALID
+    return row.validity is not None and row.validity < validity.VALID
 
 
 def count_doubtful(rows: Sequence[Row]) -> dict[str, int]:
@@ -188,11 +168,11 @@ def _position(row: Row, mask: np.ndarray, evidence: Evidence) -> float | None:
         return None
     low, high = evidence.box
     right, down = (np.asarray(share) * (1 - (high - low)) - low) * mask.shape[0]
-    return position_error(mask, evidence.mask, (float(right), float(down)))
+    return validity.position_error(mask, evidence.mask, (float(right), float(down)))
 
 
 def _seam(picture: np.ndarray, mask: np.ndarray, evidence: Evidence) -> float | None:
-    here = seam(picture, mask)
+    here = validity.seam(picture, mask)
     return None if here is None else max(0.0, here - evidence.seam)
 
 

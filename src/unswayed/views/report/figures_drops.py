@@ -33,7 +33,7 @@ def axis_label(attribute: str) -> str:
     edit = edit_named_in(attribute)
     if edit is None:
         return attribute
-    rest = attribute.removeprefix(edit.former_name or "").removeprefix(edit.name).removeprefix("-")
+    rest = attribute.removeprefix(edit.name).removeprefix("-")
     swept = next((name for name in parameters(edit) if rest == name or rest.startswith(f"{name}-")), None)
     if swept is not None:
         unit, fixed = getattr(allowed(edit, swept), "unit", ""), rest.removeprefix(swept).removeprefix("-")
