@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import refused
 from unswayed.choices import Frame
-from unswayed.errors import BadPicture, UserError
+from unswayed.errors import BadPicture
 from unswayed.scene import Scene, frame
 
 
@@ -145,7 +146,7 @@ def test_squash_stretches_the_whole_photograph():
 
 
 def test_an_unknown_framing_is_refused():
-    with pytest.raises(UserError, match="there is no framing 'centre'; did you mean 'center'"):
+    with refused("did you mean 'center'", given="'centre'"):
         frame(made(10, 20, 1, 2, 1, 2), "centre")
 
 

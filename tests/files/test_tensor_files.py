@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from command_line import refused
 from unswayed.errors import UserError
 from unswayed.files.tensor_files import damage, read_tensor_file
 
@@ -29,7 +30,7 @@ def test_a_changed_byte_is_found_by_the_files_own_checksums(tmp_path: Path) -> N
     data[data.index(tensor.numpy().tobytes()) + 10] ^= 4
     path.write_bytes(data)
     assert "weights/data/0, do not match their checksums" in str(damage(path))
-    with pytest.raises(UserError, match="weights.pt is damaged(.|\n)*run: fetch it anew"):
+    with refused(given="weights.pt is damaged", run="fetch it anew"):
         read_tensor_file(path, run="fetch it anew")
 
 

@@ -12,19 +12,17 @@ from typing import Any
 import pytest
 
 import crew
+from command_line import refused
 from meeting_source import Meeting
 from ray_cluster import two_nodes
 from unswayed.benchmark import BuildSettings, build, verify
-from unswayed.errors import UserError
 from unswayed.jobs import EngineSettings, places_of, processes_on_a_machine, run_tasks
 from unswayed.sources import open_source
 
 
 def test_an_address_where_no_cluster_is_is_named() -> None:
     pytest.importorskip("ray", reason="the extra ray is not installed")
-    with pytest.raises(
-        UserError, match="no connection to the Ray cluster 127.0.0.1:1: .*refused\nrun: ray status --ad"
-    ):
+    with refused(given="no connection to the Ray cluster 127.0.0.1:1: .*refused", run="ray status --ad"):
         run_tasks(crew.double, [1], settings=EngineSettings(engine="ray", address="127.0.0.1:1"))
 
 
@@ -43,7 +41,7 @@ def test_tasks_are_done_on_both_nodes_and_a_deadly_one_is_recorded(cluster: Any,
     assert "\n" not in outcomes[3].failure
     placed = list(run_tasks(crew.Placed(str(tmp_path)), range(4), 2, settings, devices=["cpu", "cpu:1"]))
     assert {outcome.result[0] for outcome in placed} == {"cpu", "cpu:1"}
-    with pytest.raises(UserError, match="number 0 will not do\nallowed: none"):
+    with refused(given="number 0 will not do", allowed="none"):
         list(run_tasks(crew.complain, [0], 1, settings))
 
 

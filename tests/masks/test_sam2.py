@@ -5,8 +5,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from command_line import run_cli
-from unswayed.errors import BadPicture, UserError
+from command_line import refused, run_cli
+from unswayed.errors import BadPicture
 from unswayed.masks import sam2
 from unswayed.masks.confidence import edge_contrast, mask_confidence, plausible_size
 from unswayed.masks.make_masks import make_masks
@@ -128,7 +128,7 @@ def test_confidence_falls_with_each_of_its_parts():
 def test_missing_weights_name_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
     assert default_segmenter() == ("grabcut", "unswayed weights fetch masks")
-    with pytest.raises(UserError, match=r"run: unswayed weights fetch masks"):
+    with refused(run=r"unswayed weights fetch masks"):
         open_segmenter("sam2")
 
 

@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from command_line import refused
 from unswayed.errors import BadPicture, UserError
 from unswayed.masks.confidence import mask_confidence
 from unswayed.masks.segment import checked_box, grabcut, parse_box, segment, segmented
@@ -133,7 +134,7 @@ def test_a_picture_of_one_color_has_no_salient_object(redness):
 
 def test_a_segmenter_that_cannot_be_is_refused(tmp_path):
     image = np.zeros((8, 8, 3), np.uint8)
-    with pytest.raises(UserError, match="there is no segmenter 'sam'; did you mean 'sam2'[?]"):
+    with refused("did you mean 'sam2'", given="'sam'"):
         segment(image, segmenter="sam")
     with pytest.raises(UserError, match="needs a file"):
         segment(image, segmenter="onnx")

@@ -11,9 +11,9 @@ import timm
 import torch
 from safetensors.torch import load_file
 
+from command_line import refused
 from sample_scenes import SAMPLE_IDS, sample_scene
 from unswayed.edits.composition import Guidance
-from unswayed.errors import UserError
 from unswayed.labels import imagenet
 from unswayed.models import Classifier
 from unswayed.models.transforms import Transform
@@ -125,5 +125,5 @@ def test_where_memory_runs_out_fewer_pictures_pass_at_once():
 def test_where_not_even_one_picture_fits_the_error_says_what_to_do():
     renderer = open_diffusion("compact", steps=4, device="cuda", batch_size=2, compile=False)
     allow(torch.cuda.memory_allocated() + 8 * 2**20)
-    with pytest.raises(UserError, match="out of memory on cuda(.|\n)*GiB are free(.|\n)*--device cpu"):
+    with refused("GiB are free", "--device cpu", given="out of memory on cuda"):
         renderer.render(list(photographs(2)))

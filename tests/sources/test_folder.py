@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import refused
 from unswayed.errors import BadPicture, UserError
 from unswayed.sources import open_source
 
@@ -207,5 +208,5 @@ def test_a_picture_without_a_mask_can_have_one_made(tmp_path):
     both = (scene.mask > 0.5) & (sample.mask > 0.5)
     assert both.sum() / ((scene.mask > 0.5) | (sample.mask > 0.5)).sum() > 0.8
     assert re.fullmatch(r"mask made by grabcut from the center prior with confidence 0\.\d{4}", *scene.notes)
-    with pytest.raises(UserError, match="there is no segmenter 'grabcutt'; did you mean 'grabcut'"):
+    with refused("did you mean 'grabcut'", given="'grabcutt'"):
         open_source(f"folder:{tmp_path}?segment=grabcutt")

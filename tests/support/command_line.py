@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,10 @@ def _parts(refused: Result | subprocess.CompletedProcess[str] | BaseException) -
     return given, allowed, run
 
 
+def _says(part: str, words: str) -> bool:
+    return words in part or re.search(words, part) is not None
+
+
 def refusal(
     refused: Result | subprocess.CompletedProcess[str] | BaseException | None,
     *words: str,
@@ -71,14 +76,19 @@ def refusal(
     allowed: str = "",
     run: str = "",
 ) -> str:
-    """Assert that a command was refused, or an error refuses; its text. words: in any part; the others: in theirs."""
+    """Assert that a command was refused, or that an error refuses; returns the whole text.
+
+    words: in any part of it; given, allowed, run: in that part. Each is a text or a regular expression.
+    """
     assert refused is not None, "nothing was refused"
     parts = dict(zip(("given", "allowed", "run"), _parts(refused), strict=True))
     text = "\n".join(filter(None, parts.values()))
     for word in words:
-        assert word in text, f"{word!r} is not in {text!r}"
+        assert _says(text, word), f"{word!r} is not in {text!r}"
     for name, expected in {"given": given, "allowed": allowed, "run": run}.items():
-        assert expected in parts[name], f"{name}: {expected!r} is not in {parts[name]!r}; the whole refusal: {text!r}"
+        assert _says(parts[name], expected), (
+            f"{name}: {expected!r} is not in {parts[name]!r}; the whole refusal: {text!r}"
+        )
     return text
 
 
