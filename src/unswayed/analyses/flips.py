@@ -199,12 +199,15 @@ def _counted(model: str, paired: pl.DataFrame, superclass: Sequence[str] | None)
     cut, flip = known < CUT, pl.col("flip")
     near = pl.lit(None, pl.Boolean)
     if superclass is not None:
-        group = {label: superclass[label] for label in range(len(superclass))}
-        near = pl.col("label").replace_strict(group, default=None) == pl.col("predicted").replace_strict(
-            group, default=None
+        true, said = (
+            pl.col(name).replace_strict(dict(enumerate(superclass)), default=None) for name in ("label", "predicted")
         )
-    calibration = pl.struct("correct", "probability").map_batches(
-        lambda pair: pl.Series([_calibration(pair)]), return_dtype=pl.Float64, returns_scalar=True
+        near = true == said
+    calibration = pl.map_groups(
+        ["correct", "probability"],
+        lambda pair: expected_calibration_error(pair[0].to_numpy(), pair[1].to_numpy()),
+        return_dtype=pl.Float64,
+        returns_scalar=True,
     )
 
     def number(condition: pl.Expr) -> pl.Expr:
@@ -231,12 +234,6 @@ def _counted(model: str, paired: pl.DataFrame, superclass: Sequence[str] | None)
     )
 
 
-def _calibration(pair: pl.Series) -> float:
-    return expected_calibration_error(
-        pair.struct.field("correct").to_numpy(), pair.struct.field("probability").to_numpy()
-    )
-
-
 def _worst(part: pl.DataFrame, limit: int, gained: bool = False) -> pl.DataFrame:
     """Return the pictures whose true class lost (or gained) most probability, at most two of one photograph."""
     ordered = part.sort("lost", "sample_id", descending=[not gained, False])
@@ -246,26 +243,16 @@ def _worst(part: pl.DataFrame, limit: int, gained: bool = False) -> pl.DataFrame
 def _flip(row: dict[str, Any], superclass: Sequence[str] | None) -> Flip:
     gained = bool(row["gain"])
     wrong = row["before"] if gained else row["predicted"]
-    same = None if superclass is None else _in(superclass, row["label"]) == _in(superclass, wrong)
+    copied = "model edit run source_id label before before_probability lost control_answer control_probability"
     return Flip(
-        model=row["model"],
-        edit=row["edit"],
-        run=int(row["run"]),
-        source_id=row["source_id"],
-        label=int(row["label"]),
-        before=int(row["before"]),
-        before_probability=float(row["before_probability"]),
-        after=int(row["predicted"]),
-        after_probability=float(row["probability"]),
+        **{name: row[name] for name in (*copied.split(), "control_correct")},
+        after=row["predicted"],
+        after_probability=row["probability"],
         after_true_probability=row.get("true_probability"),
         survives=row.get("object_survives"),
-        lost=float(row["lost"]),
         gained=gained,
         control=row["control"] if row["control_correct"] is not None else None,
-        control_answer=row["control_answer"],
-        control_probability=row["control_probability"],
-        control_correct=row["control_correct"],
-        same_superclass=same,
+        same_superclass=None if superclass is None else _in(superclass, row["label"]) == _in(superclass, wrong),
     )
 
 

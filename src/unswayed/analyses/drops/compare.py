@@ -30,17 +30,10 @@ from unswayed.evaluation.predictions import (
 from .. import schema
 from ..statistics.paired import IntervalSettings, estimates, sign_flip
 from ..statistics.power import photographs_to_tell
-from .outcomes import (
-    POINTS,
-    Outcomes,
-    corrected,
-    lattice_of,
-    need_original,
-    outcomes,
-    with_average,
-)
+from .outcomes import POINTS, Outcomes, corrected, lattice_of, with_average, with_original, with_sum
 
 Measure = Literal["accuracy", "drop", "net"]
+Pair = tuple[Outcomes, Outcomes]
 
 
 def compare(
@@ -57,7 +50,7 @@ def compare(
     common: bool = False,
     measure: Measure = "drop",
 ) -> pl.DataFrame:
-    """A row an edit: both models' accuracies and drops on the photographs they share, and the paired differences.
+    """One row per edit: both models' accuracies and drops on the photographs they share, and the paired differences.
 
     other: where the second model's predictions are, if not beside the first's. Of the columns: first_*, second_* are
     accuracies in [0, 1] and drops in points; accuracy_difference is first minus second, in points, with accuracy_low
@@ -78,8 +71,8 @@ def compare(
         facts = read_facts(predictions, models=[first], common=common)
         both = {"first": facts.cards.get(first, {}), "second": read_cards(beside).get(second, {})}
         warn_of_suspicions(both)
-    one, two = read_pair(predictions, first, beside, second, common)
-    return _with_verdicts(comparison_rows(one, two, facts, settings, measure), SCHEMA, measure)
+    pair = read_pair(predictions, first, beside, second, common)
+    return _with_verdicts(comparison_rows(*pair, facts, settings, measure), SCHEMA, measure)
 
 
 def compare_all(
@@ -103,11 +96,11 @@ def compare_all(
         raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
     facts = read_facts(predictions, models=chosen, common=common)
     answers = common_predictions(predictions, chosen) if common else predictions
-    found = {name: _outcomes(name, rows) for name, rows in each_model(answers, models=chosen)}
+    by_model = {name: with_original(name, rows) for name, rows in each_model(answers, models=chosen)}
     rows = [
         {"first": one, "second": two, **row}
         for one, two in itertools.combinations(chosen, 2)
-        for row in comparison_rows(found[one], found[two], facts, IntervalSettings(**settings), measure)
+        for row in comparison_rows(by_model[one], by_model[two], facts, IntervalSettings(**settings), measure)
     ]
     return _with_verdicts(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, measure)
 
@@ -119,76 +112,76 @@ def _with_verdicts(rows: list[dict[str, Any]], schema: dict[str, Any], measure: 
 
 
 def comparison_rows(
-    one: Outcomes, two: Outcomes, facts: Facts, settings: IntervalSettings, measure: Measure = "drop"
+    first: Outcomes, second: Outcomes, facts: Facts, settings: IntervalSettings, measure: Measure = "drop"
 ) -> list[dict[str, Any]]:
     """The rows of the comparison before correction: `original` first, then the edits both have, then their average."""
     check_choice("measure", measure, Measure)
-    images, a, b = _aligned(one, two)
-    edits = [edit for edit in facts.sorted(set(one.edits) & set(two.edits)) if edit not in (ORIGINAL, SOURCE)]
-    start_a, start_b = a.of(ORIGINAL), b.of(ORIGINAL)
-    start = estimates((start_a - start_b)[:, None], _answers(a, b, ORIGINAL), images, settings, unit=POINTS)
-    p = sign_flip(start_a - start_b, lattice_of(a.runs_of(ORIGINAL), b.runs_of(ORIGINAL)))
-    rows = [
-        {
-            "edit": ORIGINAL,
-            "n": int(start.sums.n[0]),
-            "first_accuracy": float(np.nanmean(np.where(np.isnan(start_b), np.nan, start_a))),
-            "second_accuracy": float(np.nanmean(np.where(np.isnan(start_a), np.nan, start_b))),
-            **start.entries(0, "accuracy_difference", "accuracy_low", "accuracy_high"),
-            "p_value": p,
-            "white_box": False,
-        }
-    ]
-    if not edits:
-        return rows
-    right_a = np.stack([a.of(edit) for edit in edits], axis=1)
-    right_b = np.stack([b.of(edit) for edit in edits], axis=1)
-    drops_a, drops_b = start_a[:, None] - right_a, start_b[:, None] - right_b
-    paired = ~np.isnan(drops_a - drops_b)
-    averaged = [edits.index(edit) for edit in averaged_edits(edits, facts)]
-    attacked = [facts.is_white_box(one.model, edit) or facts.is_white_box(two.model, edit) for edit in edits]
-    each = np.concatenate([_answers(a, b, edit) for edit in edits])
-    answers = np.append(each, max(each[averaged].sum(), 1))
-    accuracy_gap = with_average(np.where(paired, right_a - right_b, np.nan), averaged)
-    drop_gap = with_average(drops_a - drops_b, averaged)
-    accuracy = estimates(accuracy_gap, answers, images, settings, unit=POINTS)
-    drop = estimates(drop_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
+    pair = _aligned(first, second)
+    edits = [edit for edit in facts.sorted(set(first.edits) & set(second.edits)) if edit not in (ORIGINAL, SOURCE)]
+    rows = [_original_row(pair, settings)]
+    return rows + _edit_rows(pair, edits, facts, settings, measure) if edits else rows
+
+
+def _original_row(pair: Pair, settings: IntervalSettings) -> dict[str, Any]:
+    shares = [outcomes.of(ORIGINAL) for outcomes in pair]
+    gap = shares[0] - shares[1]
+    start = estimates(gap[:, None], _answers(pair, [ORIGINAL]), pair[0].images, settings, unit=POINTS)
+    accuracies = [float(np.nanmean(np.where(np.isnan(gap), np.nan, share))) for share in shares]
+    return {
+        "edit": ORIGINAL,
+        "n": int(start.sums.n[0]),
+        "first_accuracy": accuracies[0],
+        "second_accuracy": accuracies[1],
+        **start.entries(0, "accuracy_difference", "accuracy_low", "accuracy_high"),
+        "p_value": sign_flip(gap, lattice_of(*(outcomes.runs_of(ORIGINAL) for outcomes in pair))),
+        "white_box": False,
+    }
+
+
+def _edit_rows(
+    pair: Pair, edits: list[str], facts: Facts, settings: IntervalSettings, measure: Measure
+) -> list[dict[str, Any]]:
     controls = [facts.control(edit) or "" for edit in edits]
-    starts = [np.stack([found.of(name) for name in controls], axis=1) for found in (a, b)]
-    nets = (starts[0] - right_a) - (starts[1] - right_b)
-    controlled = [place for place in averaged if not np.isnan(nets[:, place]).all()]
-    net_gap = with_average(np.where(paired, nets, np.nan), controlled)
-    if controlled != averaged:
-        net_gap[:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
-    net = estimates(net_gap, 2 * answers, images, settings, reach=2.0, unit=POINTS)
-    gaps = {"accuracy": accuracy_gap, "drop": drop_gap, "net": net_gap}
+    shares = [outcomes.matrix(edits) for outcomes in pair]
+    drops = [outcomes.of(ORIGINAL)[:, None] - share for outcomes, share in zip(pair, shares, strict=True)]
+    nets = [outcomes.matrix(controls) - share for outcomes, share in zip(pair, shares, strict=True)]
+    paired = ~np.isnan(drops[0] - drops[1])
+    averaged = [edits.index(edit) for edit in averaged_edits(edits, facts)]
+    answers = _answers(pair, edits)
+    gaps = {
+        name: with_average(np.where(paired, sides[0] - sides[1], np.nan), averaged)
+        for name, sides in (("accuracy", shares), ("drop", drops), ("net", nets))
+    }
+    if np.isnan(nets[0] - nets[1])[:, averaged].all(axis=0).any():
+        gaps["net"][:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
+    accuracy, drop, net = (
+        estimates(gaps[name], sides * with_sum(answers, averaged), pair[0].images, settings, reach=sides, unit=POINTS)
+        for name, sides in (("accuracy", 1), ("drop", 2), ("net", 2))
+    )
+    rows = []
     for index, edit in enumerate([*edits, AVERAGE]):
         chosen = averaged if edit == AVERAGE else [index]
         if not chosen or not drop.sums.n[index]:
             continue
-        mask = paired[:, chosen]
-        first_accuracy, second_accuracy, first_drop, second_drop = (
-            _column_mean(values[:, chosen], mask) for values in (right_a, right_b, drops_a, drops_b)
-        )
-        tested = [*(edits[place] for place in chosen), *(controls[place] for place in chosen if measure == "net")]
+        means = [_column_mean(values[:, chosen], paired[:, chosen]) for values in (*shares, *drops)]
+        tested = [*(edits[at] for at in chosen), *(controls[at] for at in chosen if measure == "net")]
         has_net = bool(net.sums.n[index])
-        white_box = edit != AVERAGE and attacked[index]
+        white_box = edit != AVERAGE and any(facts.is_white_box(outcomes.model, edit) for outcomes in pair)
+        untested = white_box or (measure == "net" and not has_net)
         rows.append(
             {
                 "edit": edit,
                 "n": int(drop.sums.n[index]),
-                "first_accuracy": first_accuracy,
-                "second_accuracy": second_accuracy,
+                "first_accuracy": means[0],
+                "second_accuracy": means[1],
                 **accuracy.entries(index, "accuracy_difference", "accuracy_low", "accuracy_high"),
-                "first_drop": first_drop * POINTS,
-                "second_drop": second_drop * POINTS,
-                "first_relative_drop": _relative(first_drop, first_accuracy),
-                "second_relative_drop": _relative(second_drop, second_accuracy),
+                "first_drop": means[2] * POINTS,
+                "second_drop": means[3] * POINTS,
+                "first_relative_drop": _relative(means[2], means[0]),
+                "second_relative_drop": _relative(means[3], means[1]),
                 **drop.entries(index, "drop_difference", "low", "high"),
                 **(net.entries(index, "net_difference", "net_low", "net_high") if has_net else {}),
-                "p_value": sign_flip(gaps[measure][:, index], _lattice(a, b, tested))
-                if (measure != "net" or has_net) and not white_box
-                else None,
+                "p_value": None if untested else sign_flip(gaps[measure][:, index], _lattice(pair, tested)),
                 "white_box": white_box,
             }
         )
@@ -197,7 +190,7 @@ def comparison_rows(
 
 def read_model(predictions: Predictions, model: str) -> Outcomes:
     """Return one model's outcomes; the error for an unknown name suggests the most similar one."""
-    return _outcomes(model, _rows(predictions, model))
+    return with_original(model, _rows(predictions, model))
 
 
 def read_pair(
@@ -208,16 +201,15 @@ def read_pair(
     if common:
         pair = shared_pictures(pair)
     else:
-        names = (_called(predictions, first), _called(other, second))
-        if not any(is_frame(place) for place in (predictions, other)):
+        names = (
+            first if is_frame(predictions) else f"{first} in {predictions}",
+            second if is_frame(other) else f"{second} in {other}",
+        )
+        if not is_frame(predictions) and not is_frame(other):
             cards = read_cards(predictions).get(first), read_cards(other).get(second)
             require_same_benchmark(*cards, names, len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
         _refuse_other_pictures(pair[0], pair[1], names)
-    return _outcomes(first, pair[0]), _outcomes(second, pair[1])
-
-
-def _called(predictions: Predictions, model: str) -> str:
-    return model if is_frame(predictions) else f"{model} in {predictions}"
+    return with_original(first, pair[0]), with_original(second, pair[1])
 
 
 def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
@@ -227,12 +219,6 @@ def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
     columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
     (_, rows), *_ = each_model(predictions, columns, models=[model])
     return rows
-
-
-def _outcomes(model: str, rows: pl.DataFrame) -> Outcomes:
-    found = outcomes(model, rows)
-    need_original(found)
-    return found
 
 
 def _refuse_other_pictures(one: pl.DataFrame, two: pl.DataFrame, names: tuple[str, str]) -> None:
@@ -249,31 +235,26 @@ def _refuse_other_pictures(one: pl.DataFrame, two: pl.DataFrame, names: tuple[st
         )
 
 
-def _aligned(one: Outcomes, two: Outcomes) -> tuple[tuple[str, ...], Outcomes, Outcomes]:
+def _aligned(first: Outcomes, second: Outcomes) -> Pair:
     """Return both models' outcomes on the photographs they share."""
-    images = tuple(sorted(set(one.images) & set(two.images)))
+    images = tuple(sorted(set(first.images) & set(second.images)))
     if not images:
         raise UserError(
-            f"{one.model} and {two.model} have no photographs in common "
-            f"({one.images[0]}, … against {two.images[0]}, …)",
+            f"{first.model} and {second.model} have no photographs in common "
+            f"({first.images[0]}, … against {second.images[0]}, …)",
             allowed="predictions on the same benchmark",
         )
-
-    def cut(found: Outcomes) -> Outcomes:
-        rows = np.searchsorted(np.array(found.images), np.array(images))
-        return Outcomes(found.model, images, found.edits, found.share[rows], found.runs[rows])
-
-    return images, cut(one), cut(two)
+    return first.cut(images), second.cut(images)
 
 
-def _answers(a: Outcomes, b: Outcomes, edit: str) -> np.ndarray:
-    return np.array([max(int(a.runs_of(edit).max()), int(b.runs_of(edit).max()), 1)])
+def _answers(pair: Pair, edits: list[str]) -> np.ndarray:
+    return np.array([max(1, *(int(outcomes.runs_of(edit).max()) for outcomes in pair)) for edit in edits])
 
 
-def _lattice(a: Outcomes, b: Outcomes, edits: list[str]) -> int:
-    runs = [found.runs_of(edit) for found in (a, b) for edit in (*edits, ORIGINAL)]
+def _lattice(pair: Pair, edits: list[str]) -> int:
+    runs = [outcomes.runs_of(edit) for outcomes in pair for edit in (*edits, ORIGINAL)]
     # With gaps, an average over k edits is on no common lattice; a fine lattice makes the test sample flips instead.
-    gaps = any((found.runs_of(edit) == 0).any() for found in (a, b) for edit in edits) and len(edits) > 1
+    gaps = any((outcomes.runs_of(edit) == 0).any() for outcomes in pair for edit in edits) and len(edits) > 1
     return 10**6 if gaps else lattice_of(*runs) * len(edits)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError
-from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
-from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model, in_memory
+from unswayed.evaluation.facts import ORIGINAL, Facts
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, in_memory
 
 from .. import schema
 from ..statistics.paired import SMALL_N, IntervalSettings, wilson_interval
-from .outcomes import Outcomes, accuracy_entries, each_outcomes, outcomes
+from .outcomes import Outcomes, accuracy_entries
 from .psychometric import fit_logistic, isotonic_crossing, tells_halfway
-from .sweeps import Sweep, find_sweeps, resampled_counts
+from .sweeps import Sweep, each_sweep, resampled_counts
 
 
 def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, level: float = 0.95) -> pl.DataFrame:
@@ -24,27 +24,16 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
 
     Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
-    facts = read_facts(predictions) if facts is None else facts
+    extra = ["true_probability"] if "true_probability" in columns_of(predictions) else []
     rows: list[dict[str, Any]] = []
-    for found, probabilities in _models(predictions):
-        for sweep in find_sweeps(list(found.edits), facts):
-            for edit, value in zip(sweep.edits, sweep.levels, strict=True):
-                runs = found.runs_of(edit)
-                entries = accuracy_entries(found.of(edit), int(runs.max()), level)
-                rows.append(
-                    {
-                        "model": found.model,
-                        "attribute": sweep.attribute,
-                        "side": sweep.side,
-                        "level": value,
-                        "edit": edit,
-                        "n": int((runs > 0).sum()),
-                        "accuracy": entries["accuracy"],
-                        "low": entries["accuracy_low"],
-                        "high": entries["accuracy_high"],
-                        "true_probability": probabilities.get(edit),
-                    }
-                )
+    for found, sweep, answers in each_sweep(predictions, facts, (*COLUMNS, *extra)):
+        means = dict(answers.group_by("edit").agg(pl.col(extra).mean()).iter_rows()) if extra else {}
+        for edit, value in zip(sweep.edits, sweep.levels, strict=True):
+            runs = found.runs_of(edit)
+            accuracy = accuracy_entries(found.of(edit), int(runs.max()), level)
+            entries = {"model": found.model, "level": value, "edit": edit, "n": int((runs > 0).sum())}
+            entries |= {"low": accuracy.pop("accuracy_low"), "high": accuracy.pop("accuracy_high"), **accuracy}
+            rows.append({**sweep.entries, **entries, "true_probability": means.get(edit)})
     return pl.DataFrame(rows, schema=_CURVE, infer_schema_length=None)
 
 
@@ -65,15 +54,15 @@ def curve_fits(
     (`tells_halfway`). chance: fixes the floor; None fits it. Sweeps of fewer than five levels (four with a fixed
     floor) have no fit.
     """
-    facts = read_facts(predictions) if facts is None else facts
     if chance is not None and not 0 <= chance < 1:
         raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
     settings = IntervalSettings(resamples, level, seed)
-    rows = []
-    for found, _ in _models(predictions):
-        for sweep in find_sweeps(list(found.edits), facts):
-            if len(sweep.levels) >= _fewest(chance):
-                rows.append({"model": found.model, **_fit_row(found, sweep, chance, settings)})
+    fewest = 5 if chance is None else 4  # one more than the curve has parameters
+    rows = [
+        _fit_row(found, sweep, chance, settings)
+        for found, sweep, _ in each_sweep(predictions, facts)
+        if len(sweep.levels) >= fewest
+    ]
     return pl.DataFrame(rows, schema=_FIT, infer_schema_length=None)
 
 
@@ -84,39 +73,26 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
     it; returns: whether the prediction is right again at a harder level. With several runs, more than half must be
     wrong.
     """
-    facts = read_facts(predictions) if facts is None else facts
-    frames = []
-    for found, _ in _models(predictions):
+    frames = [pl.DataFrame(schema=_FLIP)]
+    for found, sweep, _ in each_sweep(predictions, facts):
         right = found.of(ORIGINAL) > 0.5
-        for sweep in find_sweeps(list(found.edits), facts):
-            share = np.stack([found.of(edit) for edit in sweep.edits], axis=1)
-            levels = np.array(sweep.levels)
-            if np.cov(levels, np.nanmean(share, axis=0))[0, 1] > 0:
-                share, levels = share[:, ::-1], levels[::-1]
-            share = share[right]
-            wrong = share < 0.5
-            first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), len(levels))
-            later = np.arange(len(levels)) > first[:, None]
-            flipped = first < len(levels)
-            frames.append(
-                pl.DataFrame(
-                    {
-                        "model": found.model,
-                        "attribute": sweep.attribute,
-                        "side": sweep.side,
-                        "source_id": np.array(found.images)[right].tolist(),
-                        "level": [float(levels[one]) if one < len(levels) else None for one in first],
-                        "returns": ((share > 0.5) & later).any(axis=1) & flipped,
-                    },
-                    schema=_FLIP,
-                )
-            )
-    return pl.concat(frames) if frames else pl.DataFrame(schema=_FLIP)
-
-
-def _fewest(chance: float | None) -> int:
-    """Return one more than the number of the curve's parameters."""
-    return 5 if chance is None else 4
+        share, levels = found.matrix(sweep.edits), np.array(sweep.levels)
+        if np.cov(levels, np.nanmean(share, axis=0))[0, 1] > 0:
+            share, levels = share[:, ::-1], levels[::-1]
+        share = share[right]
+        wrong = share < 0.5
+        first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), len(levels))
+        later = np.arange(len(levels)) > first[:, None]
+        columns = {
+            "model": found.model,
+            "attribute": sweep.attribute,
+            "side": sweep.side,
+            "source_id": np.array(found.images)[right].tolist(),
+            "level": [float(levels[at]) if at < len(levels) else None for at in first],
+            "returns": ((share > 0.5) & later).any(axis=1) & (first < len(levels)),
+        }
+        frames.append(pl.DataFrame(columns, schema=_FLIP))
+    return pl.concat(frames)
 
 
 def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> dict[str, Any]:
@@ -131,9 +107,8 @@ def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Inte
         return sweep.on_scale(value) if told and axis[0] <= value <= axis[-1] else None
 
     return {
-        "attribute": sweep.attribute,
-        "side": sweep.side,
-        "levels": len(sweep.levels),
+        "model": found.model,
+        **sweep.entries,
         "n": int(n[0].max()),
         "halfway": on_scale(float(fit.halfway[0])),
         "low": on_scale(float(low)),
@@ -141,22 +116,8 @@ def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Inte
         "floor": float(fit.floor[0]),
         "ceiling": float(fit.ceiling[0]),
         "slope": float(fit.slope[0]),
-        "scale": "log" if sweep.is_log else "linear",
         "deviance": float(fit.deviance[0]),
     }
-
-
-def _models(predictions: Predictions) -> Iterator[tuple[Outcomes, dict[str, float]]]:
-    """Yield each model's outcomes, and its mean probability of the true class by edit, if available."""
-    extra = ("true_probability",) if "true_probability" in columns_of(predictions) else ()
-    images: tuple[str, ...] | None = None
-    for name, rows in each_model(predictions, (*COLUMNS, *extra)):
-        found = outcomes(name, rows, images)
-        images = found.images
-        means: dict[str, float] = {}
-        if extra:
-            means = dict(rows.group_by("edit").agg(pl.col("true_probability").mean()).iter_rows())
-        yield found, means
 
 
 _CURVE = schema("model attribute side level edit n accuracy low high true_probability")
@@ -187,7 +148,6 @@ def thresholds(
     at which accuracy is lower. met says whether the target is met at every level, at no level, or between levels, and
     values outside the levels of the sweep are null.
     """
-    facts = read_facts(predictions) if facts is None else facts
     targets = [("accuracy", float(one)) for one in accuracy] + [("drop", float(one)) for one in drop]
     for kind, value in targets:
         if not 0 <= value <= 100 or (kind == "accuracy" and 0 < value <= 1):
@@ -195,11 +155,10 @@ def thresholds(
             raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
     settings = IntervalSettings(resamples, level, seed)
     rows: list[dict[str, Any]] = []
-    for found in each_outcomes(predictions):
-        for sweep in find_sweeps(list(found.edits), facts):
-            counts = resampled_counts(found, sweep, settings)
-            for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
-                rows.append({"model": found.model, **_threshold_row(counts, sweep, kind, value, settings)})
+    for found, sweep, _ in each_sweep(predictions, facts):
+        counts = resampled_counts(found, sweep, settings)
+        for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
+            rows.append({"model": found.model, **_threshold_row(counts, sweep, kind, value, settings)})
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
 
 
@@ -209,26 +168,21 @@ def _threshold_row(
     """Return one model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
     right, n, original = counts
     axis = sweep.axis()
-    target: float | np.ndarray = value / 100 if kind == "accuracy" else original - value / 100
-    share = right / np.maximum(n, 1e-9)
-    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
-    crossing = isotonic_crossing(axis, share, n, target, rising)
-    first = float(np.atleast_1d(target)[0])
+    target = value / 100 if kind == "accuracy" else original - value / 100
+    ends, rising = _threshold(right, n, sweep, target, settings.level)
     row = {
-        "attribute": sweep.attribute,
-        "side": sweep.side,
+        **sweep.entries,
         "target": f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points",
-        "levels": len(sweep.levels),
         "n": int(n[0].max()),
         "harder": "below" if rising else "above",
-        "met": _met(crossing[0], rising),
-        **_entries(_bounds(crossing, axis, right[0], n[0], first, rising, settings.level), sweep, _NAMES),
-        "scale": "log" if sweep.is_log else "linear",
+        "met": INSIDE if np.isfinite(ends[0]) else EVERY if (ends[0] < 0) == rising else NO,
+        **_entries(ends, sweep, ("threshold", "low", "high")),
     }
     if len(axis) >= _FIT_LEVELS:
         fitted = fit_logistic(axis, right, n).crossing(target)
-        ends = (float(fitted[0]), *_interval(fitted[1:], settings.level))
-        row |= _entries(ends, sweep, ("fitted", "fitted_low", "fitted_high"))
+        row |= _entries(
+            (fitted[0], *_interval(fitted[1:], settings.level)), sweep, ("fitted", "fitted_low", "fitted_high")
+        )
     return row
 
 
@@ -241,60 +195,43 @@ def threshold_bounds(
     that a gate can compare them.
     """
     right, n, _ = resampled_counts(found, sweep, settings)
-    axis, share = sweep.axis(), right / np.maximum(n, 1e-9)
-    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
-    crossing = isotonic_crossing(axis, share, n, accuracy / 100, rising)
-    ends = _bounds(crossing, axis, right[0], n[0], accuracy / 100, rising, settings.level)
+    ends, rising = _threshold(right, n, sweep, accuracy / 100, settings.level)
     value, low, high = (
-        (0.0 if sweep.is_log and one < 0 else float(one)) if np.isinf(one) else sweep.on_scale(float(one))
-        for one in ends
+        (0.0 if sweep.is_log and end < 0 else end) if np.isinf(end) else sweep.on_scale(end) for end in ends
     )
     return value, low, high, rising
 
 
-_NAMES = ("threshold", "low", "high")
+def _threshold(
+    right: np.ndarray, n: np.ndarray, sweep: Sweep, target: float | np.ndarray, level: float
+) -> tuple[tuple[float, float, float], bool]:
+    """Return the isotonic threshold and its interval on the sweep's axis, and whether accuracy rises with it.
 
-
-def _bounds(
-    crossing: np.ndarray,
-    axis: np.ndarray,
-    right: np.ndarray,
-    n: np.ndarray,
-    target: float,
-    rising: bool,
-    level: float,
-) -> tuple[float, float, float]:
-    """Return the threshold and its interval on the axis, from the crossings of the data and of its resamples.
-
-    Resamples of few photographs, or of photographs that all have the same answer, do not spread. There the interval
-    also covers the crossings of the lower and the upper ends of Wilson's intervals of each level's accuracy.
-    right, n: (levels,) of the data.
+    right, n: of `resampled_counts`. Resamples of few photographs, or of photographs that all have the same answer, do
+    not spread. There the interval also covers the crossings of the lower and the upper ends of Wilson's intervals of
+    each level's accuracy.
     """
+    axis, share = sweep.axis(), right / np.maximum(n, 1e-9)
+    rising = bool(np.cov(axis, share[0])[0, 1] >= 0)
+    crossing = isotonic_crossing(axis, share, n, target, rising)
     low, high = _interval(crossing[1:], level)
-    if n.max() < SMALL_N or low == high:
-        ends = np.stack(wilson_interval(right, np.maximum(n, 1e-9), level))
-        band = isotonic_crossing(axis, ends, np.stack([n, n]), target, rising)
+    if n[0].max() < SMALL_N or low == high:
+        ends = np.stack(wilson_interval(right[0], np.maximum(n[0], 1e-9), level))
+        band = isotonic_crossing(axis, ends, n[[0, 0]], np.atleast_1d(target)[0], rising)
         low, high = min(low, *band), max(high, *band)
-    return float(crossing[0]), float(low), float(high)
+    return (float(crossing[0]), float(low), float(high)), rising
 
 
 def _entries(ends: tuple[float, float, float], sweep: Sweep, names: tuple[str, str, str]) -> dict[str, Any]:
-    axis = sweep.axis()
-    return {
-        name: sweep.on_scale(one) if axis[0] <= one <= axis[-1] else None for name, one in zip(names, ends, strict=True)
-    }
+    """Return the ends on the attribute's own scale, None beyond the levels of the sweep."""
+    first, *_, last = sweep.axis()
+    return {name: sweep.on_scale(end) if first <= end <= last else None for name, end in zip(names, ends, strict=True)}
 
 
 def _interval(values: np.ndarray, level: float) -> tuple[float, float]:
     """Return percentiles without interpolation, since some values may be infinite."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
     return float(low), float(high)
-
-
-def _met(crossing: float, rising: bool) -> str:
-    if np.isinf(crossing):
-        return EVERY if (crossing < 0) == rising else NO
-    return INSIDE
 
 
 _SCHEMA = schema(

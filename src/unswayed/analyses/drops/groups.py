@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,25 +30,8 @@ from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, ea
 from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet
 
-from ..statistics.paired import (
-    IntervalSettings,
-    Sums,
-    bootstrap_means,
-    intervals,
-    mcnemar,
-    shrink,
-    sign_flip,
-)
-from .outcomes import (
-    POINTS,
-    Outcomes,
-    each_outcomes,
-    finish,
-    lattice_of,
-    model_rows,
-    need_original,
-    outcomes,
-)
+from ..statistics.paired import IntervalSettings, Sums, bootstrap_means, intervals, mcnemar, shrink, sign_flip
+from .outcomes import POINTS, Outcomes, each_outcomes, finish, lattice_of, model_rows, need_original, outcomes
 
 _VALUE = "_value"
 _PIECES, _FEW = 4, 12
@@ -315,76 +299,46 @@ def dropped_accuracy_of_groups(
     """
     facts = read_facts(predictions) if facts is None else facts
     table = _read(groups)
-    sums: dict[str, _Sum] = {}
+    sums: dict[str, Outcomes] = {}
+    members: Counter[str] = Counter()
     known = []
     for found in each_outcomes(predictions):
         known.append(found.model)
         if any(facts.is_white_box(found.model, edit) for edit in found.edits):
             continue
         for group in [EVERY, *table.get(found.model, [])]:
-            sums.setdefault(group, _Sum()).add(found)
+            sums[group] = _added(sums.get(group), found)
+            members[group] += 1
     for name in table:
         if name not in known:
             raise unknown("model", name, known)
     if not sums:
         raise UserError("every model here is white-box, so there is no average", allowed="at least one other model")
     settings = IntervalSettings(resamples, level, seed)
-    rows_out: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for group, total in sums.items():
-        for row in model_rows(total.mean(group), facts, settings):
-            rows_out.append({**row, "models": total.count})
-    return finish(rows_out, {"models": pl.Int64})
-
-
-@dataclass
-class _Sum:
-    """The sum of several models' predictions, on the pictures that all of them classified.
-
-    runs: the sums of their runs; parts: their least common multiples.
-    """
-
-    count: int = 0
-    images: tuple[str, ...] = ()
-    edits: tuple[str, ...] = ()
-    share: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    runs: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    parts: np.ndarray = field(default_factory=lambda: np.ones((0, 0), dtype=np.int64))
-
-    def add(self, found: Outcomes) -> None:
-        share, runs = found.share, found.runs
-        if self.count and (found.images, found.edits) != (self.images, self.edits):
-            images = tuple(sorted(set(self.images) & set(found.images)))
-            edits = tuple(sorted(set(self.edits) & set(found.edits)))
-            if not images or not edits:
-                raise UserError(f"{found.model} shares no pictures with the other models of its group")
-            share, runs = (_cut(one, found.images, found.edits, images, edits) for one in (share, runs))
-            self.share, self.runs, self.parts = (
-                _cut(one, self.images, self.edits, images, edits) for one in (self.share, self.runs, self.parts)
-            )
-            self.images, self.edits = images, edits
-        elif not self.count:
-            self.images, self.edits = found.images, found.edits
-            self.share, self.runs, self.parts = np.zeros_like(share), np.zeros_like(runs), np.ones_like(runs)
-        self.share = self.share + share
-        self.runs = np.where((runs > 0) & ((self.runs > 0) | (self.count == 0)), self.runs + runs, 0)
-        self.parts = np.lcm(self.parts, runs)
-        self.count += 1
-
-    def mean(self, name: str) -> Outcomes:
+        count = members[group]
+        assert total.parts is not None
         # Shares of 2 and of 3 runs are sixths; the mean of both is twelfths.
-        share, parts = self.share / self.count, self.parts * self.count
-        return Outcomes(name, self.images, self.edits, share, self.runs, parts)
+        mean = replace(total, model=group, share=total.share / count, parts=total.parts * count)
+        rows += [{**row, "models": count} for row in model_rows(mean, facts, settings)]
+    return finish(rows, {"models": pl.Int64})
 
 
-def _cut(
-    matrix: np.ndarray,
-    images: tuple[str, ...],
-    edits: tuple[str, ...],
-    kept_images: tuple[str, ...],
-    kept_edits: tuple[str, ...],
-) -> np.ndarray:
-    rows = np.searchsorted(np.array(images), np.array(kept_images))
-    return matrix[rows][:, [edits.index(edit) for edit in kept_edits]]
+def _added(total: Outcomes | None, found: Outcomes) -> Outcomes:
+    """Return the sum of several models' shares and runs, on the pictures that all of them classified; parts: the least
+    common multiples of their runs."""
+    if total is None:
+        return replace(found, parts=found.runs)
+    if (found.images, found.edits) != (total.images, total.edits):
+        images = tuple(sorted(set(total.images) & set(found.images)))
+        edits = tuple(sorted(set(total.edits) & set(found.edits)))
+        if not images or not edits:
+            raise UserError(f"{found.model} shares no pictures with the other models of its group")
+        total, found = total.cut(images, edits), found.cut(images, edits)
+    assert total.parts is not None
+    runs = np.where((found.runs > 0) & (total.runs > 0), total.runs + found.runs, 0)
+    return replace(total, share=total.share + found.share, runs=runs, parts=np.lcm(total.parts, found.runs))
 
 
 def _read(groups: str | Path | None) -> dict[str, list[str]]:

@@ -15,15 +15,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged
 from unswayed.evaluation.predictions import Predictions, each_model
 
 from .. import schema
-from ..statistics.paired import (
-    Estimates,
-    IntervalSettings,
-    estimates,
-    holm,
-    mcnemar,
-    sign_flip,
-    wilson_interval,
-)
+from ..statistics.paired import Estimates, IntervalSettings, estimates, holm, mcnemar, sign_flip, wilson_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +37,17 @@ class Outcomes:
     def of(self, edit: str) -> np.ndarray:
         """Return (images,) the share of correct runs, all NaN for an edit without predictions."""
         return self.share[:, self.edits.index(edit)] if edit in self.edits else np.full(len(self.images), np.nan)
+
+    def matrix(self, edits: Sequence[str]) -> np.ndarray:
+        """Return (images, edits) the shares of these edits."""
+        return np.stack([self.of(edit) for edit in edits], axis=1)
+
+    def cut(self, images: tuple[str, ...], edits: tuple[str, ...] | None = None) -> Outcomes:
+        """Return the outcomes on these photographs, and for these edits alone."""
+        rows = np.searchsorted(np.array(self.images), np.array(images))
+        columns = slice(None) if edits is None else [self.edits.index(edit) for edit in edits]
+        matrices = (None if one is None else one[rows][:, columns] for one in (self.share, self.runs, self.parts))
+        return Outcomes(self.model, images, self.edits if edits is None else edits, *matrices)  # type: ignore[arg-type]
 
     def runs_of(self, edit: str) -> np.ndarray:
         return self.runs[:, self.edits.index(edit)] if edit in self.edits else np.zeros(len(self.images), dtype=int)
@@ -178,6 +181,13 @@ def model_rows(
     return [row for row in rows if edits is None or row["edit"] in edits]
 
 
+def with_original(model: str, rows: pl.DataFrame) -> Outcomes:
+    """Return the model's outcomes; refused if there are none for the originals."""
+    found = outcomes(model, rows)
+    need_original(found)
+    return found
+
+
 def need_original(found: Outcomes) -> np.ndarray:
     """Return the share of correct predictions on each original; refused if there are none."""
     if ORIGINAL not in found.edits:
@@ -240,19 +250,19 @@ def lattice_of(*runs: np.ndarray) -> int:
 def _edit_rows(
     found: Outcomes, base: np.ndarray, edited: list[str], facts: Facts, settings: IntervalSettings
 ) -> list[dict[str, Any]]:
-    share = np.stack([found.of(edit) for edit in edited], axis=1)
+    share = found.matrix(edited)
     runs = np.stack([found.runs_of(edit) for edit in edited], axis=1)
     base_runs = found.runs_of(ORIGINAL)
     drops = base[:, None] - share
     controls = [facts.control(edit) or "" for edit in edited]
     # Net drops use photographs that have all three pictures, so that drop - net_drop is the control's own drop.
-    nets = np.where(np.isnan(drops), np.nan, np.stack([found.of(one) for one in controls], axis=1) - share)
+    nets = np.where(np.isnan(drops), np.nan, found.matrix(controls) - share)
     averaged = [edited.index(one) for one in averaged_edits(edited, facts)]
 
     answers = np.maximum(runs.max(axis=0), base_runs.max())
     net_answers = np.maximum(answers, [found.runs_of(one).max() for one in controls])
-    drop = estimates(with_average(drops, averaged), _with_sum(answers, averaged), found.images, settings, unit=POINTS)
-    net = estimates(with_average(nets, averaged), _with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
+    drop = estimates(with_average(drops, averaged), with_sum(answers, averaged), found.images, settings, unit=POINTS)
+    net = estimates(with_average(nets, averaged), with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
     p_values = _p_values(found, edited, [ORIGINAL] * len(edited), drops, drop)
     net_p_values = _p_values(found, edited, controls, nets, net)
     rows = []
@@ -312,5 +322,6 @@ def _p_values(found: Outcomes, edited: list[str], against: list[str], drops: np.
     return p
 
 
-def _with_sum(answers: np.ndarray, averaged: list[int]) -> np.ndarray:
+def with_sum(answers: np.ndarray, averaged: list[int]) -> np.ndarray:
+    """Return how many predictions a difference averages at most: for each edit, and for the average over edits."""
     return np.append(answers, max(answers[averaged].sum(), 1))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
-from unswayed.evaluation.predictions import Predictions
+from unswayed.evaluation.predictions import COLUMNS, Predictions, each_model
 
 from .. import schema
 from ..statistics.paired import IntervalSettings, estimates, sign_flip
-from .outcomes import POINTS, Outcomes, corrected, each_outcomes, lattice_of, need_original
+from .outcomes import POINTS, Outcomes, corrected, each_outcomes, lattice_of, need_original, outcomes
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
 
@@ -36,6 +37,15 @@ class Sweep:
     def is_log(self) -> bool:
         """Return whether the fit is along log(level): all positive, the largest at least four times the smallest."""
         return self.levels[0] > 0 and self.levels[-1] >= 4 * self.levels[0]
+
+    @property
+    def scale(self) -> str:
+        return "log" if self.is_log else "linear"
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """Return the columns that name the sweep in a table."""
+        return {"attribute": self.attribute, "side": self.side, "levels": len(self.levels), "scale": self.scale}
 
     def axis(self) -> np.ndarray:
         return np.log(self.levels) if self.is_log else np.array(self.levels)
@@ -108,6 +118,19 @@ def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]
     return found
 
 
+def each_sweep(
+    predictions: Predictions, facts: Facts | None, columns: Sequence[str] = COLUMNS
+) -> Iterator[tuple[Outcomes, Sweep, pl.DataFrame]]:
+    """Yield each model's outcomes with each of its sweeps, and the model's rows with these columns."""
+    facts = read_facts(predictions) if facts is None else facts
+    images: tuple[str, ...] | None = None
+    for name, rows in each_model(predictions, columns):
+        found = outcomes(name, rows, images)
+        images = found.images
+        for sweep in find_sweeps(list(found.edits), facts):
+            yield found, sweep, rows
+
+
 def resampled_counts(
     found: Outcomes, sweep: Sweep, settings: IntervalSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -115,7 +138,7 @@ def resampled_counts(
 
     The first row is of the photographs themselves, the others are resampled.
     """
-    share = np.stack([*(found.of(edit) for edit in sweep.edits), found.of(ORIGINAL)], axis=1)
+    share = found.matrix([*sweep.edits, ORIGINAL])
     there = ~np.isnan(share)
     known = np.where(there, share, 0.0)
     weights = settings.weights(found.images).astype(np.float64)
@@ -144,13 +167,11 @@ def interactions(
     """
     facts = read_facts(predictions) if facts is None else facts
     settings = IntervalSettings(resamples, level, seed)
-    found = list(each_outcomes(predictions))
-    cells = _cells({edit for one in found for edit in one.edits}, facts)
-    mildest = _mildest(found, cells)
-    table: list[dict[str, Any]] = []
-    for one in found:
-        table += _rows(one, cells, mildest, settings)
-    return corrected(pl.DataFrame(table, schema=_SCHEMA, infer_schema_length=None))
+    models = list(each_outcomes(predictions))
+    cells = _cells({edit for found in models for edit in found.edits}, facts)
+    mildest = _mildest(models, cells)
+    rows = [row for found in models for row in _rows(found, cells, mildest, settings)]
+    return corrected(pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None))
 
 
 def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
@@ -169,25 +190,21 @@ def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
     return cells
 
 
-def _mildest(found: list[Outcomes], cells: dict[Cell, str]) -> dict[Cell, dict[str, str]]:
-    """Return for each pair of attributes (as a cell of names) the level of each with the highest accuracy."""
-    scores: dict[Cell, dict[str, dict[str, list[float]]]] = {}
+def _mildest(models: list[Outcomes], cells: dict[Cell, str]) -> dict[tuple[tuple[str, ...], str], str]:
+    """Return (the attributes of a grid, one of them) -> its level with the highest accuracy."""
+    scores: dict[tuple[tuple[str, ...], str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell, edit in cells.items():
-        if len(cell) == 2:
-            values = [float(np.nanmean(one.of(edit))) for one in found if edit in one.edits]
-            for attribute, level in cell:
-                scores.setdefault(_names(cell), {}).setdefault(attribute, {}).setdefault(level, []).extend(values)
-    return {
-        names: {
-            attribute: max(sorted(levels), key=lambda level: float(np.mean(levels[level])))
-            for attribute, levels in by_attribute.items()
-        }
-        for names, by_attribute in scores.items()
-    }
+        accuracies = [float(np.nanmean(found.of(edit))) for found in models if edit in found.edits]
+        for attribute, level in cell if len(cell) == 2 else ():
+            scores[tuple(name for name, _ in cell), attribute][level] += accuracies
+    return {key: max(sorted(levels), key=lambda one: float(np.mean(levels[one]))) for key, levels in scores.items()}
 
 
 def _rows(
-    found: Outcomes, cells: dict[Cell, str], mildest: dict[Cell, dict[str, str]], settings: IntervalSettings
+    found: Outcomes,
+    cells: dict[Cell, str],
+    mildest: dict[tuple[tuple[str, ...], str], str],
+    settings: IntervalSettings,
 ) -> list[dict[str, Any]]:
     base = need_original(found)
     rows = []
@@ -198,7 +215,7 @@ def _rows(
         parts = [cells.get(((first, first_level),)), cells.get(((second, second_level),))]
         reference = ORIGINAL
         if None in parts:
-            best = mildest[_names(cell)]
+            best = {name: mildest[(first, second), name] for name in (first, second)}
             if best[first] == first_level or best[second] == second_level:
                 continue
             parts = [
@@ -233,10 +250,6 @@ def _rows(
             }
         )
     return rows
-
-
-def _names(cell: Cell) -> Cell:
-    return tuple((attribute, "") for attribute, _ in cell)
 
 
 _SCHEMA = schema("model edit first second reference n drop first_drop second_drop interaction low high p_value")
