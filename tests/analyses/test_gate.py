@@ -42,9 +42,9 @@ def test_the_three_verdicts_of_an_accuracy(least, expected):
 
 
 def test_judgement_at_the_threshold_itself():
-    assert gate_verdict(1, 4, at_most=4) == "pass"
-    assert gate_verdict(4, 5, at_most=4) == "cannot tell"
-    assert gate_verdict(4.01, 5, at_most=4) == "fail"
+    assert gate_verdict(1, 4, 4) == "pass"
+    assert gate_verdict(4, 5, 4) == "cannot tell"
+    assert gate_verdict(4.01, 5, 4) == "fail"
 
 
 @pytest.mark.parametrize(

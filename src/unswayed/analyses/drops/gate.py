@@ -44,7 +44,6 @@ from .limits import (
     Rules,
     Verdict,
     check_row,
-    gate_verdict,
     not_measured,
     out_of_reach,
     read_rules,
@@ -221,36 +220,33 @@ def baseline_rows(
     assert rules.baseline is not None
     candidate, baseline = read_pair(predictions, model, rules.baseline, other, overlap is not None)
     card = facts.cards.get(model, {})
-    networks = [_network(one) for one in (card, old_card)]
     partial = overlap is not None and not overlap.complete
     # The same network with the same answers needs no test. Where pictures fell away, the rest decides by its interval.
-    known = card.get("weights_sha256") is not None and networks[0] == networks[1]
+    known = card.get("weights_sha256") is not None and _network(card) == _network(old_card)
     unchanged = known and not partial and _same(candidate, baseline)
-    rows = []
-    found = comparison_rows(candidate, baseline, facts, settings, "drop" if rules.measure == "drop" else "accuracy")
-    lost = _edits_of(rules.baseline, other) - {row["edit"] for row in found} - {SOURCE}
-    measure = "accuracy lost" if rules.measure == "accuracy" else "drop gained"
-    for edit in facts.sorted(lost - ({ORIGINAL} if rules.measure == "drop" else set())):
-        reason = "the baseline has predictions for it, but these predictions have none for the same pictures"
-        rows.append(not_measured(model, edit, measure, rules.margin, reason))
-    for row in found:
-        if rules.measure == "accuracy":
-            value, low, high = (-row[name] for name in ("accuracy_difference", "accuracy_high", "accuracy_low"))
-        elif row["edit"] == ORIGINAL:
+    of_drop = rules.measure == "drop"
+    measure = "drop gained" if of_drop else "accuracy lost"
+    compared = comparison_rows(candidate, baseline, facts, settings, "drop" if of_drop else "accuracy")
+    (_, old), *_ = each_model(rules.baseline, ("model", "edit"), models=[other])
+    lost = set(old["edit"]) - {row["edit"] for row in compared} - {SOURCE, *([ORIGINAL] if of_drop else [])}
+    reason = "the baseline has predictions for it, but these predictions have none for the same pictures"
+    rows = [not_measured(model, edit, measure, rules.margin, reason) for edit in facts.sorted(lost)]
+    for row in compared:
+        if of_drop and row["edit"] == ORIGINAL:
             continue
+        if of_drop:
+            ends = [row[name] for name in ("drop_difference", "low", "high")]
         else:
-            value, low, high = (row[name] for name in ("drop_difference", "low", "high"))
-        result = gate_verdict(low, high, rules.margin)
-        entry = {"model": model, "edit": row["edit"], "n": row["n"]}
-        out = check_row(entry, measure, value, low, high, rules.margin, PASS if unchanged else result, "at most")
+            ends = [-row[name] for name in ("accuracy_difference", "accuracy_high", "accuracy_low")]
+        checked = check_row({**row, "model": model}, measure, ends, rules.margin, verdict=PASS if unchanged else None)
         if unchanged:
-            out["reason"] = SAME_WEIGHTS
-        elif rules.measure == "drop":
+            checked["reason"] = SAME_WEIGHTS
+        elif of_drop:
             original = row["first_accuracy"] + row["first_drop"] / 100
-            out = withheld(out, out_of_reach(original, chance_in(card), rules.margin))
+            checked = withheld(checked, out_of_reach(original, chance_in(card), rules.margin))
         if overlap is not None and partial:
-            out["reason"] = f"{out['reason']} ({overlap.brief})"
-        rows.append(out)
+            checked["reason"] = f"{checked['reason']} ({overlap.brief})"
+        rows.append(checked)
     return rows
 
 
@@ -265,11 +261,6 @@ def _network(card: Mapping[str, Any]) -> tuple[Any, ...]:
 def _same(one: Outcomes, two: Outcomes) -> bool:
     """Return whether two models have the same answers to the same pictures."""
     return (one.images, one.edits) == (two.images, two.edits) and np.array_equal(one.share, two.share, equal_nan=True)
-
-
-def _edits_of(predictions: Predictions, model: str) -> set[str]:
-    (_, rows), *_ = each_model(predictions, ("model", "edit"), models=[model])
-    return set(rows["edit"])
 
 
 def junit_xml(checks: pl.DataFrame, remarks: tuple[str, ...] = (), name: str = "unswayed check") -> bytes:

@@ -50,10 +50,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not (self.max_drop or self.min_accuracy or self.min_threshold) and self.baseline is None:
-            raise UserError(
-                "there is nothing to check",
-                allowed=_KINDS,
-            )
+            raise UserError("there is nothing to check", allowed=_KINDS)
         if self.measure not in MEASURES:
             raise unknown("measure", self.measure, MEASURES)
         if self.margin < 0:
@@ -163,15 +160,18 @@ PASS: Verdict = "pass"
 FAIL: Verdict = "fail"
 CANNOT_TELL: Verdict = "cannot tell"
 NOT_MEASURED: Verdict = "not measured"
+Must = Literal["at most", "at least"]
 
 
-def gate_verdict(low: float, high: float, at_most: float) -> Verdict:
-    """The verdict on a value that must be at most `at_most`, known to lie between low and high.
+def gate_verdict(low: float, high: float, limit: float, must: Must = "at most") -> Verdict:
+    """The verdict on a value that must be at most (or at least) `limit`, known to lie between low and high.
 
-    >>> gate_verdict(1, 3, at_most=4), gate_verdict(5, 7, at_most=4), gate_verdict(3, 5, at_most=4)
-    ('pass', 'fail', 'cannot tell')
+    >>> gate_verdict(1, 3, 4), gate_verdict(5, 7, 4), gate_verdict(3, 5, 4), gate_verdict(5, 7, 4, "at least")
+    ('pass', 'fail', 'cannot tell', 'pass')
     """
-    return PASS if high <= at_most else FAIL if low > at_most else CANNOT_TELL
+    if must == "at least":
+        low, high, limit = -high, -low, -limit
+    return PASS if high <= limit else FAIL if low > limit else CANNOT_TELL
 
 
 def threshold_rows(
@@ -179,54 +179,48 @@ def threshold_rows(
 ) -> list[dict[str, Any]]:
     """One row per limit; known: the edits of the benchmark and of all models, whether this model has them or not."""
     by_edit = {row["edit"]: row for row in table.iter_rows(named=True)}
-    dropping = [edit for edit, row in by_edit.items() if row["drop"] is not None]
-    measured = [edit for edit, row in by_edit.items() if row["accuracy_low"] is not None]
-    rows = []
-    lacking = "these predictions do not contain it"
     known = known - set(by_edit) - {ORIGINAL, SOURCE}
-    for edit, points in _expanded(rules.max_drop, dropping, known):
-        if edit not in dropping:
-            rows.append(not_measured(model, edit, "drop", points, lacking))
-            continue
-        row = by_edit[edit]
-        found = row["drop"], row["low"], row["high"]
-        judged = check_row(row, "drop", *found, points, gate_verdict(row["low"], row["high"], points), "at most")
-        chance = chance_in(facts.cards.get(model, {}))
-        rows.append(withheld(judged, out_of_reach(row["original_accuracy"], chance, points)))
-    for edit, percent in _expanded(rules.min_accuracy, measured, known):
-        if edit not in measured:
-            rows.append(not_measured(model, edit, "accuracy", percent, lacking))
-            continue
-        row = by_edit[edit]
-        found = tuple(100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high"))
-        rows.append(
-            check_row(row, "accuracy", *found, percent, gate_verdict(-found[2], -found[1], -percent), "at least")
-        )
+    chance = chance_in(facts.cards.get(model, {}))
+    rows = []
+    for measure, limits, column in (("drop", rules.max_drop, "drop"), ("accuracy", rules.min_accuracy, "accuracy_low")):
+        measured = [edit for edit, row in by_edit.items() if row[column] is not None]
+        for edit, limit in _expanded(limits, measured, known):
+            if edit not in measured:
+                rows.append(not_measured(model, edit, measure, limit, "these predictions do not contain it"))
+            elif measure == "drop":
+                row = by_edit[edit]
+                checked = check_row(row, measure, (row["drop"], row["low"], row["high"]), limit)
+                rows.append(withheld(checked, out_of_reach(row["original_accuracy"], chance, limit)))
+            else:
+                row = by_edit[edit]
+                ends = (100 * row["accuracy"], 100 * row["accuracy_low"], 100 * row["accuracy_high"])
+                rows.append(check_row(row, measure, ends, limit, "at least"))
     return rows
 
 
 def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[dict[str, Any]]:
     """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
-    there = {one.attribute + (f" {one.side}" if one.side else ""): one for one in find_sweeps(list(found.edits), facts)}
+    there = {f"{sweep.attribute} {sweep.side}".rstrip(): sweep for sweep in find_sweeps(list(found.edits), facts)}
     rows = []
     for attribute, (wanted, percent) in rules.min_threshold.items():
         if attribute not in there:
             near = unknown("sweep of at least three levels of", attribute, there)
             raise UserError(near.given, allowed=f"{near.allowed}; found: {levels_found(list(found.edits), facts)}")
         sweep = there[attribute]
-        if not sweep.levels[0] <= wanted <= sweep.levels[-1]:
-            levels = f"{sweep.levels[0]:g} to {sweep.levels[-1]:g}"
+        first, *_, last = sweep.levels
+        if not first <= wanted <= last:
+            levels = f"{first:g} to {last:g}"
             raise UserError(f"the wanted level of {attribute} is {wanted:g}", allowed=f"the levels swept, {levels}")
         value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
-        result = gate_verdict(low, high, wanted) if rising else gate_verdict(-high, -low, -wanted)
+        must: Must = "at most" if rising else "at least"
         n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
         # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
-        at, first, last = (min(max(one, sweep.levels[0]), sweep.levels[-1]) for one in (value, low, high))
+        ends = [min(max(end, first), last) for end in (value, low, high)]
         source = {"model": found.model, "edit": attribute, "n": n}
-        must = "at most" if rising else "at least"
-        row = check_row(source, f"level with {percent:g} %", at, first, last, wanted, result, must)
-        if not sweep.levels[0] <= value <= sweep.levels[-1]:
-            row["reason"] += f"; kept at {'every' if (value < sweep.levels[0]) == rising else 'no'} level of the sweep"
+        verdict = gate_verdict(low, high, wanted, must)
+        row = check_row(source, f"level with {percent:g} %", ends, wanted, must, verdict)
+        if not first <= value <= last:
+            row["reason"] += f"; kept at {'every' if (value < first) == rising else 'no'} level of the sweep"
         rows.append(row)
     return rows
 
@@ -268,31 +262,22 @@ def out_of_reach(accuracy: float, chance: float, limit: float) -> str | None:
 def check_row(
     source: Mapping[str, Any],
     measure: str,
-    value: float,
-    low: float,
-    high: float,
+    ends: Sequence[float],
     limit: float,
-    verdict: Verdict,
-    must: str,
+    must: Must = "at most",
+    verdict: Verdict | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a check with its reason; source: the model, the edit and n."""
+    """Return the row of a check with its reason; source: the model, the edit and n; ends: value, low and high;
+    verdict: None if the interval decides."""
+    value, low, high = ends
+    verdict = gate_verdict(low, high, limit, must) if verdict is None else verdict
     unit = "%" if measure == "accuracy" else "" if measure.startswith("level") else "points"
     where = {PASS: "is within the limit,", FAIL: "is beyond the limit,", CANNOT_TELL: "contains the limit,"}[verdict]
     digits = 4 if measure.startswith("level") else 2
     shown = f"{value:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})".replace("  ", " ")
     reason = f"{shown} of n = {source['n']:,} {where} {must} {limit:g} {unit}".rstrip()
-    return {
-        "model": source["model"],
-        "edit": source["edit"],
-        "measure": measure,
-        "n": source["n"],
-        "value": value,
-        "low": low,
-        "high": high,
-        "threshold": limit,
-        "verdict": verdict,
-        "reason": reason,
-    }
+    row = {name: source[name] for name in ("model", "edit", "n")} | {"measure": measure, "threshold": limit}
+    return row | {"value": value, "low": low, "high": high, "verdict": verdict, "reason": reason}
 
 
 def with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
@@ -318,7 +303,7 @@ def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]
     found: dict[str, float] = {}
     for pattern, limit in limits.items():
         everything = [*edits, *sorted(known - set(edits))]
-        matching = fnmatch.filter(everything, pattern) if any(one in pattern for one in "*?[") else []
+        matching = fnmatch.filter(everything, pattern) if set(pattern) & set("*?[") else []
         for edit in matching:
             if edit not in limits:
                 found[edit] = limit
