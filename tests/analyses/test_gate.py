@@ -7,7 +7,8 @@ import pytest
 
 from prediction_worlds import benchmark, folder, frame
 from unswayed.analyses.drops.gate import check, check_predictions, junit_xml, verdict
-from unswayed.analyses.drops.limits import Rules, gate_verdict, parse_limits, read_rules
+from unswayed.analyses.drops.limits import Rules, gate_verdict, read_rules
+from unswayed.analyses.settings import parse_limits
 from unswayed.errors import UserError
 
 

@@ -10,8 +10,9 @@ from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.curves import EVERY, NO, thresholds
 from unswayed.analyses.drops.gate import check_predictions
-from unswayed.analyses.drops.limits import Rules, parse_threshold, read_rules
+from unswayed.analyses.drops.limits import Rules, read_rules
 from unswayed.analyses.drops.psychometric import fit_logistic, isotonic_crossing
+from unswayed.analyses.settings import parse_threshold
 from unswayed.errors import UserError
 
 LEVELS = np.geomspace(0.01, 0.5, 12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -86,15 +86,46 @@ class CompareSettings:
     seed: Annotated[int, SEED] = 0
 
 
-def _limits(option: str, bare: str | None = None) -> Callable[[Sequence[str]], dict[str, float]]:
-    from .drops.limits import parse_limits
+def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> dict[str, float]:
+    """Return the limits from `EDIT=NUMBER` texts; a number alone is for the edit `bare`, if that is allowed.
 
-    return partial(parse_limits, option=option, bare=bare)
+    >>> parse_limits(["size-0.05=20", "average=12.5"], "--max-drop")
+    {'size-0.05': 20.0, 'average': 12.5}
+    """
+    found = {}
+    for text in texts:
+        edit, equals, number = text.rpartition("=")
+        if not equals and bare is not None:
+            edit = bare
+        try:
+            found[edit.strip()] = float(number)
+        except ValueError:
+            edit = ""
+        if not edit.strip():
+            raise UserError(f"{option} {text}", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
+    return found
+
+
+def parse_threshold(text: str) -> tuple[float, float]:
+    """Return (level, percent) of `ATTRIBUTE=LEVEL@PERCENT`.
+
+    >>> parse_threshold("size=0.04@80")
+    (0.04, 80.0)
+    """
+    attribute, _, rest = text.partition("=")
+    level, _, percent = rest.partition("@")
+    try:
+        found = float(level), float(percent)
+    except ValueError:
+        found = None
+    if found is None or not attribute or not 1 < found[1] <= 100:
+        raise UserError(
+            f"--min-threshold {text}", allowed="ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
+        )
+    return found
 
 
 def _thresholds(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    from .drops.limits import parse_threshold
-
     return {text.partition("=")[0]: parse_threshold(text) for text in texts}
 
 
@@ -113,7 +144,7 @@ class GateSettings:
         Option(
             "The largest accuracy drop that an edit may cause; may be repeated.",
             metavar="EDIT=POINTS",
-            read=lambda texts: _limits("--max-drop")(texts),
+            read=partial(parse_limits, option="--max-drop"),
         ),
     ] = None
     min_accuracy: Annotated[
@@ -121,7 +152,7 @@ class GateSettings:
         Option(
             "The lowest accuracy allowed on an edit; a number alone is for `original`.",
             metavar="EDIT=PERCENT",
-            read=lambda texts: _limits("--min-accuracy", bare="original")(texts),
+            read=partial(parse_limits, option="--min-accuracy", bare="original"),
         ),
     ] = None
     min_threshold: Annotated[

@@ -32,6 +32,7 @@ WORST_MASKS = "masks-worst.jpg"
 # The unchanged source file, which no drop is computed from; `original` is its framed picture.
 SOURCE_EDIT = "source"
 ORIGINAL_EDIT = "original"
+VALID = 0.5  # the least score of a valid picture: a fault that just reaches its limit
 
 
 def row_path(source_id: str) -> str:

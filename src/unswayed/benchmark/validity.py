@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 import cv2
 import numpy as np
 
+from .rows import VALID
+
 BORDER = 10.0  # pixels of 256
 PIECE = 40.0  # pixels of 256
-VALID = 0.5  # the least score of a valid picture: a fault that just reaches its limit
 
 
 @dataclass(frozen=True)

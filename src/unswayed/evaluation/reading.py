@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from unswayed.benchmark.rows import REVIEWS, read_reviews
-from unswayed.benchmark.validity import VALID
+from unswayed.benchmark.rows import REVIEWS, VALID, read_reviews
 from unswayed.errors import UserError
 
 from .facts import Facts

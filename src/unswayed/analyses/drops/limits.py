@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from unswayed.evaluation.model_cards import chance_in
 from unswayed.files.whole import read_toml
 
 from .. import schema
+from ..settings import parse_threshold
 from ..statistics.paired import IntervalSettings
 from ..statistics.power import photographs_to_tell
 from .curves import threshold_bounds
@@ -99,45 +100,6 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
         if not (value is None or (isinstance(value, tuple | dict) and not value)):
             values[name] = {**values[name], **value} if isinstance(value, dict) else value
     return Rules(**values)
-
-
-def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> dict[str, float]:
-    """Return the limits from `EDIT=NUMBER` texts; a number alone is for the edit `bare`, if that is allowed.
-
-    >>> parse_limits(["size-0.05=20", "average=12.5"], "--max-drop")
-    {'size-0.05': 20.0, 'average': 12.5}
-    """
-    found = {}
-    for text in texts:
-        edit, equals, number = text.rpartition("=")
-        if not equals and bare is not None:
-            edit = bare
-        try:
-            found[edit.strip()] = float(number)
-        except ValueError:
-            edit = ""
-        if not edit.strip():
-            raise UserError(f"{option} {text}", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
-    return found
-
-
-def parse_threshold(text: str) -> tuple[float, float]:
-    """Return (level, percent) of `ATTRIBUTE=LEVEL@PERCENT`.
-
-    >>> parse_threshold("size=0.04@80")
-    (0.04, 80.0)
-    """
-    attribute, _, rest = text.partition("=")
-    level, _, percent = rest.partition("@")
-    try:
-        found = float(level), float(percent)
-    except ValueError:
-        found = None
-    if found is None or not attribute or not 1 < found[1] <= 100:
-        raise UserError(
-            f"--min-threshold {text}", allowed="ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
-        )
-    return found
 
 
 def _numbers(table: Any) -> dict[str, float]:

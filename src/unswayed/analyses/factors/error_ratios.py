@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special
 from scipy.special import expit
 
 from unswayed.errors import UserError, unknown
@@ -242,14 +242,14 @@ def adjusted_error_ratios(
     if 0 < average < 1 and len(varied):
         design = np.column_stack([np.ones(len(patterns)), patterns[:, varied]]).astype(float)
         coefficients, covariance = logistic_regression(design, wrong, images)
-        z = stats.norm.ppf(0.5 + level / 2)
+        z = special.ndtri(0.5 + level / 2)
         for column, factor in enumerate(varied, start=1):
             on, on_slope = _standardized(design, images, coefficients, column, 1.0)
             off, off_slope = _standardized(design, images, coefficients, column, 0.0)
             above = _log_interval(np.log(on / average), on_slope / on, covariance, z)
             against = _log_interval(np.log(on / off), on_slope / on - off_slope / off, covariance, z)
             wald = coefficients[column] / np.sqrt(covariance[column, column])
-            fitted[factor] = [*above, *against, 2 * stats.norm.sf(abs(wald))]
+            fitted[factor] = [*above, *against, 2 * special.ndtr(-abs(wald))]
     ratio = np.divide(n_wrong, n * average, out=np.full(len(FACTORS), np.nan), where=(n > 0) & (average > 0))
     names = ("adjusted_error_ratio", "low", "high", "risk_ratio", "risk_low", "risk_high", "p_value")
     return pl.DataFrame(

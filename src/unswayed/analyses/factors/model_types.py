@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from scipy import stats
+import scipy  # `scipy.stats` is slow to import, and loaded when it is used
+from scipy import special
 
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS, Annotations
@@ -88,7 +89,7 @@ def _ratio_difference(
     low, high = percentiles(drawn, level)
     spread = np.nanstd(drawn)
     difference = ratio_a[0] - ratio_b[0]
-    p_value = 2 * stats.norm.sf(abs(difference) / spread) if spread > 0 else 1.0
+    p_value = 2 * special.ndtr(-abs(difference) / spread) if spread > 0 else 1.0
     return ratio_a[0], ratio_b[0], float(low), float(high), float(p_value)
 
 
@@ -180,7 +181,7 @@ def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:
         return float("nan"), float("nan")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = stats.alexandergovern(*usable)
+        result = scipy.stats.alexandergovern(*usable)
     return float(result.statistic), float(result.pvalue)
 
 
@@ -333,10 +334,10 @@ def _effect(strength: np.ndarray, ratio: np.ndarray) -> dict[str, float | int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if best != worst and min(len(weaker), len(stronger)) > 1:
-            result = stats.ttest_ind(weaker, stronger, equal_var=False)
+            result = scipy.stats.ttest_ind(weaker, stronger, equal_var=False)
             statistic, p_value = float(result.statistic), float(result.pvalue)
         if len(tried) > 1:
-            correlation = float(stats.spearmanr(strength, ratio).statistic)
+            correlation = float(scipy.stats.spearmanr(strength, ratio).statistic)
     return {
         "models": len(ratio),
         "best_strength": float(tried[best]),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from scipy import stats
+import scipy  # `scipy.stats` is slow to import, and loaded when it is used
 
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import similar_factors
@@ -113,7 +113,7 @@ def factor_correlation(annotations: Annotations) -> pl.DataFrame:
         r = (centered[:, : len(FACTORS)].T @ centered) / np.outer(spread[: len(FACTORS)], spread)
         r = np.clip(r, -1, 1)
         t = r * np.sqrt((n - 2) / ((1 - r) * (1 + r)))
-    p = 2 * stats.t.sf(np.abs(t), n - 2)
+    p = 2 * scipy.stats.t.sf(np.abs(t), n - 2)
     others = [*FACTORS, *METACLASSES]
     return pl.DataFrame(
         {
@@ -195,7 +195,7 @@ def correlation_over_models(pairs: pl.DataFrame) -> pl.DataFrame:
     for (attribute, factor), part in pairs.drop_nulls("error_ratio").group_by(["attribute", "factor"]):
         correlation = p_value = None
         if part.height >= 3 and part["drop"].n_unique() > 1 and part["error_ratio"].n_unique() > 1:
-            result = stats.spearmanr(part["drop"].to_numpy(), part["error_ratio"].to_numpy())
+            result = scipy.stats.spearmanr(part["drop"].to_numpy(), part["error_ratio"].to_numpy())
             correlation, p_value = float(result.statistic), float(result.pvalue)
         rows.append((attribute, factor, part.height, correlation, p_value))
     types = schema("attribute factor models correlation p_value")

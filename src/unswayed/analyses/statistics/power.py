@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special, stats
+import scipy  # `scipy.stats` is slow to import, and loaded when it is used
+from scipy import special
 
 from unswayed.errors import UserError
 
@@ -105,7 +106,7 @@ def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
     counts = np.arange(n + 1)
     spread = math.sqrt(n * changing * (1 - changing))
     counts = counts[np.abs(counts - n * changing) <= 10 * spread + 10]
-    weights = stats.binom.pmf(counts, n, min(changing, 1.0))
+    weights = scipy.stats.binom.pmf(counts, n, min(changing, 1.0))
     if design.runs == 1:
         power = _mcnemar_power(counts, design.losses / design.discordance, alpha)
     else:
@@ -244,9 +245,9 @@ def photographs_to_tell(
 def _mcnemar_power(counts: np.ndarray, share: float, alpha: float) -> np.ndarray:
     """Return the power of the exact test if `counts` predictions change and each is a loss with probability `share`."""
     # The largest count of the smaller side that still rejects: 2 P(X <= k) < alpha for X ~ Binomial(count, 1/2).
-    critical = stats.binom.ppf(alpha / 2, counts, 0.5)
-    critical = np.where(2 * stats.binom.cdf(critical, counts, 0.5) < alpha, critical, critical - 1)
-    reject = stats.binom.sf(counts - critical - 1, counts, share) + stats.binom.cdf(critical, counts, share)
+    critical = scipy.stats.binom.ppf(alpha / 2, counts, 0.5)
+    critical = np.where(2 * scipy.stats.binom.cdf(critical, counts, 0.5) < alpha, critical, critical - 1)
+    reject = scipy.stats.binom.sf(counts - critical - 1, counts, share) + scipy.stats.binom.cdf(critical, counts, share)
     return np.where(critical >= 0, reject, 0.0)
 
 
@@ -258,7 +259,7 @@ def _sampled_counts(chances: np.ndarray, n: int, draws: int) -> np.ndarray:
     """
     runs = len(chances) // 2
     changed = np.delete(chances, runs)
-    numbers = stats.binom.ppf((np.arange(draws) + 0.5) / draws, n, min(float(changed.sum()), 1.0)).astype(int)
+    numbers = scipy.stats.binom.ppf((np.arange(draws) + 0.5) / draws, n, min(float(changed.sum()), 1.0)).astype(int)
     counts = np.random.default_rng(0).multinomial(numbers, changed / changed.sum())
     return np.insert(counts, runs, n - numbers, axis=1)
 
@@ -317,11 +318,11 @@ def _change_chances(chance: float, design: Design) -> np.ndarray:
     numbers = np.arange(design.runs + 1)
     chance = min(max(chance, 0.0), 1.0)
     if chance in (0.0, 1.0) or design.correlation <= 0:
-        return stats.binom.pmf(numbers, design.runs, chance)
+        return scipy.stats.binom.pmf(numbers, design.runs, chance)
     if design.correlation >= 1 or design.runs == 1:
         return np.where(numbers == 0, 1 - chance, np.where(numbers == design.runs, chance, 0.0))
     size = 1 / design.correlation - 1
-    return stats.betabinom.pmf(numbers, design.runs, chance * size, (1 - chance) * size)
+    return scipy.stats.betabinom.pmf(numbers, design.runs, chance * size, (1 - chance) * size)
 
 
 def _at_limit(design: Design, at_most: float) -> Design:
