@@ -171,8 +171,3 @@ class takes(Generic[Fields, Settings]):
         after = [p.replace(kind=p.KEYWORD_ONLY) for p in of_fields if p.name not in own]
         called.__signature__ = inspect.Signature([*before, *after])  # type: ignore[attr-defined]
         return called
-
-
-def stored_frame(name: str) -> str:
-    """The framing that a file names; older files spell `center` as `centre`."""
-    return "center" if name == "centre" else name

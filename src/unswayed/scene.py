@@ -4,11 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from unswayed.choices import Frame, check_choice
 from unswayed.errors import BadPicture
+
+
+@dataclass(frozen=True)
+class MaskOrigin:
+    """What made an automatic mask, and its confidence in [0, 1].
+
+    >>> str(MaskOrigin("grabcut from the center prior", 0.62514))
+    'mask made by grabcut from the center prior with confidence 0.6251'
+    """
+
+    by: str
+    confidence: float
+
+    def __str__(self) -> str:
+        return f"mask made by {self.by} with confidence {self.confidence:.4f}"
+
+    @property
+    def segmenter(self) -> str:
+        """The segmenter's name, without how it was prompted."""
+        return self.by.partition(" from ")[0]
+
+    def to_values(self) -> dict[str, Any]:
+        """The origin as values of the photograph's row in a manifest."""
+        return {"mask_by": self.by, "mask_confidence": round(self.confidence, 4)}
+
+    @staticmethod
+    def from_values(values: Mapping[str, Any]) -> MaskOrigin | None:
+        """The inverse of `to_values`; None for a mask that a person made."""
+        by, confidence = values.get("mask_by"), values.get("mask_confidence")
+        return MaskOrigin(by, confidence) if isinstance(by, str) and isinstance(confidence, float) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +49,8 @@ class Scene:
     id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object, also made from
     bool and uint8 (0 and 255, or 0 and 1);
     label: index into the source's label space, or None; notes: what was done to the photograph, for the manifest;
-    parts: further masks of the same shape by name (RIVAL10's attributes).
+    parts: further masks of the same shape by name (RIVAL10's attributes); mask_origin: what made the mask, None if it
+    was not made automatically.
     """
 
     id: str
@@ -27,6 +59,7 @@ class Scene:
     label: int | None = None
     notes: tuple[str, ...] = ()
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    mask_origin: MaskOrigin | None = None
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8:

@@ -78,7 +78,7 @@ def answers() -> Reader:
 
     from unswayed.analyses.drops.groups import read_model_groups
     from unswayed.analyses.factors.answers import read_answers
-    from unswayed.masks.confidence import read_confidences
+    from unswayed.sources.folder import read_confidences
     from unswayed.sources.imagenet_x import FACTORS, Annotations
 
     few = np.zeros(3, np.int16)

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from unswayed.benchmark import BuildSettings, build, verify
-from unswayed.masks.confidence import automatic
 from unswayed.masks.make_masks import make_masks
 from unswayed.sources import open_source
 
@@ -34,7 +33,8 @@ def photographs(tmp_path):
 def test_masks_made_while_building_are_counted_with_their_confidence(photographs, tmp_path):
     root, source = tmp_path / "bench", f"folder:{photographs}?segment=grabcut"
     built = build(source, root, SETTINGS)
-    sure = automatic({scene.id: scene.notes for scene in open_source(source)})
+    origins = {scene.id: scene.mask_origin for scene in open_source(source)}
+    sure = {name: origin.confidence for name, origin in origins.items() if origin is not None}
     assert list(sure) == ["koala"] and 0 < sure["koala"] <= 1
     record = {"automatic": 1, "of": 2, "median_confidence": sure["koala"], "below_limit": int(sure["koala"] < 0.7)}
     assert masks_of(root) == record

@@ -12,10 +12,11 @@ from deadly import unswayed
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.jobs import EngineSettings
-from unswayed.masks.confidence import only_writer, read_confidences
+from unswayed.masks.confidence import only_writer
 from unswayed.masks.make_masks import make_masks, mask_png
 from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
+from unswayed.sources.folder import read_confidences
 from unswayed.sources.pictures import read_mask
 
 NAMES = ("koala/1.jpg", "panda/1.jpg", "panda/bad.jpg")

@@ -9,8 +9,7 @@ from PIL import Image
 from unswayed.errors import BadPicture, UserError
 from unswayed.labels import own
 from unswayed.masks.checks import doubted_masks, exchanged_masks, mask_warnings, warning_summary
-from unswayed.masks.confidence import made_note
-from unswayed.scene import Scene
+from unswayed.scene import MaskOrigin, Scene
 from unswayed.sources import open_source
 from unswayed.sources.folder import without_masks
 from unswayed.sources.labeled import name_remarks
@@ -103,9 +102,9 @@ def test_warnings_are_summed_up_by_kind():
 
 
 def test_masks_that_a_segmenter_made_are_counted():
-    notes = {"a": ["mask made by grabcut from the center prior"], "b": []}
-    (line,) = warning_summary(notes)
-    assert line.startswith("1 of 2 masks were made automatically (grabcut)")
+    origin = MaskOrigin("grabcut from the center prior", 0.5)
+    (line,) = warning_summary({"a": [str(origin)], "b": []}, {"a": origin})
+    assert line.startswith("1 of 2 masks were made automatically (grabcut, confidence 0.50 to 0.50, median 0.50)")
 
 
 def test_a_color_photograph_is_no_mask(tmp_path):
@@ -229,7 +228,8 @@ def test_the_confidence_of_an_automatic_mask_is_in_its_notes(tmp_path, photograp
     source = open_source(f"folder:{tmp_path}")
     notes = {scene.id: scene.notes for scene in source}
     assert notes == {"dog--1": ("mask made by `unswayed masks` with confidence 0.6251",), "dog--2": ()}
-    assert warning_summary(notes)[0].startswith(
+    origins = {scene.id: scene.mask_origin for scene in source if scene.mask_origin is not None}
+    assert warning_summary(notes, origins)[0].startswith(
         "1 of 2 masks were made automatically (`unswayed masks`, confidence 0.63 to 0.63, median 0.63)"
     )
 
@@ -266,11 +266,12 @@ def test_masks_of_other_photographs_are_doubted_and_their_photographs_named():
 
 @pytest.mark.parametrize(("confidences", "doubted"), [((0.6, 0.3, 0.9, 0.9), True), ((0.6, 0.75, 0.9, 0.9), False)])
 def test_automatic_masks_are_doubted_if_half_of_them_should_be_looked_at(confidences, doubted):
-    notes = {str(number): [made_note("sam2", one)] for number, one in enumerate(confidences)}
+    origins = {str(number): MaskOrigin("sam2", one) for number, one in enumerate(confidences)}
+    notes = {number: [str(origin)] for number, origin in origins.items()}
     words = "the masks may be wrong: 2 of 4 were made automatically with a confidence below 0.7"
-    assert doubted_masks(notes) == (words if doubted else None)
+    assert doubted_masks(notes, origins) == (words if doubted else None)
     checked = dict.fromkeys("abcde", ())
-    assert doubted_masks({**notes, **checked}) is None, "masks of one's own are not automatic"
+    assert doubted_masks({**notes, **checked}, origins) is None, "masks of one's own are not automatic"
 
 
 def test_a_mask_of_small_codes_is_refused_with_its_largest_value() -> None:

@@ -4,9 +4,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
 
 from command_line import refused
 from unswayed.errors import BadPicture, UserError
+from unswayed.masks import SEGMENTERS
 from unswayed.masks.confidence import mask_confidence
 from unswayed.masks.segment import checked_box, grabcut, parse_box, segment, segmented
 from unswayed.sources import open_source
@@ -145,3 +147,30 @@ def test_a_segmenter_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "words.onnx").write_text("words")
     with pytest.raises(UserError, match="is not a readable ONNX network"):
         segment(image, segmenter=f"onnx:{tmp_path}/words.onnx")
+
+
+def test_an_installed_package_can_add_a_segmenter(tmp_path, monkeypatch):
+    package = tmp_path / "outside-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[unswayed.segmenters]\nmiddle = outside_segmenter:open_middle\n")
+    (tmp_path / "outside_segmenter.py").write_text(
+        "import numpy as np\n"
+        "def open_middle(argument):\n"
+        "    def middle(image, box=None):\n"
+        "        mask = np.zeros(image.shape[:2], np.float32)\n"
+        "        high, wide = mask.shape\n"
+        "        mask[high // 4 : -high // 4, wide // 4 : -wide // 4] = float(argument or 1)\n"
+        "        return mask\n"
+        "    return middle\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    image = open_source("sample")["panda"].image
+    assert segment(image, segmenter="middle:0.75").max() == 0.75
+    assert "middle" in SEGMENTERS.usages()
+    Image.fromarray(image).save(tmp_path / "panda.png")
+    (scene,) = open_source(f"folder:{tmp_path}?segment=middle")
+    assert scene.mask_origin.segmenter == "middle" and 0.2 < scene.pixel_rate < 0.3
+    with pytest.raises(UserError) as caught:
+        segment(image, segmenter="midle")
+    assert "did you mean 'middle'" in caught.value.given

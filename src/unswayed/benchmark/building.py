@@ -26,6 +26,7 @@ from unswayed.masks.checks import exchanged_masks, warning_summary
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.settings import RENDERER_OPTIONS
+from unswayed.scene import MaskOrigin
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
@@ -245,10 +246,12 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     refresh(root)  # for rows that other machines have added
     unfinished = len(set(plan.source.ids) - finished_sources(root))
     everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(root, one)]
-    notes = {row.source_id: row.notes for row in everything if row.edit == SOURCE_EDIT and row.status == OK}
+    used = [row for row in everything if row.edit == SOURCE_EDIT and row.status == OK]
+    notes = {row.source_id: row.notes for row in used}
+    origins = {row.source_id: made for row in used if (made := MaskOrigin.from_values(row.values)) is not None}
     if not unfinished:
         write_manifest(root, everything)
-        record_masks(root, everything, notes)
+        record_masks(root, everything, origins, len(used))
         shutil.rmtree(root / CACHE, ignore_errors=True)
     failures: dict[str, str] = {}
     for row in everything:
@@ -267,7 +270,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
         classes=plan.source.class_counts,
         warnings=(
             *plan.source.remarks,
-            *warning_summary(notes),
+            *warning_summary(notes, origins),
             *exchanged_masks(plan.source, notes),
             *repeated_photographs((row.source_id, (row.sha256, row.mask_sha256), row.label) for row in originals),
         ),

@@ -174,7 +174,8 @@ class Preparation:
         else:
             data, suffix = path.read_bytes(), path.suffix.lower()
         where = picture_path(SOURCE_EDIT, scene.id, suffix=suffix)
-        return replace(row, path=where, pixel_rate=scene.pixel_rate, notes=list(scene.notes)), data
+        values = {} if scene.mask_origin is None else scene.mask_origin.to_values()
+        return replace(row, path=where, pixel_rate=scene.pixel_rate, values=values, notes=list(scene.notes)), data
 
     def _row(self, source_id: str, planned: Planned | None) -> Row:
         label = self.plan.source.label_of(source_id)

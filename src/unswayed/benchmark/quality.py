@@ -14,12 +14,12 @@ import numpy as np
 from unswayed.edits.composition import Composition, Removed
 from unswayed.edits.geometry import box, outline, resized
 from unswayed.files.whole import write_bytes
-from unswayed.masks.confidence import automatic, mask_record, mask_sheet
+from unswayed.masks.confidence import mask_record, mask_sheet
 from unswayed.masks.sam2 import overlap
 from unswayed.masks.segment import Segmenter
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers, Refused, Rendered
-from unswayed.scene import Scene
+from unswayed.scene import MaskOrigin, Scene
 
 from . import validity
 from .card import record_facts
@@ -176,18 +176,16 @@ def _seam(picture: np.ndarray, mask: np.ndarray, evidence: Evidence) -> float | 
     return None if here is None else max(0.0, here - evidence.seam)
 
 
-def record_masks(root: Path, rows: Sequence[Row], notes: Mapping[str, Sequence[str]]) -> None:
+def record_masks(root: Path, rows: Sequence[Row], origins: Mapping[str, MaskOrigin], scenes: int) -> None:
     """Write `masks` into the card, and the least trusted automatic masks as a contact sheet if there are any.
 
-    notes: those of each photograph, by id. The sheet shows the framed originals.
+    origins: what made each automatic mask, by source; scenes: how many were used. The sheet shows the framed originals.
     """
-    record_facts(root, masks=mask_record(notes))
-    confidences = automatic(notes)
+    record_facts(root, masks=mask_record(origins, scenes))
     shown = [
-        (row.path, root / row.mask_path, confidence)
+        (row.path, root / row.mask_path, origins[row.source_id].confidence)
         for row in rows
-        if row.edit == ORIGINAL_EDIT and row.path and row.mask_path
-        if (confidence := confidences.get(row.source_id)) is not None
+        if row.edit == ORIGINAL_EDIT and row.path and row.mask_path and row.source_id in origins
     ]
     if shown:
         write_bytes(root / WORST_MASKS, mask_sheet(root, shown))

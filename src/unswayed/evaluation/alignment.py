@@ -18,7 +18,9 @@ from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import parse_json
 from unswayed.masks.checks import mask_warnings
+from unswayed.masks.confidence import mask_origins
 from unswayed.models.label_mapping import map_labels
+from unswayed.scene import MaskOrigin
 
 from .mapped_answers import answers, source_mapping, strongest_output
 from .measures import MEASURES, alignment
@@ -47,8 +49,8 @@ class Looked:
     """One picture, its object and its label, at the size of the comparison of heat map and mask.
 
     image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped;
-    notes: what was done to the photograph or its mask, None if nothing; about_mask: who made its mask, and warnings
-    about it as it was given.
+    notes: what was done to the photograph or its mask, None if nothing; about_mask: the notes about it, with
+    warnings about its mask as it was given; mask_origin: what made the mask, None if it was not made automatically.
     """
 
     source_id: str
@@ -59,6 +61,7 @@ class Looked:
     whole: bool
     notes: str | None = None
     about_mask: tuple[str, ...] = ()
+    mask_origin: MaskOrigin | None = None
 
 
 def measure_alignment(
@@ -135,7 +138,8 @@ def scene_pictures(
         scene = source[scene_id]
         image, masks = at_input(scene, model.transform.crop, frame)
         about = (*scene.notes, *mask_warnings(scene.mask, scene.image))
-        return Looked(scene.id, "original", labeled(scene), image, masks["foreground"], True, noted(scene), about)
+        mask = masks["foreground"]
+        return Looked(scene.id, "original", labeled(scene), image, mask, True, noted(scene), about, scene.mask_origin)
 
     return load, source_mapping(model, source)
 
@@ -157,6 +161,9 @@ def opened_pictures(
     benchmark: Benchmark = pictures
     columns = ("sample_id", "source_id", "edit", "label", "path", "mask_path", "status", "notes")
     manifest = benchmark.manifest
+    origins = mask_origins(
+        manifest.select(["source_id", "values"]).to_pylist() if "values" in manifest.column_names else ()
+    )
     rows = {
         row["sample_id"]: row
         for row in manifest.select([name for name in columns if name in manifest.column_names]).to_pylist()
@@ -169,7 +176,8 @@ def opened_pictures(
         # Edits may move the object away from the edges of the photograph, so only the original shows a wrong mask.
         found = mask_warnings(mask, image if row["edit"] == "original" else None)
         about = (*parse_json(row.get("notes") or "[]", f"the notes of {sample_id}"), *found)
-        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, about_mask=about)
+        origin = origins.get(row["source_id"])
+        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, None, about, origin)
 
     mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
     return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from unswayed.benchmark.rows import SOURCE_EDIT
-from unswayed.choices import stored_frame
 from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures, local_copy
 from unswayed.files.whole import canonical, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.masks.checks import doubted_masks, warning_summary
+from unswayed.masks.confidence import mask_origins
 from unswayed.sources.source import repeated_photographs
 
 from .model_cards import Picture, identity_of, picture_hash, rows_of
@@ -47,7 +47,7 @@ class Pictures:
     def frame(self) -> str | None:
         """Return how the benchmark framed its photographs; None for pictures as they were found."""
         stated = self.described.get("identity", {}).get("settings", {}).get("frame")
-        return None if stated is None else stored_frame(str(stated))
+        return None if stated is None else str(stated)
 
     @property
     def originals(self) -> list[int]:
@@ -163,6 +163,7 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         for row in manifest
         if row["status"] == "ok"
     }
+    origins = mask_origins(manifest)
     originals = (
         (row["source_id"], (row["sha256"], row.get("mask_sha256")), row.get("label"))
         for row in manifest
@@ -174,8 +175,8 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
         rows,
         described,
         frozenset(guides),
-        (*warning_summary(notes), *repeated_photographs(originals)),
-        doubted_masks(notes),
+        (*warning_summary(notes, origins), *repeated_photographs(originals)),
+        doubted_masks(notes, origins),
     )
 
 

@@ -91,7 +91,10 @@ def check_plausible(
     doubts = [
         *grave,
         None if grave else suspect_exchange(model.name, mapping.target, labels, predicted),
-        doubted_masks({one.source_id: one.about_mask for one in looked}),
+        doubted_masks(
+            {one.source_id: one.about_mask for one in looked},
+            {one.source_id: one.mask_origin for one in looked if one.mask_origin is not None},
+        ),
         seen.suspicion,
     ]
     suspicion = "; ".join(one for one in doubts if one)

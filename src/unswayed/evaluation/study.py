@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unswayed.choices import ClassColumn, Frame, stored_frame
+from unswayed.choices import ClassColumn, Frame
 from unswayed.errors import CannotWrite, UserError, reason_of
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import read_json, write_bytes
@@ -256,7 +256,7 @@ def _require_framing(folder: Path, frame: Frame) -> None:
     """Refuse a folder with results in another framing: its tables and pictures would mix two of them."""
     for kind in ("noise", "saliency"):
         for slug, stated in _cards(folder, kind).items():
-            if stored_frame(str(stated.get("frame", frame))) != frame:
+            if str(stated.get("frame", frame)) != frame:
                 raise UserError(
                     f"{folder} contains results of {slug} with --frame {stated['frame']}, not {frame}",
                     allowed=f"--frame {stated['frame']}, or another folder",
@@ -265,7 +265,7 @@ def _require_framing(folder: Path, frame: Frame) -> None:
 
 def _benchmark_frame(benchmark: Benchmark) -> str | None:
     stated = benchmark.card.get("frame")
-    return None if stated is None else stored_frame(str(stated))
+    return None if stated is None else str(stated)
 
 
 _ORIGINAL = "/original/0"

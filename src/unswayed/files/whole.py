@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -55,9 +56,9 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
 def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
     """A new file `.NAME.….part` in the folder of `path` (created if needed), to be renamed to `path` when complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
-    os.fchmod(handle, 0o666 & ~_UMASK)
-    return Path(part), os.fdopen(handle, "wb")
+    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}{PART}")
+    # Unlike tempfile, which makes files that only their owner can read, this follows the umask.
+    return part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb")
 
 
 def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
@@ -265,15 +266,6 @@ def canonical(value: Any) -> str:
     """JSON that is identical for equal values: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-# Read once: reading the umask means setting it briefly, which two threads must never do at the same time.
-_UMASK = _umask()
 
 _CAUSES = {
     errno.ENOENT: "there is no such folder, and it cannot be created",

@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture
-from unswayed.scene import Scene
+from unswayed.scene import MaskOrigin, Scene
 from unswayed.sources.source import Source
 
-from .confidence import LOOK_BELOW, automatic, makers
+from .confidence import LOOK_BELOW
 
 WARNING = "warning: "
 ALL, TINY = 0.995, 0.0005  # shares of the picture
@@ -73,40 +73,42 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
     return tuple(WARNING + text for text in found)
 
 
-def warning_summary(notes: Mapping[str, Iterable[str]]) -> list[str]:
+def warning_summary(notes: Mapping[str, Iterable[str]], origins: Mapping[str, MaskOrigin] | None = None) -> list[str]:
     """One line per kind of warning among the notes of scenes (by id): how many scenes have it, and which.
 
-    Masks that a segmenter made are counted as well, with their confidence: sizes depend on them.
+    origins: what made the automatic masks. They are counted as well, with their confidence: sizes depend on them.
     """
-    made = automatic(notes)
-    sure = sorted(one for one in made.values() if one is not None)
-    range_of = f", confidence {sure[0]:.2f} to {sure[-1]:.2f}, median {median(sure):.2f}" if sure else ""
-    counted = f"{len(made)} of {len(notes)} masks were made automatically ({', '.join(makers(notes))}{range_of})"
-    caution = (
-        ", and sizes and positions depend on them: look at them first, since a high confidence does not prove one right"
-    )
-    return [counted + caution] * bool(made) + [
-        f"{_counted(kind, found, len(notes))}: {', '.join(list(found)[:5])}{' …' if len(found) > 5 else ''}"
-        for kind, found in _by_kind(notes).items()
-    ]
+    lines = []
+    if origins:
+        confidences = sorted(origin.confidence for origin in origins.values())
+        spread = f"{confidences[0]:.2f} to {confidences[-1]:.2f}, median {median(confidences):.2f}"
+        makers = ", ".join(sorted({origin.segmenter for origin in origins.values()}))
+        lines.append(
+            f"{len(origins)} of {len(notes)} masks were made automatically ({makers}, confidence {spread}), and sizes "
+            "and positions depend on them: look at them first, since a high confidence does not prove one right"
+        )
+    for kind, scenes in _by_kind(notes).items():
+        shown = f"{', '.join(list(scenes)[:5])}{' …' if len(scenes) > 5 else ''}"
+        lines.append(f"{_counted(kind, scenes, len(notes))}: {shown}")
+    return lines
 
 
-def doubted_masks(notes: Mapping[str, Iterable[str]]) -> str | None:
+def doubted_masks(notes: Mapping[str, Iterable[str]], origins: Mapping[str, MaskOrigin] | None = None) -> str | None:
     """What makes the masks as a whole doubtful, as one sentence; None if few scenes have a warning and most automatic
-    masks have a confidence of LOOK_BELOW or more.
+    masks (origins) have a confidence of LOOK_BELOW or more.
 
     >>> doubted_masks(dict.fromkeys("ab", ["warning: the mask is all white: the object covers 100.0 % of the picture"]))
     'the masks may be wrong: the mask is all white in 2 of 2 scenes'
     """
-    found = [
-        _counted(kind, found, len(notes))
-        for kind, found in _by_kind(notes).items()
-        if len(found) >= max(MANY * len(notes), 2)
+    doubts = [
+        _counted(kind, scenes, len(notes))
+        for kind, scenes in _by_kind(notes).items()
+        if len(scenes) >= max(MANY * len(notes), 2)
     ]
-    unsure = sum(one is not None and one < LOOK_BELOW for one in automatic(notes).values())
+    unsure = sum(origin.confidence < LOOK_BELOW for origin in (origins or {}).values())
     if unsure >= max(UNSURE * len(notes), 2):
-        found.append(f"{unsure} of {len(notes)} were made automatically with a confidence below {LOOK_BELOW:g}")
-    return f"the masks may be wrong: {', '.join(found)}" if found else None
+        doubts.append(f"{unsure} of {len(notes)} were made automatically with a confidence below {LOOK_BELOW:g}")
+    return f"the masks may be wrong: {', '.join(doubts)}" if doubts else None
 
 
 def exchanged_masks(source: Source | Mapping[str, Scene], notes: Mapping[str, Iterable[str]]) -> list[str]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +20,10 @@ from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.records import read_object
 from unswayed.files.storage import refresh
-from unswayed.files.tables import Column
-from unswayed.files.text_tables import csv_text, read_csv
-from unswayed.files.whole import remove_file, write_bytes, write_json
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from unswayed.files.text_tables import csv_text
+from unswayed.files.whole import parse_json, remove_file, write_bytes, write_json
+from unswayed.scene import MaskOrigin
+from unswayed.sources.folder import CONFIDENCES, MEASURES, read_confidences
 
 
 @dataclass(frozen=True)
@@ -78,17 +75,8 @@ def plausible_size(mask: np.ndarray, least: float = 0.01, most: float = 0.9) -> 
     return float(min(share / least, 1.0) * np.clip((1 - share) / (1 - most), 0.0, 1.0))
 
 
-FILE = "confidence.csv"
-MEASURES = ("confidence", "agreement", "edge", "size")
 _NOTE = ".confidence-{}.json"  # one for each mask that is not in the table yet
 _LOCK = ".confidence.lock"
-
-
-def read_confidences(path: Path) -> pa.Table:
-    """The rows of the table: picture and MEASURES, each in [0, 1]; the last three may be missing."""
-    columns = {name: Column("number", nulls=name != "confidence", lowest=0, highest=1) for name in MEASURES}
-    columns["picture"] = Column("text", nulls=False)
-    return read_csv(path, columns, required=("picture", "confidence"), run="unswayed masks FOLDER -o MASKS")
 
 
 def mask_path(masks: Path, picture: str) -> Path:
@@ -134,7 +122,7 @@ def merge_confidences(masks: Path) -> dict[str, dict[str, Any]]:
         table = pl.DataFrame(list(rows.values()), dict.fromkeys(MEASURES, pl.Float64) | {"picture": pl.String})
         ordered = table.select("picture", pl.col(MEASURES).round(4)).sort("confidence", "picture")
         if notes:
-            write_bytes(masks / FILE, csv_text(ordered).encode())
+            write_bytes(masks / CONFIDENCES, csv_text(ordered).encode())
         for note in notes:
             remove_file(note)
     return {row["picture"]: row for row in ordered.to_dicts()}
@@ -142,58 +130,32 @@ def merge_confidences(masks: Path) -> dict[str, dict[str, Any]]:
 
 def confidence_rows(masks: Path) -> dict[str, dict[str, Any]]:
     """The rows of the table in a folder of masks, by picture; none if there is no table."""
-    path = masks / FILE
+    path = masks / CONFIDENCES
     return {row["picture"]: row for row in read_confidences(path).to_pylist()} if path.is_file() else {}
 
 
-MADE = "mask made by "
-_CONFIDENCE = re.compile(r" with confidence ([\d.]+)$")
+def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
+    """What made the automatic masks of a benchmark, by scene; records: rows of its manifest, with values as JSON."""
+    rows = [record for record in records if '"mask_by"' in (record.get("values") or "")]
+    made = {row["source_id"]: parse_json(row["values"], f"the values of {row['source_id']}") for row in rows}
+    origins = {scene_id: MaskOrigin.from_values(values) for scene_id, values in made.items()}
+    return {scene_id: origin for scene_id, origin in origins.items() if origin is not None}
 
 
-def made_note(by: str, confidence: float) -> str:
-    """The note of a scene whose mask is automatic.
-
-    >>> made_note("grabcut from the center prior", 0.62514)
-    'mask made by grabcut from the center prior with confidence 0.6251'
-    """
-    return f"{MADE}{by} with confidence {confidence:.4f}"
-
-
-def automatic(notes: Mapping[str, Iterable[str]]) -> dict[str, float | None]:
-    """The confidence in [0, 1] of each automatic mask, by scene; None where the note has none (earlier versions).
-
-    notes: the notes of all scenes, by id.
-    """
-    made = {scene_id: text for scene_id, texts in notes.items() for text in texts if text.startswith(MADE)}
-    found = {scene_id: _CONFIDENCE.search(text) for scene_id, text in made.items()}
-    return {scene_id: None if match is None else float(match[1]) for scene_id, match in found.items()}
-
-
-def makers(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """The names of the segmenters that made masks, sorted.
-
-    >>> makers({"a": ["mask made by sam2 from the center prior with confidence 0.9000"], "b": []})
-    ['sam2']
-    """
-    made = {text.removeprefix(MADE) for texts in notes.values() for text in texts if text.startswith(MADE)}
-    return sorted({re.split(r" from | with ", text)[0] for text in made})
-
-
-def mask_record(notes: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+def mask_record(origins: Mapping[str, MaskOrigin], scenes: int) -> dict[str, Any]:
     """The entry `masks` of a benchmark's card: how many masks are automatic, and how far they can be trusted.
 
     below_limit: how many have a confidence below LOOK_BELOW, so that a person should look at them.
 
-    >>> mask_record({"a": ["mask made by `unswayed masks` with confidence 0.5000"], "b": []})
+    >>> mask_record({"a": MaskOrigin("`unswayed masks`", 0.5)}, 2)
     {'automatic': 1, 'of': 2, 'median_confidence': 0.5, 'below_limit': 1}
     """
-    found = automatic(notes)
-    sure = [one for one in found.values() if one is not None]
+    confidences = [origin.confidence for origin in origins.values()]
     return {
-        "automatic": len(found),
-        "of": len(notes),
-        "median_confidence": round(median(sure), 4) if sure else None,
-        "below_limit": sum(one < LOOK_BELOW for one in sure),
+        "automatic": len(confidences),
+        "of": scenes,
+        "median_confidence": round(median(confidences), 4) if confidences else None,
+        "below_limit": sum(confidence < LOOK_BELOW for confidence in confidences),
     }
 
 

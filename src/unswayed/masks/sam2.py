@@ -15,12 +15,12 @@ from unswayed.files.downloads import place_of
 from unswayed.jobs.settings import device_at
 from unswayed.models import runtime
 
+from . import Box, Segmenter
+
 if TYPE_CHECKING:
     from unswayed.models.classifier import Classifier
 
-Box = tuple[int, int, int, int]
 Points = Sequence[tuple[int, int]]
-Salient = Callable[[np.ndarray, Box | None], np.ndarray]
 FILES = ("silueta", "sam2-tiny-encoder", "sam2-tiny-decoder")
 _SIDE, _LOW = 1024, 256
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -69,6 +69,19 @@ def open_session(path: str) -> Any:
     return runtime.open_session(path, "masks")
 
 
+def open_sam2(argument: str) -> PromptedSegmenter:
+    encoder, decoder = (str(file_of(name)) for name in FILES[1:])
+    return PromptedSegmenter(open_silueta(""), encoder, decoder)
+
+
+def open_silueta(argument: str) -> Segmenter:
+    return open_onnx(str(file_of("silueta")))
+
+
+def open_onnx(file: str) -> Segmenter:
+    return functools.partial(salient, network=open_session(str(Path(file).expanduser())))
+
+
 @dataclass(frozen=True)
 class PromptedSegmenter:
     """A segmenter: picture and box or None in, the mask of the best candidate out.
@@ -76,7 +89,7 @@ class PromptedSegmenter:
     salient: finds the object where there is no box; encoder, decoder: paths of SAM 2's two networks.
     """
 
-    salient: Salient
+    salient: Segmenter
     encoder: str
     decoder: str
 
@@ -145,6 +158,31 @@ class PromptedSegmenter:
         logits, scores = answers[0][0], answers[1][0]
         masks = [cv2.resize(one, (wide, high), interpolation=cv2.INTER_LINEAR) for one in logits]
         return np.stack([1 / (1 + np.exp(-np.clip(one, -30, 30))) for one in masks]).astype(np.float32), scores
+
+
+def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.ndarray:
+    """The object by a salient-object network, inside the box if there is one: (H, W) float32 in [0, 1].
+
+    As U²-Net was trained: 320×320 (or the network's own size), divided by the largest value, ImageNet's mean and
+    deviation; the output is rescaled to [0, 1].
+    """
+    import cv2
+
+    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
+    part = image[y : y + high, x : x + wide]
+    entry = network.get_inputs()[0]
+    side = entry.shape[-1] if isinstance(entry.shape[-1], int) else 320
+    pixels = cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA).astype(np.float32)
+    pixels = (pixels / max(float(pixels.max()), 1.0) - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+    batch = pixels.transpose(2, 0, 1)[None].astype(np.float32)
+    answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
+    if answer.ndim != 2:
+        raise UserError(f"the network returns the shape {answer.shape}", allowed="one map per picture, such as U²-Net")
+    low, top = float(answer.min()), float(answer.max())
+    answer = (answer - low) / (top - low) if top > low else np.zeros_like(answer)
+    mask = np.zeros(image.shape[:2], np.float32)
+    mask[y : y + high, x : x + wide] = cv2.resize(answer, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return mask
 
 
 def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:

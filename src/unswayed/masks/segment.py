@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unswayed.errors import BadPicture, UserError, missing_extra, unknown
+from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import quick_hub
-from unswayed.scene import Scene
+from unswayed.scene import MaskOrigin, Scene
 
-from .confidence import NO_EDGE, edge_contrast, made_note, mask_confidence
-from .sam2 import FILES, PromptedSegmenter, box_of, file_of, has_runtime, missing_files, open_session, overlap
-
-Box = tuple[int, int, int, int]
-"""x, y, width, height in pixels of the photograph."""
-
-Segmenter = Callable[[np.ndarray, Box | None], np.ndarray]
-"""(H, W, 3) uint8 and a box or None -> (H, W) float32 in [0, 1]."""
+from . import Box, Segmenter, open_segmenter
+from .confidence import NO_EDGE, edge_contrast, mask_confidence
+from .sam2 import PromptedSegmenter, box_of, has_runtime, missing_files, overlap
 
 Choice = Callable[[np.ndarray, np.ndarray], int]
 """(H, W, 3) uint8 picture and (N, H, W) candidate masks -> the place of the best."""
@@ -34,8 +28,7 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
     """The mask of the object in a photograph: (H, W) float32 in [0, 1].
 
     box: x, y, width, height around the object; without it the object is assumed to be in the center.
-    segmenter: `auto` (sam2 where its weights are here, else grabcut), `sam2`, `silueta`, `grabcut`, `onnx:FILE` (a
-    salient-object network such as U²-Net) or `transformers:CHECKPOINT` (SAM, SAM 2, BiRefNet).
+    segmenter: a name of SEGMENTERS, such as `auto` (sam2 where its weights are here, else grabcut) or `onnx:FILE`.
     """
     mask = open_segmenter(segmenter)(image, None if box is None else checked_box(box, image.shape))
     require_object(image, mask, segmenter)
@@ -51,8 +44,9 @@ def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: st
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
     prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
-    sure = mask_confidence(image, mask, agreement).value
-    return Scene(scene_id, image, mask, label, notes=(made_note(f"{segmenter} from {prompt}", sure),))
+    confidence = mask_confidence(image, mask, agreement).value
+    origin = MaskOrigin(f"{segmenter} from {prompt}", round(confidence, 4))
+    return Scene(scene_id, image, mask, label, notes=(str(origin),), mask_origin=origin)
 
 
 def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
@@ -117,48 +111,12 @@ def checked_box(box: Box, shape: tuple[int, ...]) -> Box:
     return x, y, width, height
 
 
-def open_segmenter(text: str) -> Segmenter:
-    """The segmenter that a name of SEGMENTERS opens, such as `auto`, `sam2` or `onnx:FILE`."""
-    kind, _, argument = text.partition(":")
-    if kind not in SEGMENTERS:
-        raise unknown("segmenter", text, SEGMENTERS)
-    return SEGMENTERS[kind](argument)
-
-
-def _open_grabcut(argument: str) -> Segmenter:
-    _refuse_argument("grabcut", argument)
-    return grabcut
-
-
-def _open_onnx(argument: str) -> Segmenter:
-    if not argument:
-        raise UserError("the segmenter onnx needs a file", allowed="onnx:FILE")
-    return functools.partial(salient, network=open_session(str(Path(argument).expanduser())))
-
-
-def _open_silueta(argument: str) -> Segmenter:
-    _refuse_argument("silueta", argument)
-    return functools.partial(salient, network=open_session(str(file_of("silueta"))))
-
-
-def _open_sam2(argument: str) -> Segmenter:
-    _refuse_argument("sam2", argument)
-    encoder, decoder = (str(file_of(name)) for name in FILES[1:])
-    return PromptedSegmenter(_open_silueta(""), encoder, decoder)
-
-
-def _open_auto(argument: str) -> Segmenter:
-    _refuse_argument("auto", argument)
+def open_auto(argument: str) -> Segmenter:
     return open_segmenter(default_segmenter()[0])
 
 
-def _open_transformers(argument: str) -> Segmenter:
-
-    if not argument:
-        raise UserError(
-            "the segmenter transformers needs a checkpoint", allowed="transformers:facebook/sam2-hiera-tiny"
-        )
-    return open_checkpoint(argument)
+def open_grabcut(argument: str) -> Segmenter:
+    return grabcut
 
 
 def default_segmenter() -> tuple[str, str | None]:
@@ -166,21 +124,6 @@ def default_segmenter() -> tuple[str, str | None]:
     if not has_runtime():
         return "grabcut", "pip install 'unswayed[masks]' and unswayed weights fetch masks"
     return ("grabcut", "unswayed weights fetch masks") if missing_files() else ("sam2", None)
-
-
-def _refuse_argument(name: str, argument: str) -> None:
-    if argument:
-        raise UserError(f"the segmenter {name} takes no '{argument}'", allowed=name)
-
-
-SEGMENTERS: dict[str, Callable[[str], Segmenter]] = {
-    "auto": _open_auto,
-    "sam2": _open_sam2,
-    "silueta": _open_silueta,
-    "grabcut": _open_grabcut,
-    "onnx": _open_onnx,
-    "transformers": _open_transformers,
-}
 
 
 def grabcut(image: np.ndarray, box: Box | None = None, *, wider: bool = False) -> np.ndarray:
@@ -205,31 +148,6 @@ def grabcut(image: np.ndarray, box: Box | None = None, *, wider: bool = False) -
     cv2.grabCut(pixels, trimap, (0, 0, 0, 0), behind, front, 5, cv2.GC_INIT_WITH_MASK)
     found = _main_shape(np.isin(trimap, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8))
     return cv2.resize(found.astype(np.float32), (wide, high), interpolation=cv2.INTER_LINEAR)
-
-
-def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.ndarray:
-    """The object by a salient-object network, inside the box if there is one: (H, W) float32 in [0, 1].
-
-    As U²-Net was trained: 320×320 (or the network's own size), divided by the largest value, ImageNet's mean and
-    deviation; the output is rescaled to [0, 1].
-    """
-    import cv2
-
-    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
-    part = image[y : y + high, x : x + wide]
-    entry = network.get_inputs()[0]
-    side = entry.shape[-1] if isinstance(entry.shape[-1], int) else 320
-    pixels = cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA).astype(np.float32)
-    pixels = (pixels / max(float(pixels.max()), 1.0) - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
-    batch = pixels.transpose(2, 0, 1)[None].astype(np.float32)
-    answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
-    if answer.ndim != 2:
-        raise UserError(f"the network returns the shape {answer.shape}", allowed="one map per picture, such as U²-Net")
-    low, top = float(answer.min()), float(answer.max())
-    answer = (answer - low) / (top - low) if top > low else np.zeros_like(answer)
-    mask = np.zeros(image.shape[:2], np.float32)
-    mask[y : y + high, x : x + wide] = cv2.resize(answer, (wide, high), interpolation=cv2.INTER_LINEAR)
-    return mask
 
 
 def _trimap(size: tuple[int, int], box: tuple[int, ...] | None, wider: bool) -> np.ndarray:
@@ -268,17 +186,15 @@ def _main_shape(found: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def open_checkpoint(name: str) -> Callable[[np.ndarray, Box | None], np.ndarray]:
+def open_checkpoint(name: str) -> Segmenter:
     """The segmenter of a checkpoint whose config says `sam`, `sam2` or a BiRefNet; fetched where that is possible."""
-    try:
-        import transformers
-    except ImportError:
-        raise missing_extra("transformers", "models") from None
+    import transformers
+
     with quick_hub(name):
         return _opened(name, transformers)
 
 
-def _opened(name: str, transformers: Any) -> Callable[[np.ndarray, Box | None], np.ndarray]:
+def _opened(name: str, transformers: Any) -> Segmenter:
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
         kind = str(getattr(config, "model_type", ""))

@@ -9,6 +9,8 @@ from unswayed.choices import Option
 from unswayed.errors import UserError
 from unswayed.jobs.settings import EngineSettings
 
+from . import SEGMENTERS
+
 
 def _box(text: str) -> tuple[int, int, int, int]:
     from .segment import parse_box
@@ -19,16 +21,12 @@ def _box(text: str) -> tuple[int, int, int, int]:
 BOX = Option("A box around the object, from which a mask is made.", metavar="X,Y,W,H", read=_box)
 
 
-def segmenter_names() -> list[str]:
-    return ["auto", "sam2", "silueta", "grabcut", "onnx:FILE", "transformers:CHECKPOINT"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class MaskSettings(EngineSettings):
     """How the masks of a folder of photographs are made. box: (x, y, width, height) of the object in pixels, for every
     photograph. model: chooses between candidate masks, as the classifier of the class `label`."""
 
-    segmenter: Annotated[str, Option("The method: {values}.", values=segmenter_names)] = "auto"
+    segmenter: Annotated[str, Option("The method: {values}.", values=SEGMENTERS.usages)] = "auto"
     box: Annotated[
         tuple[int, int, int, int] | None,
         Option("A box around the object, in pixels, for every photograph.", metavar="X,Y,W,H", read=_box),

@@ -5,25 +5,33 @@ Both are labeled by class folders or by a table.
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unswayed.errors import UserError
-from unswayed.masks.confidence import FILE, made_note, read_confidences
-from unswayed.scene import Scene
+from unswayed.files.tables import Column
+from unswayed.files.text_tables import read_csv
+from unswayed.scene import MaskOrigin, Scene
 from unswayed.specs import Spec, existing_folder
 
 from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
 from .pictures import load_scene, read_picture, shrunk
 from .source import Entry, Source, unique_slugs
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TABLE = "labels.csv"
+CONFIDENCES = "confidence.csv"  # of the masks that `unswayed masks` made
+MEASURES = ("confidence", "agreement", "edge", "size")
 NO_MASK = (
     "there is no mask for it: none next to it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
     "make one with `unswayed masks`, or add ?segment=auto to the source"
@@ -53,9 +61,7 @@ def open_folder(spec: Spec) -> Source:
     space = spec.one_of("space", options["space"], SPACES)
     segmenter = options["segment"]
     if segmenter is not None:
-        from unswayed.masks.segment import open_segmenter
-
-        open_segmenter(segmenter)
+        _segmenting().open_segmenter(segmenter)
     listing = list_folder(root, None if options["masks"] is None else _within(root, options["masks"], spec.text))
     rows = _rows(root, listing, options["labels"])
     labels = label_space((row.label for row in rows), space)
@@ -73,20 +79,24 @@ def open_folder(spec: Spec) -> Source:
 
 
 def load_masked(entry: Entry) -> Scene:
-    """The entry's scene; a mask that `unswayed masks` made has a note with its confidence."""
+    """The entry's scene, with the origin of a mask that `unswayed masks` made."""
     scene = load_scene(entry)
     if entry.detail is None:
         return scene
-    return replace(scene, notes=(*scene.notes, made_note("`unswayed masks`", entry.detail)))
+    origin = MaskOrigin("`unswayed masks`", entry.detail)
+    return replace(scene, notes=(*scene.notes, str(origin)), mask_origin=origin)
 
 
 def load_or_segment(entry: Entry, segmenter: str) -> Scene:
     """The entry's scene; without a mask file, with a mask made by the segmenter and a note about it."""
     if entry.mask is not None:
         return load_masked(entry)
-    from unswayed.masks.segment import segmented
+    return shrunk(_segmenting().segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
 
-    return shrunk(segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
+
+def _segmenting() -> Any:
+    """The module that makes masks; it is named and not imported, because masks are made to the right of sources."""
+    return pkgutil.resolve_name("unswayed.masks.segment")
 
 
 def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
@@ -109,7 +119,7 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
             names = [name for name in names if not name.startswith(inside)]
     if not beside:
         names, others = without_masks(names)
-        return Listing(root, tuple(names), masks, left_out(others), confidences(masks_folder))
+        return Listing(root, tuple(names), masks, left_out(others), _confidences(masks_folder))
     no_png = {stem(name) for name in names if not name.lower().endswith(".png")}
     pictures = []
     for name in names:
@@ -118,12 +128,19 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
             pictures.append(name)
         else:
             masks[of].append(root / name)
-    return Listing(root, tuple(pictures), masks, confidence=confidences(masks_folder))
+    return Listing(root, tuple(pictures), masks, confidence=_confidences(masks_folder))
 
 
-def confidences(masks_folder: Path | None) -> dict[str, float]:
+def read_confidences(path: Path) -> pa.Table:
+    """The rows of a table of confidences: picture and MEASURES, each in [0, 1]; the last three may be missing."""
+    columns = {name: Column("number", nulls=name != "confidence", lowest=0, highest=1) for name in MEASURES}
+    columns["picture"] = Column("text", nulls=False)
+    return read_csv(path, columns, required=("picture", "confidence"), run="unswayed masks FOLDER -o MASKS")
+
+
+def _confidences(masks_folder: Path | None) -> dict[str, float]:
     """The confidence in [0, 1] of each mask that `unswayed masks` made in a folder, by its picture without suffix."""
-    path = None if masks_folder is None else masks_folder / FILE
+    path = None if masks_folder is None else masks_folder / CONFIDENCES
     if path is None or not path.is_file():
         return {}
     return {stem(row["picture"]): row["confidence"] for row in read_confidences(path).to_pylist()}
