@@ -144,10 +144,15 @@ def compositions(spec: str, options: argparse.Namespace) -> list[Composed]:
     name = spec.partition(":")[0]
     return [
         Composed(
-            f"{name}/{one.source_id}", one.rows[number].edit, layers, one.source_id in grid, one.source_id in texture
+            f"{name}/{one.source_id}",
+            picture.row.edit,
+            picture.layers,
+            one.source_id in grid,
+            one.source_id in texture,
         )
         for one in prepared
-        for number, layers in one.layers.items()
+        for picture in one.pictures
+        if picture.layers is not None
     ]
 
 

@@ -114,14 +114,13 @@ def pictures(plan: Plan, preparation: Preparation, batch: int = 8) -> Iterator[P
     """Every picture of the plan, rendered but not written."""
     renderer = plan.open_renderer()
     for source_id in plan.source.ids:
-        prepared = preparation(source_id)
-        numbers = list(prepared.layers)
-        for first in range(0, len(numbers), batch):
-            some = numbers[first : first + batch]
-            answers = renderer.render([prepared.layers[number] for number in some])
-            for number, answer in zip(some, answers, strict=True):
+        prepared = [picture for picture in preparation(source_id).pictures if picture.layers is not None]
+        for first in range(0, len(prepared), batch):
+            some = prepared[first : first + batch]
+            answers = renderer.render([picture.layers for picture in some])
+            for picture, answer in zip(some, answers, strict=True):
                 if isinstance(answer, Rendered):
-                    yield Picture(prepared.rows[number], prepared.layers[number], answer, prepared.evidence[number])
+                    yield Picture(picture.row, picture.layers, answer, picture.evidence)
 
 
 def built_pictures(plan: Plan, preparation: Preparation) -> Iterator[Picture]:
@@ -130,12 +129,12 @@ def built_pictures(plan: Plan, preparation: Preparation) -> Iterator[Picture]:
         if not (plan.root / row_path(source_id)).is_file():
             continue
         rows = {(row.edit, row.run): row for row in read_rows(plan.root, source_id)}
-        prepared = preparation(source_id)
-        for number, layers in prepared.layers.items():
-            row = rows.get((prepared.rows[number].edit, prepared.rows[number].run))
-            if row is not None and row.path is not None and row.seed == prepared.rows[number].seed:
-                answer = Rendered(read_picture(plan.root / row.path), generated="passes" in row.measures)
-                yield Picture(prepared.rows[number], layers, answer, prepared.evidence[number])
+        for picture in preparation(source_id).pictures:
+            row = rows.get((picture.row.edit, picture.row.run))
+            if row is None or row.path is None or row.seed != picture.row.seed or picture.layers is None:
+                continue
+            answer = Rendered(read_picture(plan.root / row.path), generated="passes" in row.measures)
+            yield Picture(picture.row, picture.layers, answer, picture.evidence)
 
 
 def flagged(plan: Plan, trials: int, good: list[Picture] | None = None, seed: int = 0) -> dict[str, tuple[int, int]]:
@@ -165,12 +164,12 @@ def _ghosts(plan: Plan, edited: list[Picture], trials: int, rng: np.random.Gener
     while len(verdicts) < trials:
         preparation = Preparation(plan, Ghostly(float(rng.uniform(0.3, 0.7))))
         for source_id in rng.permutation(plan.source.ids)[: trials - len(verdicts)]:
-            known = preparation(str(source_id)).evidence
+            made = preparation(str(source_id)).pictures
             ours = [one for one in edited if one.row.source_id == source_id and "residue" in one.evidence.left]
             if not ours:
                 continue
             picture = ours[int(rng.integers(len(ours)))]
-            left = max((one.left for one in known.values()), key=lambda left: left.get("residue", 0.0))
+            left = max((one.evidence.left for one in made if one.evidence), key=lambda left: left.get("residue", 0.0))
             verdicts.append(is_invalid(replace(picture, evidence=replace(picture.evidence, left=left)).judged()))
     return sum(verdicts), trials
 

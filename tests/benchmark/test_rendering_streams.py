@@ -87,7 +87,7 @@ def test_a_renderers_user_error_ends_the_run(source, tmp_path):
 
 def test_refusals_pass_through(source, tmp_path):
     prepared = Preparation(plan_of(tmp_path / "b", source))(source.ids[0])
-    answers = render_safely(Paste(), list(prepared.layers.values()))
+    answers = render_safely(Paste(), [picture.layers for picture in prepared.pictures if picture.layers is not None])
     assert {type(answer) for answer in answers} == {Rendered, Refused}
     assert all(answer.status == "skipped" for answer in answers if isinstance(answer, Refused))
 
@@ -97,7 +97,8 @@ def test_preparing_never_raises_for_a_bad_source(drawn_folder, tmp_path):
     (folder / "images/class0/0000.jpg").write_bytes(b"")
     plan = plan_of(tmp_path / "b", open_source(f"folder:{folder}"))
     prepared = Preparation(plan)("class0--0000")
-    assert {row.status for row in prepared.rows} == {"failed"}
-    assert {row.reason for row in prepared.rows} == {prepared.rows[0].reason}
-    assert "the file is empty" in prepared.rows[0].reason
-    assert len(prepared.rows) == 1 + len(plan.recipe.items)
+    rows = [picture.row for picture in prepared.pictures]
+    assert {row.status for row in rows} == {"failed"}
+    assert {row.reason for row in rows} == {rows[0].reason}
+    assert "the file is empty" in rows[0].reason
+    assert len(rows) == 1 + len(plan.recipe.items)

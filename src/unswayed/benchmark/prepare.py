@@ -23,7 +23,7 @@ from unswayed.masks.checks import mask_warnings
 from unswayed.masks.sam2 import has_runtime
 from unswayed.masks.segment import open_segmenter
 from unswayed.rendering.backgrounds import Backgrounds, Removal
-from unswayed.rendering.layers import Layers
+from unswayed.rendering.layers import Layers, png
 from unswayed.rendering.removal import lendable
 from unswayed.scene import Scene, frame
 from unswayed.sources import Spec
@@ -31,7 +31,6 @@ from unswayed.sources import Spec
 from .plan import Plan, Planned, picture_seed
 from .quality import FINDER, WITNESS, Evidence, Witness
 from .rows import CACHE, FAILED, SKIPPED, SOURCE_EDIT, Row, picture_path, read_rows, row_path
-from .writing import png
 
 if TYPE_CHECKING:
     from unswayed.models import Classifier
@@ -42,18 +41,25 @@ PUT_TOGETHER = {"cutouts"}
 WHOLE = 0.01
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A source's rows, and for each one still to be made either layers to render or the bytes of a file to copy.
+@dataclass
+class PreparedPicture:
+    """A picture's row and what is still to be done for it: layers to render, or the bytes of a file to copy.
 
-    evidence: what the validity of the pictures is measured with, empty if it is not measured.
+    evidence: what its validity is measured with, if that is measured.
     """
 
+    row: Row
+    layers: Layers | None = None
+    evidence: Evidence | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The pictures of one source, and the seconds of each stage."""
+
     source_id: str
-    rows: list[Row]
-    layers: dict[int, Layers] = field(default_factory=dict)
-    files: dict[int, bytes] = field(default_factory=dict)
-    evidence: dict[int, Evidence] = field(default_factory=dict)
+    pictures: list[PreparedPicture]
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -77,38 +83,24 @@ class Preparation:
                 scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
                 framed = self._keep(frame(scene, self.plan.settings.frame))
         except Exception as error:
-            return self._all(source_id, FAILED, row_reason(error))
+            return self._without_pictures(source_id, FAILED, row_reason(error))
         # Framing by the object cuts nothing off, so only the photograph's own border matters there.
         contact = border_contact(framed.mask if self.plan.settings.frame == "center" else scene.mask)
         if self.plan.settings.whole_objects and contact > WHOLE:
-            return self._all(
-                source_id, SKIPPED, f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
-            )
-        rows: list[Row] = []
-        layers: dict[int, Layers] = {}
-        files: dict[int, bytes] = {}
-        kept = self._kept(source_id)
-        evidence: dict[int, Evidence] = {}
-        shared = self._shared(scene, framed)
-        try:
-            row, files[0] = self._as_found(scene)
-            rows.append(replace(row, border_contact=contact))
-        except Exception as error:
-            files.clear()
-            rows.append(replace(self._row(source_id, None), status=FAILED, reason=row_reason(error)))
+            reason = f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
+            return self._without_pictures(source_id, SKIPPED, reason)
+        kept, shared = self._kept(source_id), self._shared(scene, framed)
+        pictures = [self._as_found(scene, contact)]
         for planned in self.plan.pictures(source_id):
             there = kept.get((planned.item.name, planned.run, planned.seed))
             if there is not None:
-                rows.append(there)
+                pictures.append(PreparedPicture(there))
                 continue
-            row, made, known = self._compose(framed, planned, shared)
-            if made is not None:
-                layers[len(rows)] = made
-            if known is not None:
-                evidence[len(rows)] = known
-            rows.append(replace(row, border_contact=contact, notes=list(scene.notes)))
+            picture = self._compose(framed, planned, shared)
+            picture.row = replace(picture.row, border_contact=contact, notes=list(scene.notes))
+            pictures.append(picture)
         self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
-        return Prepared(source_id, rows, layers, files, evidence, dict(self.seconds))
+        return Prepared(source_id, pictures, dict(self.seconds))
 
     def _kept(self, source_id: str) -> dict[tuple[str, int, int], Row]:
         """The rows of an earlier run whose pictures are there, by edit, run and seed: they stay as they are."""
@@ -117,20 +109,26 @@ class Preparation:
         rows = read_rows(self.plan.root, source_id)
         return {(row.edit, row.run, row.seed): row for row in rows if row.status != FAILED}
 
-    def again(self, source_id: str, number: int, attempt: int) -> tuple[Row, Layers, Evidence] | None:
-        """The row, layers and evidence of row `number` of a source with the seed of another attempt.
+    def again(self, picture: PreparedPicture, attempt: int) -> bool:
+        """Prepare a picture with the seed of another attempt.
 
-        None where nothing in the picture is drawn, so that it would be the same, or where it cannot be made.
+        False where nothing in the picture is drawn, so that it would be the same, or where it cannot be made.
         """
-        planned = list(self.plan.pictures(source_id))[number - 1]
-        if not self.plan.has_draws(planned.item):
-            return None
-        item, run = planned.item, planned.run
-        seed = picture_seed(self.plan.settings.seed, source_id, item.name, item.parameters, run, attempt)
-        scene = self.plan.source[source_id]
+        row = picture.row
+        of_source = self.plan.pictures(row.source_id)
+        item = next(planned.item for planned in of_source if (planned.item.name, planned.run) == (row.edit, row.run))
+        if not self.plan.has_draws(item):
+            return False
+        seed = picture_seed(self.plan.settings.seed, row.source_id, item.name, item.parameters, row.run, attempt)
+        scene = self.plan.source[row.source_id]
         framed = self._keep(frame(scene, self.plan.settings.frame))
-        row, made, known = self._compose(framed, replace(planned, seed=seed), self._shared(scene, framed))
-        return None if made is None or known is None else (row, made, known)
+        made = self._compose(framed, Planned(item, row.run, seed), self._shared(scene, framed))
+        if made.layers is None or made.evidence is None:
+            return False
+        # What no draw changes about the row stays: the photograph's border and its notes.
+        picture.row = replace(made.row, border_contact=row.border_contact, notes=row.notes)
+        picture.layers, picture.evidence = made.layers, made.evidence
+        return True
 
     def _shared(self, scene: Scene, framed: Scene) -> Evidence | None:
         """What the validity of all pictures of a source is measured with; None where it is not measured."""
@@ -139,43 +137,48 @@ class Preparation:
         with self._timed("judge"):
             return self.witness.of_source(scene, framed)
 
-    def _compose(
-        self, framed: Scene, planned: Planned, shared: Evidence | None
-    ) -> tuple[Row, Layers | None, Evidence | None]:
+    def _compose(self, framed: Scene, planned: Planned, shared: Evidence | None) -> PreparedPicture:
         row = self._row(framed.id, planned)
         try:
             with self._timed("compose"):
                 composition = planned.item.compose(framed, np.random.default_rng(planned.seed), self.pool)
-                made = realize(composition, self.backgrounds, planned.seed)
+                layers = realize(composition, self.backgrounds, planned.seed)
         except Impossible as impossible:
-            return replace(row, status=SKIPPED, reason=str(impossible)), None, None
+            return PreparedPicture(replace(row, status=SKIPPED, reason=str(impossible)))
         except Exception as error:
-            return replace(row, status=FAILED, reason=row_reason(error)), None, None
+            return PreparedPicture(replace(row, status=FAILED, reason=row_reason(error)))
         with self._timed("judge"):
-            known = None if shared is None else self.witness.of_picture(shared, composition)
+            evidence = None if shared is None else self.witness.of_picture(shared, composition)
         rate = composition.requested.get("pixel_rate")
-        return (
-            replace(
-                row,
-                requested=None if rate is None else float(rate),
-                values=dict(composition.requested),
-                guide=self.plan.guide if "guide" in planned.item.needs else None,
-            ),
-            made,
-            known,
+        row = replace(
+            row,
+            requested=None if rate is None else float(rate),
+            values=dict(composition.requested),
+            guide=self.plan.guide if "guide" in planned.item.needs else None,
         )
+        return PreparedPicture(row, layers, evidence)
 
-    def _as_found(self, scene: Scene) -> tuple[Row, bytes]:
-        """Return the row and the bytes of the source file, or of a PNG if no single file shows the scene."""
+    def _as_found(self, scene: Scene, contact: float) -> PreparedPicture:
+        """The source file as it is, or a PNG if no single file shows the scene."""
         row = self._row(scene.id, None)
-        path = Path(self.plan.source.entry(scene.id).image)
-        if Spec.parse(self.plan.source.spec).kind in PUT_TOGETHER or not path.is_file():
-            data, suffix = png(scene.image), ".png"
-        else:
-            data, suffix = path.read_bytes(), path.suffix.lower()
-        where = picture_path(SOURCE_EDIT, scene.id, suffix=suffix)
-        values = {} if scene.mask_origin is None else scene.mask_origin.to_values()
-        return replace(row, path=where, pixel_rate=scene.pixel_rate, values=values, notes=list(scene.notes)), data
+        try:
+            path = Path(self.plan.source.entry(scene.id).image)
+            if Spec.parse(self.plan.source.spec).kind in PUT_TOGETHER or not path.is_file():
+                data, suffix = png(scene.image), ".png"
+            else:
+                data, suffix = path.read_bytes(), path.suffix.lower()
+            where = picture_path(SOURCE_EDIT, scene.id, suffix=suffix)
+        except Exception as error:
+            return PreparedPicture(replace(row, status=FAILED, reason=row_reason(error)))
+        row = replace(
+            row,
+            path=where,
+            pixel_rate=scene.pixel_rate,
+            border_contact=contact,
+            values={} if scene.mask_origin is None else scene.mask_origin.to_values(),
+            notes=list(scene.notes),
+        )
+        return PreparedPicture(row, data=data)
 
     def _row(self, source_id: str, planned: Planned | None) -> Row:
         label = self.plan.source.label_of(source_id)
@@ -202,8 +205,9 @@ class Preparation:
         rows = [self._row(source_id, planned) for planned in (None, *self.plan.pictures(source_id))]
         return [kept.get((row.edit, row.run, row.seed), replace(row, status=status, reason=reason)) for row in rows]
 
-    def _all(self, source_id: str, status: str, reason: str) -> Prepared:
-        return Prepared(source_id, self.all_rows(source_id, status, reason), seconds=dict(self.seconds))
+    def _without_pictures(self, source_id: str, status: str, reason: str) -> Prepared:
+        pictures = [PreparedPicture(row) for row in self.all_rows(source_id, status, reason)]
+        return Prepared(source_id, pictures, dict(self.seconds))
 
     @functools.cached_property
     def pool(self) -> Pool:

@@ -22,7 +22,7 @@ from unswayed.rendering.layers import Layers, NetworkRenderer, Refused, Rendered
 from unswayed.rendering.removal import find_removal
 
 from .plan import Plan
-from .prepare import Preparation, Prepared, row_reason
+from .prepare import Preparation, Prepared, PreparedPicture, row_reason
 from .quality import is_invalid, judged, left_out
 from .rows import FAILED, counts, write_rows
 from .writing import Written, settle, write_file, write_picture
@@ -67,12 +67,15 @@ class _OpenSource:
 
     @property
     def complete(self) -> bool:
-        return len(self.written) == len(self.prepared.layers) + len(self.prepared.files)
+        return len(self.written) == sum(
+            picture.layers is not None or picture.data is not None for picture in self.prepared.pictures
+        )
 
     def finish(self, root: Path) -> Summary:
         """Wait for the source's files, rename them and write its row file."""
         written = {number: future.result() for number, future in self.written.items()}
-        rows = [written[number].row if number in written else row for number, row in enumerate(self.prepared.rows)]
+        pictures = enumerate(self.prepared.pictures)
+        rows = [written[number].row if number in written else picture.row for number, picture in pictures]
         started = time.perf_counter()
         settle(file for one in written.values() for file in one.files)
         write_rows(root, self.prepared.source_id, rows)
@@ -96,23 +99,23 @@ class _Stream:
 
     def add(self, prepared: Prepared) -> None:
         source = _OpenSource(prepared)
-        for number, data in prepared.files.items():
-            source.written[number] = self.pool.submit(write_file, self.root, prepared.rows[number], data)
-        self.queue.extend((source, number) for number in prepared.layers)
+        for number, picture in enumerate(prepared.pictures):
+            if picture.data is not None:
+                source.written[number] = self.pool.submit(write_file, self.root, picture.row, picture.data)
+            elif picture.layers is not None:
+                self.queue.append((source, number))
         self._advance(source)
 
     def render(self, count: int) -> None:
         batch = [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
-        places = [(source.prepared, number) for source, number in batch]
+        pictures = [source.prepared.pictures[number] for source, number in batch]
         started = time.perf_counter()
-        answers = _render_at(self.renderer, places)
+        answers = _render(self.renderer, pictures)
         if self.again is not None:
-            answers = rerolled(self.again, self.renderer, places, answers)
+            answers = rerolled(self.again, self.renderer, pictures, answers)
         share = (time.perf_counter() - started) / len(batch)
-        for (source, number), answer in zip(batch, answers, strict=True):
-            prepared = source.prepared
-            row, layers, evidence = prepared.rows[number], prepared.layers[number], prepared.evidence.get(number)
-            source.written[number] = self.pool.submit(write_picture, self.root, row, layers, answer, evidence)
+        for (source, number), picture, answer in zip(batch, pictures, answers, strict=True):
+            source.written[number] = self.pool.submit(write_picture, self.root, picture, answer)
             source.rendered += share
         for source in {id(source): source for source, _ in batch}.values():
             self._advance(source)
@@ -176,46 +179,37 @@ def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered 
 def rerolled(
     preparation: Preparation,
     renderer: Renderer,
-    places: Sequence[tuple[Prepared, int]],
+    pictures: Sequence[PreparedPicture],
     answers: Sequence[Rendered | Refused],
 ) -> list[Rendered | Refused]:
     """The answers, each invalid picture made again with its next seeds; what stays invalid is refused with its reasons.
 
-    places: the source and row number of each answer; rows, layers and evidence there become those of the last try.
+    The pictures become those of the last try.
     """
     answers, tries = list(answers), preparation.plan.settings.tries
     waiting, attempt = list(range(len(answers))), 0
     while True:
-        bad = []
-        for at in waiting:
-            (prepared, number), answer = places[at], answers[at]
-            if isinstance(answer, Rendered) and number in prepared.evidence:
-                row = judged(prepared.rows[number], prepared.layers[number], answer, prepared.evidence[number])
-                prepared.rows[number] = row
-                if is_invalid(row):
-                    answers[at] = left_out(row, attempt)
-                    bad.append(at)
+        invalid = []
+        for number in waiting:
+            picture, answer = pictures[number], answers[number]
+            if isinstance(answer, Rendered) and picture.layers is not None and picture.evidence is not None:
+                picture.row = judged(picture.row, picture.layers, answer, picture.evidence)
+                if is_invalid(picture.row):
+                    answers[number] = left_out(picture.row, attempt)
+                    invalid.append(number)
         if attempt == tries:
             return answers
         attempt += 1
-        waiting = []
-        for at in bad:
-            prepared, number = places[at]
-            made = preparation.again(prepared.source_id, number, attempt)
-            if made is not None:
-                row = prepared.rows[number]
-                # What no draw changes about the row stays: the photograph's border and its notes.
-                prepared.rows[number] = replace(made[0], border_contact=row.border_contact, notes=row.notes)
-                prepared.layers[number], prepared.evidence[number] = made[1:]
-                waiting.append(at)
+        waiting = [number for number in invalid if preparation.again(pictures[number], attempt)]
         if not waiting:
             return answers
-        for at, answer in zip(waiting, _render_at(renderer, [places[at] for at in waiting]), strict=True):
-            answers[at] = answer
+        made = _render(renderer, [pictures[number] for number in waiting])
+        for number, answer in zip(waiting, made, strict=True):
+            answers[number] = answer
 
 
-def _render_at(renderer: Renderer, places: Sequence[tuple[Prepared, int]]) -> list[Rendered | Refused]:
-    return render_safely(renderer, [prepared.layers[number] for prepared, number in places])
+def _render(renderer: Renderer, pictures: Sequence[PreparedPicture]) -> list[Rendered | Refused]:
+    return render_safely(renderer, [picture.layers for picture in pictures if picture.layers is not None])
 
 
 def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
@@ -302,7 +296,7 @@ def passes_of(renderer: Renderer, start: float) -> int:
 
 def prepared_passes(renderer: Renderer, prepared: Prepared) -> int:
     """How many passes of a network the pictures of a source take."""
-    return sum(passes_of(renderer, layers.start) for layers in prepared.layers.values())
+    return sum(passes_of(renderer, picture.layers.start) for picture in prepared.pictures if picture.layers is not None)
 
 
 def _preparers(on_cpu: bool, per_gpu: int) -> int:

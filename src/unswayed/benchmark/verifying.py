@@ -178,7 +178,7 @@ def _validity_problem(row: dict[str, Any]) -> Problem | None:
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
     """Return a file's bytes, or what is wrong with it."""
-    if leads_out(path):
+    if leads_out(path.replace("\0", "")):  # no file has a zero byte in its name, wherever it is
         return None, Problem(path, "is outside the benchmark")
     try:
         data = read_file(root / path, MOST_PICTURE)

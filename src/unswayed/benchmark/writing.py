@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from unswayed.edits.layers import Layers
 from unswayed.files.storage import upload
 from unswayed.files.whole import PART, explained, open_beside
 from unswayed.rendering.layers import Refused, Rendered, mask_levels, png, written_rate
 
 from .measures import background_measures
-from .quality import Evidence, judged
+from .prepare import PreparedPicture
+from .quality import judged
 from .rows import Row, mask_path, picture_path
 
 
@@ -98,13 +98,13 @@ class Written:
     judge: float = 0.0
 
 
-def write_picture(
-    root: Path, row: Row, layers: Layers, answer: Rendered | Refused, evidence: Evidence | None = None
-) -> Written:
+def write_picture(root: Path, picture: PreparedPicture, answer: Rendered | Refused) -> Written:
     """Write the picture and its mask to temporary files, or put the renderer's refusal into the row.
 
-    evidence: what the picture's validity is measured with, unless the row already has it.
+    Its validity is measured unless the row already has it, or there is no evidence to measure it with.
     """
+    row, layers, evidence = picture.row, picture.layers, picture.evidence
+    assert layers is not None
     if isinstance(answer, Refused):
         return Written(replace(row, status=answer.status, reason=answer.reason))
     began = time.perf_counter()
@@ -112,14 +112,14 @@ def write_picture(
         row = judged(row, layers, answer, evidence)
     started = time.perf_counter()
     levels = mask_levels(layers.mask)
-    picture, mask = png(answer.image), png(levels)
+    image, mask = png(answer.image), png(levels)
     encoded = time.perf_counter()
     path, beside = picture_path(row.edit, row.source_id, row.run), mask_path(row.edit, row.source_id, row.run)
-    files = write_beside(root / path, picture), write_beside(root / beside, mask)
+    files = write_beside(root / path, image), write_beside(root / beside, mask)
     done = replace(
         row,
         path=path,
-        sha256=_hash(picture),
+        sha256=_hash(image),
         mask_path=beside,
         mask_sha256=_hash(mask),
         pixel_rate=written_rate(levels),
