@@ -103,7 +103,29 @@ page = build_page(Studio(["lite:0"]), Results("predictions"))
 components = {one["props"].get("elem_id"): one for one in page.config["components"]}
 shown = {name: (components[name]["type"], components[name]["props"]) for name in
          ("on-hand-shake", "hand-shake-reach", "hand-shake-along")}
-print(json.dumps({"drops": drops, "listed": listed, "shown": shown, "directions": list(directions())}, default=str))
+
+import torch
+from torchvision import tv_tensors
+from unswayed.repair.settings import weights_of
+from unswayed.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
+
+shaken = EditMixture({"hand-shake": 1.0}, probability=1.0, most=1, ranges={"hand-shake": (0.2, 0.3)})
+assert EditMixture.from_json(shaken.to_json()) == shaken
+images, masks, _ = zip(*(Scenes("sample", 96)[place] for place in range(3)))
+images, masks = torch.stack([*images]), torch.stack([*masks])
+batch, moved = BatchEdit(shaken)(images, masks)
+torch.manual_seed(0)
+single, mask = RandomEdit(shaken)(tv_tensors.Image(images[0][:, :80]), tv_tensors.Mask(masks[0][:80]))
+trained = {
+    "weights": weights_of({"hand-shake-0.1": 10.0, "size-0.05": 5.0}),
+    # the object lies elsewhere and is inverted: its colors are those of a negative
+    "batch": [float((after != before).float().mean()) for after, before in zip(moved, masks)],
+    "inverted": [float(picture.permute(1, 2, 0)[mask > 0.99].float().mean() + image.permute(1, 2, 0)[before > 0.99]
+                 .float().mean()) for picture, mask, image, before in zip(batch, moved, images, masks)],
+    "single": [list(single.shape), float((mask > 0.5).float().mean()), bool((single != images[0][:, :80]).any())],
+}
+print(json.dumps({"drops": drops, "listed": listed, "shown": shown, "directions": list(directions()),
+                  "trained": trained}, default=str))
 """
 
 
@@ -172,6 +194,18 @@ def test_the_app_has_its_switch_its_slider_and_its_list(outside) -> None:
     assert kind == "dropdown"
     assert [value for _, value in choice["choices"]] == ["both", "x", "y"]
     assert "object shaken" in outside[1]["directions"]
+
+
+def test_training_transforms_and_repair_draw_it(outside) -> None:
+    trained = outside[1]["trained"]
+    assert trained["weights"]["hand-shake"] == 1.0
+    assert trained["weights"]["size"] == 0.5
+    assert min(trained["batch"]) > 0.01
+    assert trained["inverted"] == pytest.approx([255.0] * 3, abs=8)
+    shape, rate, changed = trained["single"]
+    assert shape == [3, 80, 96]
+    assert rate > 0.01
+    assert changed
 
 
 def test_the_commands_know_both(outside) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
 from .edit import Change, Edit, Range, parameter, where
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,43 @@ def _disc(radius: float) -> np.ndarray:
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     kernel = np.clip(radius + 0.5 - np.hypot(x, y), 0, 1)
     return (kernel / kernel.sum()).astype(np.float32)
+
+
+def blurred_batch(layers: Tensor, radius: Tensor) -> Tensor:
+    """Return layers as `blurred` changes them, each by its own radius (n,) in pixels.
+
+    layers: (n, 4, H, W), colors times weight, and weight. The discs are multiplied in the Fourier domain, where any
+    radius up to 32 of 256 pixels takes the same time and the shapes are fixed, as a compiler wants them.
+    """
+    import torch
+
+    high, wide = layers.shape[-2:]
+    margin = max(high, wide) // 8 + 1
+    rows, columns = (_reflected(side, margin, layers) for side in (high, wide))
+    padded = layers.float()[:, :, rows][..., columns]
+    y, x = (_circular(side + 2 * margin, layers) for side in (high, wide))
+    away = torch.hypot(y[:, None], x)
+    disc = (radius.float().view(-1, 1, 1) + 0.5 - away).clamp(0, 1)
+    # A disc is symmetric, so its spectrum is real.
+    share = torch.fft.rfft2(disc / disc.sum(dim=(1, 2), keepdim=True)).real
+    spectrum = torch.view_as_real(torch.fft.rfft2(padded)) * share[:, None, :, :, None]
+    soft = torch.fft.irfft2(torch.view_as_complex(spectrum), s=padded.shape[-2:])
+    soft = soft[..., margin : margin + high, margin : margin + wide].clamp(0, 1).to(layers.dtype)
+    return torch.where(radius.view(-1, 1, 1, 1) < 0.1, layers, soft)
+
+
+def _reflected(side: int, margin: int, like: Tensor) -> Tensor:
+    """Return the places of a row with `margin` more on both ends, mirrored at the outermost pixels."""
+    import torch
+
+    period = max(2 * (side - 1), 1)
+    place = torch.arange(-margin, side + margin, device=like.device) % period
+    return torch.minimum(place, period - place)
+
+
+def _circular(side: int, like: Tensor) -> Tensor:
+    """Return how far each place of a ring of `side` places is from the first."""
+    import torch
+
+    place = torch.arange(side, device=like.device, dtype=torch.float32)
+    return torch.minimum(place, side - place)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
 from .edit import Change, Edit, Range, parameter
+from .lighting import from_linear, to_linear
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,49 @@ def recolored(image: np.ndarray, weight: np.ndarray, hue: float, saturation: flo
     lab[..., 1], lab[..., 2] = cosine * a - sine * b, sine * a + cosine * b
     turned = cv2.cvtColor(lab, cv2.COLOR_Lab2RGB)
     return np.clip(np.round(turned * 255), 0, 255).astype(np.uint8), weight
+
+
+# Linear RGB to XYZ and back, in units of the white point D65, as OpenCV has them.
+_RGB_TO_XYZ = ((0.412453, 0.357580, 0.180423), (0.212671, 0.715160, 0.072169), (0.019334, 0.119193, 0.950227))
+_TO_XYZ = np.divide(_RGB_TO_XYZ, ((0.950456,), (1.0,), (1.088754,))).tolist()
+_FROM_XYZ = np.linalg.inv(_TO_XYZ).tolist()
+_NODES = 33
+
+
+def recolored_batch(pictures: Tensor, hue: Tensor, saturation: Tensor) -> Tensor:
+    """Return pictures (n, 3, H, W) in [0, 1] as `recolored` changes them, each by its own hue and saturation (n,).
+
+    OpenCV computes CIELAB exactly for 33 levels of each channel and interpolates between them, in steps of a sixteenth.
+    """
+    import torch
+    from torch.nn.functional import grid_sample
+
+    along = torch.linspace(0, 1, _NODES, device=pictures.device)
+    table = _lab(torch.meshgrid(along, along, along, indexing="ij"))
+    steps = pictures.float().mul(16384).round().div(32).floor()
+    places = steps.div(256).sub(1).movedim(1, -1).flip(-1)
+    lab = grid_sample(table.expand(len(pictures), -1, -1, -1, -1), places[:, None], align_corners=True)[:, :, 0]
+    lightness, a, b = lab.unbind(1)
+    turn = torch.deg2rad(hue.float())
+    cosine, sine = ((saturation.float() * part).view(-1, 1, 1) for part in (turn.cos(), turn.sin()))
+    a, b = cosine * a - sine * b, sine * a + cosine * b
+    middle = (lightness + 16) / 116
+    y = torch.where(lightness <= 8, lightness / 903.3, middle**3)
+    middle = torch.where(lightness <= 8, 7.787 * y + 16 / 116, middle)
+    x, z = (torch.where(f > 6 / 29, f**3, (f - 16 / 116) / 7.787) for f in (middle + a / 500, middle - b / 200))
+    light = torch.stack(_product(_FROM_XYZ, (x, y, z)), dim=1).clamp(0, 1)
+    return from_linear(light, torch).to(pictures.dtype)
+
+
+def _lab(channels: Sequence[Tensor]) -> Tensor:
+    """CIELAB (3, …) of red, green and blue in [0, 1]."""
+    import torch
+
+    xyz = _product(_TO_XYZ, [to_linear(channel, torch) for channel in channels])
+    x, y, z = (torch.where(part > 0.008856, part ** (1 / 3), 7.787 * part + 16 / 116) for part in xyz)
+    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def _product(matrix: list[list[float]], channels: Sequence[Tensor]) -> list[Tensor]:
+    first, second, third = channels
+    return [row[0] * first + row[1] * second + row[2] * third for row in matrix]

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from .composition import Composition, Guidance, Impossible, Original, PictureReference, adjusted
-from .geometry import is_identity, placed_object
+from .composition import Composition, Drawn, Guidance, Impossible, Original, Picture, PictureReference, adjusted
+from .geometry import is_identity, placed_object, resized
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,3 +171,41 @@ def composite(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndar
     share = alpha[..., None]
     mixed = back + share * (front.astype(np.float32) - back)
     return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
+
+
+def without_object(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """The picture with its object filled smoothly from what surrounds it, from a quarter of the resolution on."""
+    import cv2
+
+    hole = cv2.dilate((alpha > 0.05).view(np.uint8), np.ones((9, 9), np.uint8))
+    high, wide = alpha.shape
+    size = (wide + 3) // 4, (high + 3) // 4
+    known = (cv2.resize(hole * 255, size, interpolation=cv2.INTER_AREA) == 0).astype(np.float32)
+    filled = membrane(cv2.resize(image, size, interpolation=cv2.INTER_AREA), known)
+    smooth = cv2.resize(filled, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return over(smooth, cv2.blur(hole.astype(np.float32), (3, 3)), image)
+
+
+def over(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
+    """alpha·front + (1 − alpha)·back, (H, W, 3) uint8."""
+    import cv2
+
+    return cv2.blendLinear(front, back, alpha, 1 - alpha)
+
+
+def drawn_picture(reference: Picture | Drawn, size: int) -> np.ndarray:
+    """The picture of a file, or one drawn by code, at size×size."""
+    if isinstance(reference, Picture):
+        return square_picture(reference.path, size)
+    return reference.draw(size, np.random.default_rng(reference.seed))
+
+
+def square_picture(path: str, size: int) -> np.ndarray:
+    """A picture file's central square at size×size."""
+    from unswayed.sources.pictures import read_picture
+
+    picture = read_picture(path)
+    high, wide = picture.shape[:2]
+    side = min(high, wide)
+    top, left = (high - side) // 2, (wide - side) // 2
+    return resized(np.ascontiguousarray(picture[top : top + side, left : left + side]), size)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
 from .edit import Change, Edit, Range, parameter, where
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,31 @@ def lit(image: np.ndarray, weight: np.ndarray, stops: float) -> Layer:
     """Return the pixels with 2**stops times the light: multiplied in linear light, clipped, converted back to sRGB."""
     import cv2
 
-    return cv2.LUT(image, _exposure(stops)), weight
+    return cv2.LUT(image, _table(stops)), weight
+
+
+def lit_batch(pictures: Tensor, stops: Tensor) -> Tensor:
+    """Return pictures (n, 3, H, W) in [0, 1] as `lit` changes them, each by its own number of stops (n,)."""
+    import torch
+
+    return exposed(pictures.float(), stops.float().exp2().view(-1, 1, 1, 1), torch).to(pictures.dtype)
 
 
 @functools.lru_cache(maxsize=64)
-def _exposure(stops: float) -> np.ndarray:
-    values = np.arange(256) / 255
-    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-    exposed = np.minimum(linear * 2.0**stops, 1.0)
-    encoded = np.where(exposed <= 0.0031308, exposed * 12.92, 1.055 * exposed ** (1 / 2.4) - 0.055)
-    return np.round(encoded * 255).astype(np.uint8)
+def _table(stops: float) -> np.ndarray:
+    return np.round(exposed(np.arange(256) / 255, 2.0**stops, np) * 255).astype(np.uint8)
+
+
+def exposed(values: Any, gain: Any, xp: Any) -> Any:
+    """Return sRGB values in [0, 1] under `gain` times the light; xp: the module of the arrays, numpy or torch."""
+    return from_linear((to_linear(values, xp) * gain).clip(None, 1.0), xp)
+
+
+def to_linear(values: Any, xp: Any) -> Any:
+    """Return the light of sRGB values, both in [0, 1]."""
+    return xp.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def from_linear(light: Any, xp: Any) -> Any:
+    """Return the sRGB values of light, both in [0, 1]."""
+    return xp.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from .composition import Composition, Cover, Impossible, Pool, Removed
 from .edit import Change, Edit, Need, Range, parameter
 from .geometry import placed_mask
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PLACES = 6
 
@@ -79,16 +82,51 @@ def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
         # Not on the pixel grid, so that no two pixels have the same distance.
         aside = rng.uniform(-0.5, 0.5, 2)
         square = columns[middle] + aside[0], rows[middle] + aside[1], rng.uniform(0, np.pi / 2)
-        reached = _distance(columns, rows, *square) - earlier
+        reached = _reach(columns, rows, *square) - earlier
         squares.append((float(np.partition(reached, wanted - 1)[wanted - 1]) + 1e-3, square))
     radius, square = min(squares)
     places = np.indices(alpha.shape, dtype=np.float32)
-    return np.clip(radius - _distance(places[1], places[0], *square) + 0.5, 0.0, 1.0).astype(np.float32)
+    return np.clip(radius - _reach(places[1], places[0], *square) + 0.5, 0.0, 1.0).astype(np.float32)
 
 
-def _distance(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
-    """Return the distance of points from the middle, in the norm whose circles are rounded, rotated squares."""
+def _reach(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
     x, y = np.subtract(x, middle_x, dtype=np.float32), np.subtract(y, middle_y, dtype=np.float32)
-    along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
-    distance: np.ndarray = np.sqrt(np.sqrt(along**4 + across**4))
-    return distance
+    reach: np.ndarray = _distance(x, y, tilt, np)
+    return reach
+
+
+def hiding_batch(alpha: Tensor, share: Tensor, place: Tensor, tilt: Tensor) -> Tensor:
+    """Return rounded squares (n, 1, H, W) in [0, 1], each of which hides about a share (n,) of its object.
+
+    alpha: (n, 1, H, W); place, tilt: (n,) in [0, 1), where on the object the middle lies, and its angle. The radius is
+    where the sorted distances of the object's cells from the middle have reached the share.
+    """
+    import torch
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    from .placement import GRID, cells, frame_of
+
+    high, wide = alpha.shape[-2:]
+    longer = max(high, wide)
+    points = cells(frame_of(high, wide, alpha.device))
+    weight = adaptive_avg_pool2d(alpha, GRID).flatten(1).float()
+    reached = weight.cumsum(1)
+    total = reached[:, -1:].clamp(min=1e-6)
+    x, y = points[(reached < place[:, None] * total).sum(1).clamp(max=GRID**2 - 1)].split(1, dim=1)
+    tilt = tilt[:, None] * (torch.pi / 2)
+    distance, order = _distance(points[:, 0] - x, points[:, 1] - y, tilt, torch).sort(dim=1)
+    hidden = weight.gather(1, order).cumsum(1)
+    radius = distance.gather(1, (hidden < share[:, None] * total).sum(1, keepdim=True).clamp(max=GRID**2 - 1))
+    down = ((torch.arange(high, device=alpha.device) + 0.5) / longer).view(1, high, 1)
+    across = ((torch.arange(wide, device=alpha.device) + 0.5) / longer).view(1, 1, wide)
+    away = _distance(across - x[:, :, None], down - y[:, :, None], tilt[:, :, None], torch)
+    return ((radius[:, :, None] - away) * longer + 0.5).clamp(0, 1)[:, None].to(alpha.dtype)
+
+
+def _distance(x: Any, y: Any, tilt: Any, xp: Any) -> Any:
+    """Return how far points are from a middle, in the norm whose circles are rounded, tilted squares.
+
+    x, y: the points from that middle; xp: the module of the arrays, numpy or torch.
+    """
+    along, across = x * xp.cos(tilt) + y * xp.sin(tilt), y * xp.cos(tilt) - x * xp.sin(tilt)
+    return xp.sqrt(xp.sqrt(along**4 + across**4))

@@ -1,16 +1,22 @@
-"""Where the edited objects lie, for a batch: affine maps from coarse outlines, and patches that hide a share of them.
+"""Where the objects of a batch lie, their warps, and what fills their old places; all in torch.
 
 Points are (x, y) in units of the longer side of the picture, y down. Outlines are read off a grid of GRID×GRID cells,
-so that everything here is small, and nothing waits for a GPU.
+so that everything about them is small, and nothing waits for a GPU.
 """
 
 from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
 GRID = 32
+LEVELS = 3  # halvings that a warp can choose from; an object shrinks by 8 in width before it aliases
+_SHIFTS = (0, 8, 16, 24)  # of the four channels in a word
 
 
 def frame_of(high: int, wide: int, device: torch.device) -> Tensor:
@@ -71,30 +77,6 @@ def placements(
     return torch.cat([back, shift], dim=2), factor
 
 
-def covers(alpha: Tensor, numbers: Tensor) -> Tensor:
-    """Rounded squares (n, 1, H, W) in [0, 1], each of which hides a share of its object.
-
-    numbers: (n, 3) with the share, and place and tilt in [0, 1). The radius is where the sorted distances of the
-    object's cells from a place on the object have reached that share.
-    """
-    high, wide = alpha.shape[-2:]
-    frame = frame_of(high, wide, alpha.device)
-    points = cells(frame)
-    weight = nnf.adaptive_avg_pool2d(alpha, GRID).flatten(1).float()
-    reached = weight.cumsum(1)
-    total = reached[:, -1:].clamp(min=1e-6)
-    middle = points[(reached < numbers[:, 1:2] * total).sum(1).clamp(max=GRID * GRID - 1)]
-    tilt = numbers[:, 2] * (torch.pi / 2)
-    distance, order = _distance(points[None, :, 0], points[None, :, 1], middle, tilt[:, None]).sort(dim=1)
-    hidden = weight.gather(1, order).cumsum(1)
-    place = (hidden < numbers[:, :1] * total).sum(1, keepdim=True).clamp(max=GRID * GRID - 1)
-    radius = distance.gather(1, place)
-    y = ((torch.arange(high, device=alpha.device) + 0.5) / max(high, wide)).view(1, high, 1)
-    x = ((torch.arange(wide, device=alpha.device) + 0.5) / max(high, wide)).view(1, 1, wide)
-    far = _distance(x, y, middle[:, :, None], tilt[:, None, None])
-    return ((radius[:, :, None] - far) * max(high, wide) + 0.5).clamp(0, 1)[:, None].to(alpha.dtype)
-
-
 def _bounds(points: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     """The corners of the box around the points that are inside: two (n, 2)."""
     out = torch.full((), float("inf"), device=points.device)
@@ -104,8 +86,92 @@ def _bounds(points: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-def _distance(x: Tensor, y: Tensor, middle: Tensor, tilt: Tensor) -> Tensor:
-    """How far points are from the middle, in the norm whose circles are rounded, tilted squares."""
-    x, y = x - middle[:, 0:1], y - middle[:, 1:2]
-    along, across = x * tilt.cos() + y * tilt.sin(), y * tilt.cos() - x * tilt.sin()
-    return (along**4 + across**4).sqrt().sqrt()
+def smooth_fills(pictures: Tensor, alpha: Tensor) -> Tensor:
+    """(n, 4, H, W): what fills the objects smoothly from their surroundings, and where it covers the picture.
+
+    pictures: (n, 3, H, W); alpha: (n, 1, H, W), 1 inside the objects. Known pixels are averaged down a pyramid and the
+    hole is filled on the way back up, from a quarter of the resolution on: a fill holds nothing finer.
+    """
+    # Every cell that touches the object, and its neighbors: so the object itself is hidden wholly.
+    hole = nnf.max_pool2d(nnf.max_pool2d(alpha, 4, ceil_mode=True), 3, 1, 1)
+    known = (hole < 0.05).to(pictures.dtype)
+    levels = [torch.cat([nnf.avg_pool2d(pictures, 4, ceil_mode=True) * known, known], dim=1)]
+    while max(levels[-1].shape[-2:]) > 1:
+        levels.append(nnf.avg_pool2d(levels[-1], 2, ceil_mode=True))
+    filled = levels[-1][:, :3] / levels[-1][:, 3:].clamp(min=1e-4)
+    for level in reversed(levels[:-1]):
+        coarse = _enlarged(filled, level.shape[-2], level.shape[-1], 2)
+        filled = torch.addcmul(level[:, :3], 1 - level[:, 3:], coarse)
+    return _enlarged(torch.cat([filled, 1 - known], dim=1), pictures.shape[-2], pictures.shape[-1], 4)
+
+
+def _enlarged(layers: Tensor, high: int, wide: int, factor: int) -> Tensor:
+    """The layers (n, C, h, w) enlarged bilinearly by a factor and cut to high × wide, as two matrix products."""
+
+    def weights(small: int, large: int) -> Tensor:
+        place = (torch.arange(large, device=layers.device) + 0.5) / factor - 0.5
+        apart = place.clamp(0, small - 1)[:, None] - torch.arange(small, device=layers.device)
+        return (1 - apart.abs()).clamp(min=0).to(layers.dtype)
+
+    return weights(layers.shape[-2], high) @ (layers @ weights(layers.shape[-1], wide).T)
+
+
+def warped(layers: Tensor, back: Tensor, factor: Tensor) -> Tensor:
+    """The layers (n, 4, H, W), colors premultiplied by alpha, moved by the maps (n, 2, 3) from canvas to picture.
+
+    Where an object shrinks, it is sampled from a smaller, averaged copy, so that it does not alias. All copies of a
+    picture lie side by side in one larger picture, so that one sampling serves every factor. A pixel is one word of
+    four bytes, so that its place is computed once for all four channels.
+    """
+    high, wide = layers.shape[-2:]
+    level = (-factor.log2()).clamp(0, LEVELS).round()
+    atlas = layers.new_zeros(len(layers), high, wide + (wide + 1) // 2, dtype=torch.int32)
+    atlas[..., :wide] = _packed(layers)
+    corners, small, top = [(0, 0, wide, high)], layers, 0
+    for _ in range(LEVELS):
+        small = nnf.avg_pool2d(small, 2)
+        tall, broad = small.shape[-2:]
+        atlas[:, top : top + tall, wide : wide + broad] = _packed(small)
+        corners.append((wide, top, broad, tall))
+        top += tall
+    places = torch.tensor(corners, dtype=torch.float32).to(layers.device, non_blocking=True)[level.long()]
+    corner, extent = places[:, :2, None, None], places[:, 2:, None, None]
+    # From pixels of the canvas to pixels of a level: the map is in units of the longer side.
+    scale = level.exp2().view(-1, 1, 1)
+    linear, offset = (back[:, :, :2] / scale)[..., None, None], (back[:, :, 2:] * max(high, wide) / scale)[..., None]
+    y = (torch.arange(high, device=layers.device) + 0.5).view(1, 1, high, 1)
+    x = (torch.arange(wide, device=layers.device) + 0.5).view(1, 1, 1, wide)
+    at = linear[:, :, 0] * x + linear[:, :, 1] * y + offset
+    inside = ((at >= 0) & (at <= extent)).all(dim=1)
+    at = torch.minimum((at - 0.5).clamp(min=0), extent - 1)
+    first, share = at.floor(), at.frac()
+    second = torch.minimum(first + 1, extent - 1) + corner
+    (left, upper), (right, lower) = ((first + corner).int().unbind(1), second.int().unbind(1))
+    across, down = share[:, 0], share[:, 1]
+    weights = ((1 - across) * (1 - down), across * (1 - down), (1 - across) * down, across * down)
+    pixels = atlas.flatten(1)
+    words = [
+        pixels.gather(1, (row * atlas.shape[-1] + column).flatten(1).long()).view_as(row)
+        for row, column in ((upper, left), (upper, right), (lower, left), (lower, right))
+    ]
+    channels = [
+        _sum(weight * ((word >> shift) & 255) for weight, word in zip(weights, words, strict=True)) for shift in _SHIFTS
+    ]
+    moved = _sum((channel + 0.5).int() << shift for channel, shift in zip(channels, _SHIFTS, strict=True))
+    return _unpacked(torch.where(inside, moved, 0), layers.dtype)
+
+
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(operator.add, parts)
+
+
+def _packed(layers: Tensor) -> Tensor:
+    """(n, H, W) int32: the four channels of the layers (n, 4, H, W) in [0, 1], a byte each."""
+    levels = (layers.float() * 255).round().int()
+    return _sum(levels[:, place] << shift for place, shift in enumerate(_SHIFTS))
+
+
+def _unpacked(words: Tensor, dtype: torch.dtype) -> Tensor:
+    """(n, 4, H, W) in [0, 1]: what `_packed` was given, in 256 levels."""
+    shifts = torch.tensor(_SHIFTS).to(words.device, non_blocking=True).view(-1, 1, 1)
+    return (((words[:, None] >> shifts) & 255).float() / 255).to(dtype)

@@ -22,11 +22,14 @@ from unswayed.scene import frame
 from unswayed.sources import Source, open_source
 from unswayed.sources.pictures import read_picture
 
-from .batch_edit import DISPLAY_GAMMA, color_matrices
+from .blur import blurred
+from .color import recolored
 from .geometry import resized
-from .layers import membrane
-from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw
-from .placement import GRID, covers, placements
+from .layers import over, without_object
+from .lighting import lit
+from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw, edited_by_others
+from .occlusion import hiding_batch
+from .placement import GRID, placements
 
 REMEMBERED = 16
 
@@ -93,14 +96,17 @@ class RandomEdit(v2.Transform):
             )
         if alpha.max() <= 0.5:
             return picture, mask
-        other = self._background(image.shape, rng) if edits and draws.has(*BORROWERS)[0] else None
-        moved_or_blurred = edits and draws.has("size", "position", "direction", "blur")[0]
-        own = without_object(image, alpha) if moved_or_blurred or (remembers and not edits) else None
+        borrows = bool(draws.kinds[0, len(KINDS) :].any()) or draws.has(*BORROWERS)[0]
+        other = self._background(image.shape, rng) if may_borrow and borrows else None
+        soft = draws.has("blur")[0] and draws.blurred[0] == OBJECT
+        shows_behind = edits and (soft or draws.has("size", "position", "direction")[0])
+        own = without_object(image, alpha) if shows_behind or (remembers and not edits) else None
         if own is not None and remembers:
             self.seen.append(own)
         if not edits:
             return picture, mask
         edited, visible = edit_one(image, alpha, draws, own, other)
+        edited, visible = edited_by_others(edited, visible, draws, self.mixture, other)
         return _picture_like(edited, picture), _mask_like(visible, mask, scale)
 
     def _background(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -157,9 +163,6 @@ def _mask_like(alpha: np.ndarray, before: tv_tensors.Mask, scale: int) -> tv_ten
     return tv_tensors.wrap(values.to(before.dtype), like=before)
 
 
-HOLE = np.ones((9, 9), np.uint8)
-
-
 def edit_one(
     image: np.ndarray, alpha: np.ndarray, draws: Draws, own: np.ndarray | None, other: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -167,30 +170,32 @@ def edit_one(
 
     image: (H, W, 3) uint8; alpha: (H, W) float32 from `rim`; draws: of one picture; own: the picture without its
     object, filled smoothly if None; other: another picture without its object, which `background` and `occlusion`
-    need.
+    need. The draws and places are those of a batch, the operations on pixels those of the edits.
     """
     of = dict(zip(NUMBERS, draws.numbers[0].tolist(), strict=True))
-    kinds = dict(zip(KINDS, draws.kinds[0].tolist(), strict=True))
-    radius = of["blur"] * max(alpha.shape) / 256
+    kinds = dict(zip(KINDS, draws.kinds[0].tolist(), strict=False))
+    radius = of["blur"] * max(alpha.shape) / 256 if kinds["blur"] else 0.0
+    defocused = radius > 0 and draws.blurred[0] == BACKGROUND
     geometric = kinds["size"] or kinds["position"] or kinds["direction"]
-    defocused = kinds["blur"] and draws.blurred[0] == BACKGROUND
+    layered = geometric or (radius > 0 and not defocused)
     front, back = image, image
     if kinds["background"]:
         assert other is not None
         back = other
-    elif geometric or defocused:
+    elif layered:
         back = without_object(image, alpha) if own is None else own
+    weight = 1 - alpha if back is image else np.ones_like(alpha)
     if kinds["lighting"]:
-        gain = 2 ** (of["lighting"] / DISPLAY_GAMMA)
-        back = cv2.convertScaleAbs(back, alpha=gain) if draws.lit[0] != OBJECT else back
-        front = cv2.convertScaleAbs(front, alpha=gain) if draws.lit[0] != BACKGROUND else front
+        back = lit(back, weight, of["lighting"])[0] if draws.lit[0] != OBJECT else back
+        front = lit(front, alpha, of["lighting"])[0] if draws.lit[0] != BACKGROUND else front
     if defocused:
-        back = cv2.GaussianBlur(back, (0, 0), max(radius / 2, 1e-3))
+        back = blurred(back, weight, radius)[0]
     if kinds["color"]:
-        matrix = color_matrices(torch.tensor([of["color"]]), torch.tensor([of["saturation"]]))[0].numpy()
-        front = cv2.transform(front, matrix)
-    if geometric or (kinds["blur"] and not defocused):
-        layer, window = _layer(front, alpha, kinds, of, radius if kinds["blur"] and not defocused else 0.0)
+        window = _window(alpha, 0)
+        front = front.copy()
+        front[window] = recolored(front[window], alpha[window], of["color"], of["saturation"])[0]
+    if layered:
+        layer, window = _layer(front, alpha, kinds if geometric else {}, of, 0.0 if defocused else radius)
         share = np.ascontiguousarray(layer[..., 3])
         behind = cv2.multiply(np.ascontiguousarray(back[window]), cv2.merge([1 - share] * 3), dtype=cv2.CV_32F)
         picture, visible = back.copy(), np.zeros_like(alpha)
@@ -201,8 +206,8 @@ def edit_one(
         picture = over(front, alpha, back) if front is not back else image
     if kinds["occlusion"]:
         assert other is not None
-        numbers = torch.tensor([[of["occlusion"], of["place"], of["tilt"]]])
-        patch = covers(torch.from_numpy(visible)[None, None], numbers)[0, 0].numpy()
+        numbers = (torch.tensor([of[name]]) for name in ("occlusion", "place", "tilt"))
+        patch = hiding_batch(torch.from_numpy(visible)[None, None], *numbers)[0, 0].numpy()
         picture, visible = over(other, patch, picture), visible * (1 - patch)
     return picture, visible
 
@@ -213,63 +218,56 @@ def rim(mask: np.ndarray) -> np.ndarray:
     return cv2.min(solid, cv2.blur(solid, (3, 3)))
 
 
-def without_object(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """The picture with its object filled smoothly from what surrounds it, from a quarter of the resolution on."""
-    hole = cv2.dilate((alpha > 0.05).view(np.uint8), HOLE)
+def _window(alpha: np.ndarray, margin: int) -> tuple[slice, slice]:
+    """Rows and columns of the object and a margin around it."""
+    left, top, broad, tall = cv2.boundingRect((alpha > 0).view(np.uint8))
     high, wide = alpha.shape
-    size = (wide + 3) // 4, (high + 3) // 4
-    known = (cv2.resize(hole * 255, size, interpolation=cv2.INTER_AREA) == 0).astype(np.float32)
-    filled = membrane(cv2.resize(image, size, interpolation=cv2.INTER_AREA), known)
-    smooth = cv2.resize(filled, (wide, high), interpolation=cv2.INTER_LINEAR)
-    return over(smooth, cv2.blur(hole.astype(np.float32), (3, 3)), image)
-
-
-def over(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
-    """alpha·front + (1 − alpha)·back, (H, W, 3) uint8."""
-    return cv2.blendLinear(front, back, alpha, 1 - alpha)
+    return (
+        slice(max(top - margin, 0), min(top + tall + margin, high)),
+        slice(max(left - margin, 0), min(left + broad + margin, wide)),
+    )
 
 
 def _layer(
     front: np.ndarray, alpha: np.ndarray, kinds: dict[str, bool], of: dict[str, float], radius: float
 ) -> tuple[np.ndarray, tuple[slice, slice]]:
     """The object blurred and placed, (h, w, 4) float32 with colors premultiplied by alpha, and the window of the
-    picture that it lands on."""
+    picture that it lands on; kinds: empty if it stays at its place."""
+    rows, columns = cut = _window(alpha, 2 + int(np.ceil(radius)))
+    colors, share = blurred(front[cut], alpha[cut], radius)
+    colors = cv2.multiply(colors, cv2.merge([share] * 3), dtype=cv2.CV_32F)
+    layer = cv2.merge([*cv2.split(colors), share])
+    if not kinds:
+        return layer, cut
+    back, shrink = _map_back(alpha, kinds, of)
+    size = max(round(layer.shape[1] * shrink), 1), max(round(layer.shape[0] * shrink), 1)
+    scale = np.array([size[0] / layer.shape[1], size[1] / layer.shape[0]])
+    corners = np.array([[x, y] for x in (columns.start, columns.stop) for y in (rows.start, rows.stop)], dtype=float)
+    landed = (corners - back[:, 2]) @ np.linalg.inv(back[:, :2]).T
     high, wide = alpha.shape
-    margin = 2 + int(radius * 1.5 + 0.999)
-    left, top, broad, tall = cv2.boundingRect((alpha > 0).view(np.uint8))
-    right, bottom = min(left + broad + margin, wide), min(top + tall + margin, high)
-    left, top = max(left - margin, 0), max(top - margin, 0)
-    share = alpha[top:bottom, left:right]
-    colors = cv2.multiply(front[top:bottom, left:right], cv2.merge([share] * 3), dtype=cv2.CV_32F)
-    window = cv2.merge([*cv2.split(colors), share])
-    if radius:
-        window = cv2.GaussianBlur(window, (0, 0), radius / 2, borderType=cv2.BORDER_REFLECT_101)
-    if not (kinds["size"] or kinds["position"] or kinds["direction"]):
-        return window, (slice(top, bottom), slice(left, right))
-    flags = torch.tensor([[kinds["size"], kinds["position"], kinds["direction"]]], dtype=torch.float32)
+    first = np.clip(np.floor(landed.min(axis=0)).astype(int) - 1, 0, [wide - 1, high - 1])
+    last = np.clip(np.ceil(landed.max(axis=0)).astype(int) + 1, first + 1, [wide, high])
+    if size != layer.shape[1::-1]:
+        layer = cv2.resize(layer, size, interpolation=cv2.INTER_AREA)
+    # OpenCV counts pixels by their middles.
+    corner = back[:, :2] @ (first + 0.5) + back[:, 2] - np.array([columns.start, rows.start])
+    matrix = np.column_stack([back[:, :2] * scale[:, None], corner * scale - 0.5])
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    layer = cv2.warpAffine(layer, matrix, tuple((last - first).tolist()), flags=flags)
+    return layer, (slice(first[1], last[1]), slice(first[0], last[0]))
+
+
+def _map_back(alpha: np.ndarray, kinds: dict[str, bool], of: dict[str, float]) -> tuple[np.ndarray, float]:
+    """The map (2, 3) from pixels of the canvas to pixels of the picture, counted from the upper left corner of the
+    first pixel, and the factor by which the object shrinks, at most 1."""
+    ways = torch.tensor([[kinds["size"], kinds["position"], kinds["direction"]]], dtype=torch.float32)
     numbers = torch.tensor([[of["size"], of["x"], of["y"], of["direction"]]])
     solid = (alpha > 0.5).view(np.uint8)
     inside = torch.from_numpy(cv2.resize(solid * 255, (GRID, GRID), interpolation=cv2.INTER_AREA) > 0).view(1, -1)
     rate = torch.tensor([cv2.countNonZero(solid) / solid.size])
-    maps, factor = placements(inside, rate, (high, wide), flags, numbers)
-    # From pixels of the canvas to pixels of the picture; both count from the upper left corner of the first pixel.
-    back = maps[0].double().numpy() * np.array([1, 1, max(high, wide)])
-    shrink = min(float(factor[0]), 1.0)
-    size = max(round(window.shape[1] * shrink), 1), max(round(window.shape[0] * shrink), 1)
-    scale = np.array([size[0] / window.shape[1], size[1] / window.shape[0]])
-    corners = np.array([[x, y] for x in (left, right) for y in (top, bottom)], dtype=float)
-    landed = (corners - back[:, 2]) @ np.linalg.inv(back[:, :2]).T
-    first = np.clip(np.floor(landed.min(axis=0)).astype(int) - 1, 0, [wide - 1, high - 1])
-    last = np.clip(np.ceil(landed.max(axis=0)).astype(int) + 1, first + 1, [wide, high])
-    if size != window.shape[1::-1]:
-        window = cv2.resize(window, size, interpolation=cv2.INTER_AREA)
-    # OpenCV counts pixels by their middles.
-    corner = back[:, :2] @ (first + 0.5) + back[:, 2] - np.array([left, top])
-    matrix = np.column_stack([back[:, :2] * scale[:, None], corner * scale - 0.5])
-    layer = cv2.warpAffine(
-        window, matrix, tuple((last - first).tolist()), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    )
-    return layer, (slice(first[1], last[1]), slice(first[0], last[0]))
+    high, wide = alpha.shape
+    maps, factor = placements(inside, rate, (high, wide), ways, numbers)
+    return maps[0].double().numpy() * np.array([1, 1, max(high, wide)]), min(float(factor[0]), 1.0)
 
 
 class Scenes(Dataset[Any]):

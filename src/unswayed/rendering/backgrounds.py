@@ -9,8 +9,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from unswayed.edits.composition import Composition, Drawn, Original, Picture, PictureReference, Pool, Removed
+from unswayed.edits.composition import Composition, Original, PictureReference, Pool, Removed
 from unswayed.edits.geometry import resized
+from unswayed.edits.layers import drawn_picture
 from unswayed.files.whole import write_bytes
 
 from .removal import Removal
@@ -44,10 +45,8 @@ class Backgrounds:
     def _make(self, reference: PictureReference, composition: Composition) -> np.ndarray:
         if isinstance(reference, Removed):
             return self._removed(reference.scene_id, composition)
-        if isinstance(reference, Picture):
-            return square_picture(reference.path, self.size)
-        assert isinstance(reference, Drawn)
-        return reference.draw(self.size, np.random.default_rng(reference.seed))
+        assert not isinstance(reference, Original)
+        return drawn_picture(reference, self.size)
 
     def _removed(self, scene_id: str, composition: Composition) -> np.ndarray:
         own = scene_id == composition.scene_id
@@ -82,14 +81,3 @@ def removed_object(
     if path is not None:
         write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
     return removed
-
-
-def square_picture(path: str, size: int) -> np.ndarray:
-    """A picture file's central square at size×size."""
-    from unswayed.sources.pictures import read_picture
-
-    picture = read_picture(path)
-    high, wide = picture.shape[:2]
-    side = min(high, wide)
-    top, left = (high - side) // 2, (wide - side) // 2
-    return resized(np.ascontiguousarray(picture[top : top + side, left : left + side]), size)

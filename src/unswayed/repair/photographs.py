@@ -17,13 +17,14 @@ from torch import Tensor
 
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
+from unswayed.edits.layers import square_picture
 from unswayed.edits.placement import GRID
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import canonical
 from unswayed.jobs import run_tasks
 from unswayed.jobs.resources import prefetch
 from unswayed.models.transforms import Transform
-from unswayed.rendering.backgrounds import removed_object, square_picture
+from unswayed.rendering.backgrounds import removed_object
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
 from unswayed.sources import Source

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from unswayed.choices import Option
-from unswayed.edits.mixture import KINDS, EditMixture
+from unswayed.edits.mixture import EditMixture, trainable_edits
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import read_object
 from unswayed.specs import is_same_model
@@ -141,12 +141,12 @@ def weights_of(
     from unswayed.evaluation.facts import Facts
 
     attributes = attributes or Facts().attributes
-    worst = dict.fromkeys(KINDS, 0.0)
+    worst = dict.fromkeys(trainable_edits(), 0.0)
     for name, drop in drops.items():
         for kind in attributes(name):
             if kind in worst:
                 worst[kind] = max(worst[kind], drop or 0.0)
     largest = max(worst.values())
     if largest <= 0:
-        return dict.fromkeys(KINDS, 1.0)
+        return dict.fromkeys(worst, 1.0)
     return {kind: max(value / largest, FLOOR) for kind, value in worst.items()}
