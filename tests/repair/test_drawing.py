@@ -25,7 +25,7 @@ def predictions(model: str, **wrong: int) -> pl.DataFrame:
 
 
 def test_more_of_what_hurts_is_drawn():
-    weights = weights_of({"size-0.05": 20.0, "direction": 5.0, "colour-60": -3.0, "background-random": 12.0})
+    weights = weights_of({"size-0.05": 20.0, "direction": 5.0, "color-60": -3.0, "background-random": 12.0})
     assert weights["size"] == 1.0 and weights["direction"] == 0.25 and weights["background"] == 0.6
     assert weights["color"] == weights["blur"] == 0.1
     assert weights_of({"size-0.05": -1.0}) == dict.fromkeys(KINDS, 1.0)
