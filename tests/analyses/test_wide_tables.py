@@ -11,6 +11,9 @@ import pytest
 
 from command_line import refusal, run_cli
 from prediction_worlds import benchmark, folder, frame, random_answers
+from unswayed.analyses.tables import analyze as analyze_predictions
+from unswayed.views.report.drop_tables import along
+from unswayed.views.report.figures_drops import against_figure
 
 SHARES = {"original": 0.95, "inversion": 0.93, "background-complex": 0.8, "size-full": 0.9, "size-0.05": 0.5}
 MODELS = {"lite:0": 0.0, "odd_name&50%": -0.2, "lite:2": 0.04}
@@ -146,7 +149,20 @@ def test_drops_along_a_column_of_numbers(predictions, groups, tmp_path):
         )  # fmt: skip
         assert done.exit_code == 0, done.output
         assert (tmp_path / f"curve.{suffix}").stat().st_size > 2000
-    assert "size-0.05" in (tmp_path / "curve.svg").read_text() or "<path" in (tmp_path / "curve.svg").read_text()
+    # Text is drawn as shapes, and a comment before them says what it is.
+    written = re.findall(r"<!-- (.*?) -->", (tmp_path / "curve.svg").read_text())
+    assert written.count("size-0.05") == 1 and written.count("average") == 1, "each edit is named in the legend"
+    assert "budget" in written
+
+
+def test_the_figure_along_a_column_shows_every_number_of_its_table(predictions, groups):
+    drops = analyze_predictions(predictions, groups=groups, resamples=50)
+    curve = along(drops, "budget", ["size-0.05", "average"])
+    [axes] = against_figure(curve, "budget").axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+    assert set(lines) == {"size-0.05", "average"}
+    for edit, drawn in lines.items():
+        assert drawn == [list(row) for row in curve.filter(edit=edit).select("budget", "drop").iter_rows()]
 
 
 @pytest.mark.parametrize(

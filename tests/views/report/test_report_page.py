@@ -82,10 +82,26 @@ def test_every_number_of_the_table_is_that_of_the_analysis(world: Path, page: st
         assert all(cell in line.group() for cell in cells)
 
 
-def test_white_box_control_and_crop_are_said(page: str) -> None:
-    assert "white-box" in page
-    assert "control" in page
-    assert "Objects cut off: in " in page
+def test_white_box_control_and_crop_are_said(world: Path, page: str) -> None:
+    found = find(world / "predictions")
+    table = page[page.index('<table id="drops-table"') :].partition("</table>")[0]
+    rows = re.findall(r'<tr data-model="(.*?)" data-edit="(.*?)">(.*?)</tr>', table, flags=re.S)
+    marks = {
+        (model, edit): re.search(rf"<td>{re.escape(edit)}(?:<small> (.*?)</small>)?</td>", row)[1]
+        for model, edit, row in rows
+    }
+    shown = found.drops.filter(pl.col("kind") != "source")
+    expected = {
+        (row["model"], row["edit"]): "white-box"
+        if row["white_box"]
+        else {"control": "control", "average": f"of {row['edits']} edits"}.get(row["kind"])
+        for row in shown.iter_rows(named=True)
+    }
+    assert marks == expected
+    assert sorted(model for (model, _), mark in marks.items() if mark == "white-box") == ["plain"]
+    assert {edit for (_, edit), mark in marks.items() if mark == "control"} == {"inversion", "reinsertion"}
+    counts = found.flips.counts
+    assert f"Objects cut off: in {counts['cut'].sum()} of {counts['seen'].sum()} edited pictures" in page
 
 
 def test_the_commands_and_the_hashes_are_there(world: Path, page: str) -> None:
