@@ -19,7 +19,7 @@ import pytest
 from unswayed.errors import UserError
 from unswayed.files import locks as leases
 from unswayed.files import whole as file_systems
-from unswayed.files.locks import Lease, Lock, alone, held_locks, is_held, slot_of
+from unswayed.files.locks import Lease, Lock, Slot, alone, held_locks, is_held
 from unswayed.files.storage import place_of
 from unswayed.files.whole import write_bytes
 
@@ -50,7 +50,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def stopped(path: Path) -> Lease:
     """A lease that is held and no longer renewed, as after the kill of its process."""
-    lease = Lease(slot_of(path))
+    lease = Lease(Slot(path))
     assert lease.take()
     lease._stop.set()
     lease._thread.join()
@@ -71,7 +71,7 @@ def test_one_holder_at_a_time_and_the_next_after_its_release(path: Path) -> None
     assert not is_held(path)
     assert second.take()
     second.release()
-    assert slot_of(path).read() is None
+    assert Slot(path).read() is None
 
 
 def test_the_held_ones_of_several_locks_are_found_at_once(path: Path) -> None:
@@ -110,14 +110,14 @@ def test_a_lease_that_is_not_renewed_is_taken_over_and_its_old_holder_leaves_it_
     new = Lock(path)
     assert capsys.readouterr().err == ""
     assert new.take()
-    place = slot_of(path)
+    place = Slot(path)
     told = f"waiting at most 0.6 s: another run holds {place}; this one continues if it was killed\n"
     assert capsys.readouterr().err == told and str(place).endswith("/.lock")
     old.release()
     assert is_held(path)
     assert not Lock(path).take()
     new.release()
-    assert slot_of(path).read() is None
+    assert Slot(path).read() is None
 
 
 def test_a_holder_that_continues_after_a_takeover_does_not_renew_the_lease_of_the_new_one(path: Path) -> None:
@@ -218,7 +218,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(kind: str, tmp_path: Path, m
 def test_a_pipe_in_place_of_a_lease_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.lock")
     with pytest.raises(UserError, match=r"the lock .*a\.lock is no file"):
-        slot_of(tmp_path / "a.lock").read()
+        Slot(tmp_path / "a.lock").read()
 
 
 def test_leases_are_used_on_network_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

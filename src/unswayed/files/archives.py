@@ -90,22 +90,21 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
-    found = [info for info in file.infolist() if not info.is_dir()]
-    _refuse_bomb(path, sum(info.file_size for info in found))
-    members = tuple(Member(info.filename, info.file_size, info) for info in found)
+    members = tuple(Member(info.filename, info.file_size, info) for info in file.infolist() if not info.is_dir())
+    _refuse_bomb(path, sum(member.size for member in members))
     return Archive(path, members, lambda member: file.read(member.place))
 
 
 def _tar(path: Path, plain: Path) -> Archive:
     members, last = [], -1
     with open(plain, "rb") as file, tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
-        for one in tar:
+        for header in tar:
             # A negative size leads back to an earlier member, and reading would never end.
-            if one.size < 0 or one.offset <= last:
-                raise tarfile.ReadError(f"the member {one.name[:100]!r} has {one.size} bytes")
-            last = one.offset
-            if one.isfile():
-                members.append(Member(one.name, one.size, one.offset_data))
+            if header.size < 0 or header.offset <= last:
+                raise tarfile.ReadError(f"the member {header.name[:100]!r} has {header.size} bytes")
+            last = header.offset
+            if header.isfile():
+                members.append(Member(header.name, header.size, header.offset_data))
 
     def read(member: Member) -> bytes:
         with open(plain, "rb") as file:
@@ -134,7 +133,7 @@ def _decompressed(path: Path, open_files: contextlib.ExitStack) -> Path:
     """The path of the plain tar: the file itself, or a temporary copy without its compression."""
     with open(path, "rb") as file:
         start = file.read(6)
-    opener = next((one for magic, one in _COMPRESSED.items() if start.startswith(magic)), None)
+    opener = next((opener for magic, opener in _COMPRESSED.items() if start.startswith(magic)), None)
     if opener is None:
         return path
     plain = Path(open_files.enter_context(tempfile.TemporaryDirectory())) / "plain.tar"

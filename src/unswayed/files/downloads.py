@@ -223,15 +223,14 @@ def listing() -> list[dict[str, Any]]:
     embedded = Path(str(resources.files("unswayed.data").joinpath("network", "network.safetensors")))
     size, digest = (embedded.stat().st_size, sha256(embedded)) if embedded.exists() else (None, None)
     compact = Known("", size, digest, summary="the embedded default, 256×256, unconditional")
-    return [_row("compact", compact, embedded), *(_row(name, known, place_of(name)) for name, known in KNOWN.items())]
-
-
-def _row(name: str, known: Known, path: Path) -> dict[str, Any]:
-    here = path.is_file()
-    row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url or None, "size": known.size}
-    row |= {"license": known.license or None, "member": known.member}
-    row |= {"sha256": known.sha256, "here": str(path) if here else None}
-    return {**row, "size_here": path.stat().st_size if here else None}
+    rows = []
+    for name, known in {"compact": compact, **KNOWN}.items():
+        path = embedded if known is compact else place_of(name)
+        here = path.is_file()
+        row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url or None, "size": known.size}
+        row |= {"license": known.license or None, "member": known.member, "sha256": known.sha256}
+        rows.append({**row, "here": str(path) if here else None, "size_here": path.stat().st_size if here else None})
+    return rows
 
 
 def _unreachable(name: str, url: str, path: Path, part: Path, error: Exception) -> UserError:

@@ -26,7 +26,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from filelock import FileLock, Timeout
 
@@ -42,9 +41,8 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # A soft lock would outlive a killed process, so there is no falling back to one.
-        self._lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
-        self._lease = Lease(slot_of(path))
+        self._lock = _file_lock(path)
+        self._lease = Lease(Slot(path))
 
     def take(self) -> bool:
         """Whether this process has the lock now: False where another process has it."""
@@ -85,17 +83,21 @@ def alone(path: Path, refusal: UserError, wait: float = 0.0) -> Iterator[None]:
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock at that path; a file that nobody holds stays as it is."""
     if _is_lease(path):
-        return are_renewed({path.name: slot_of(path)})[path.name]
-    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+        return are_renewed({path.name: Slot(path)})[path.name]
     try:
         if path.exists():
-            with lock:
+            with _file_lock(path):
                 pass
     except Timeout:
         return True
     except OSError:
         pass
     return False
+
+
+def _file_lock(path: Path) -> FileLock:
+    # A soft lock would outlive a killed process, so there is no falling back to one.
+    return FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
 
 
 def held_locks(folder: Path, prefix: str, but: str | None = None) -> set[str]:
@@ -105,7 +107,9 @@ def held_locks(folder: Path, prefix: str, but: str | None = None) -> set[str]:
     """
     if not _is_lease(folder / prefix):
         return {path.name for path in folder.glob(f"{prefix}*") if path.name != but and is_held(path)}
-    slots = {name: slot for name, slot in slots_in(folder, prefix).items() if name != but}
+    address = address_of(folder)
+    paths = folder.glob(f"{prefix}*") if address is None else map(folder.joinpath, objects.names_in(address, prefix))
+    slots = {path.name: Slot(path) for path in paths if path.name != but}
     return {name for name, renewed in are_renewed(slots).items() if renewed}
 
 
@@ -118,24 +122,22 @@ QUIET = 1.0  # seconds after which a wait is reported
 _MOST = 2**16  # bytes of a lease
 
 
-class Slot(Protocol):
-    """A place for one small file that can be created exclusively."""
-
-    def create(self, data: bytes) -> bool: ...
-    def read(self) -> bytes | None: ...
-    def write(self, data: bytes) -> None: ...
-    def remove(self) -> None: ...
-    def beside(self, suffix: str) -> Slot: ...
-
-
 @dataclass(frozen=True)
-class _File:
+class Slot:
+    """A place for one small file that can be created exclusively: a file, or an object if it lies in a working copy."""
+
     path: Path
 
     def __str__(self) -> str:
-        return str(self.path)
+        return self.address or str(self.path)
+
+    @property
+    def address(self) -> str | None:
+        return address_of(self.path)
 
     def create(self, data: bytes) -> bool:
+        if self.address is not None:
+            return objects.create(self.address, data)
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except FileExistsError:
@@ -145,6 +147,8 @@ class _File:
         return True
 
     def read(self) -> bytes | None:
+        if self.address is not None:
+            return objects.read(self.address)
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(self.path).st_mode):  # a pipe would be waited for without end
                 raise UserError(f"the lock {self.path} is no file", run=f"rm -r {self.path}")
@@ -153,54 +157,24 @@ class _File:
         return None
 
     def write(self, data: bytes) -> None:
+        if self.address is not None:
+            return objects.write(self.address, data)
         # In place: a renewal must not create the folder again after somebody removed it.
         with open(self.path, "r+b") as file:
             file.write(data)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
+        return None
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+        if self.address is not None:
+            objects.remove(self.address)
+        else:
+            self.path.unlink(missing_ok=True)
 
     def beside(self, suffix: str) -> Slot:
-        return _File(self.path.with_name(f"{self.path.name.removesuffix('.lock')}.{suffix}.lock"))
-
-
-@dataclass(frozen=True)
-class _Object:
-    address: str
-
-    def __str__(self) -> str:
-        return self.address
-
-    def create(self, data: bytes) -> bool:
-        return objects.create(self.address, data)
-
-    def read(self) -> bytes | None:
-        return objects.read(self.address)
-
-    def write(self, data: bytes) -> None:
-        objects.write(self.address, data)
-
-    def remove(self) -> None:
-        objects.remove(self.address)
-
-    def beside(self, suffix: str) -> Slot:
-        return _Object(f"{self.address.removesuffix('.lock')}.{suffix}.lock")
-
-
-def slot_of(path: Path) -> Slot:
-    """Where the lease of a lock's path is: the file itself, or the object if the path lies in a working copy."""
-    place = address_of(path)
-    return _File(path) if place is None else _Object(place)
-
-
-def slots_in(folder: Path, prefix: str) -> dict[str, Slot]:
-    """Where the leases of a folder are whose names begin with `prefix`, by name."""
-    place = address_of(folder)
-    names = [path.name for path in folder.glob(f"{prefix}*")] if place is None else objects.names_in(place, prefix)
-    return {name: slot_of(folder / name) for name in names}
+        return Slot(self.path.with_name(f"{self.path.name.removesuffix('.lock')}.{suffix}.lock"))
 
 
 class Lease:

@@ -219,7 +219,7 @@ def _cause(error: Exception) -> str:
         return "the disk of the cache folder is full"
     names = {kind.__name__ for one in (error, error.__cause__) if one is not None for kind in type(one).__mro__}
     for cause, kinds in _CAUSES.items():
-        if names & kinds:
+        if names & set(kinds.split()):
             return cause
     return _REFUSALS.get(_status(error)) or _code(error) or type(error).__name__
 
@@ -228,15 +228,15 @@ def _status(error: Exception) -> int | None:
     """The HTTP status in an error of gcsfs or of Azure's library."""
     if str(error).startswith("Forbidden: "):  # an OSError of gcsfs, which has no other sign
         return 403
-    return next((one for name in ("status_code", "code") if isinstance(one := getattr(error, name, None), int)), None)
+    return next((code for name in ("status_code", "code") if isinstance(code := getattr(error, name, None), int)), None)
 
 
 def _code(error: Exception) -> str | None:
     """The short code that S3 or Azure gives an error, such as NoSuchBucket."""
     response = getattr(error.__cause__, "response", None)
     code = response.get("Error", {}).get("Code") if isinstance(response, dict) else getattr(error, "error_code", None)
-    code = getattr(code, "value", code)
-    return str(code) if code and re.fullmatch(r"\w{1,60}", str(code)) else None
+    code = str(getattr(code, "value", code))
+    return code if re.fullmatch(r"\w{1,60}", code) and code != "None" else None
 
 
 _NO_CREDENTIALS = "no credentials were found, or they are not accepted"
@@ -244,24 +244,10 @@ _NO_PERMISSION = "no permission with these credentials"
 _REFUSALS: dict[int | None, str] = {401: _NO_CREDENTIALS, 403: _NO_PERMISSION}
 # By the names of exceptions: the libraries that define them are installed only for the storage that is used.
 _CAUSES = {
-    _NO_CREDENTIALS: {
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "CredentialRetrievalError",
-        "ProfileNotFound",
-        "DefaultCredentialsError",
-        "RefreshError",
-        "ClientAuthenticationError",
-    },
-    "there is no such bucket": {"FileNotFoundError", "NoSuchBucket", "ResourceNotFoundError"},
-    _NO_PERMISSION: {"PermissionError"},
-    "no network, or the storage does not answer": {
-        "ConnectionError",
-        "HTTPClientError",
-        "ClientConnectionError",
-        "ServiceRequestError",
-        "TransportError",
-        "TimeoutError",
-        "gaierror",
-    },
+    _NO_CREDENTIALS: "NoCredentialsError PartialCredentialsError CredentialRetrievalError ProfileNotFound "
+    "DefaultCredentialsError RefreshError ClientAuthenticationError",
+    "there is no such bucket": "FileNotFoundError NoSuchBucket ResourceNotFoundError",
+    _NO_PERMISSION: "PermissionError",
+    "no network, or the storage does not answer": "ConnectionError HTTPClientError ClientConnectionError "
+    "ServiceRequestError TransportError TimeoutError gaierror",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,9 @@ from unswayed.errors import UserError
 from .whole import check_regular, write_bytes
 
 AGAIN = "copy or fetch the file again"
-_PICKLE = b"\x80"
+LONGEST_HEADER = 100_000_000  # bytes of the header of a safetensors file
 _OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of a `.pt` in the format before zip
+_CODE = "GLOBAL|nsupported global|nsupported class"  # in torch's messages about a pickle with code
 
 
 def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
@@ -27,11 +29,12 @@ def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
     check_regular(path)
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: no permission")
-    if path.suffix == ".safetensors" or _begins_as_safetensors(path):
+    start = _start(path, 9)
+    # A safetensors file of any name begins with the length of its header, then has the header.
+    if path.suffix == ".safetensors" or (start[8:] == b"{" and int.from_bytes(start[:8], "little") <= LONGEST_HEADER):
         return _safetensors(path, run)
-    found = damage(path)
-    if found is not None:
-        raise UserError(f"{path} is damaged: {found}", run=run)
+    if (problem := damage(path)) is not None:
+        raise UserError(f"{path} is damaged: {problem}", run=run)
     return _torch(path, run)
 
 
@@ -74,12 +77,6 @@ def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
     return True
 
 
-def _begins_as_safetensors(path: Path) -> bool:
-    """Whether a file of any name is safetensors: the length of a header (at most 100 MB), then the header."""
-    start = _start(path, 9)
-    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= 100_000_000
-
-
 def _safetensors(path: Path, run: str) -> Any:
     from safetensors.torch import load_file
 
@@ -96,7 +93,10 @@ def _torch(path: Path, run: str) -> Any:
         with torch.serialization.safe_globals(_harmless()):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        wanted = _wanted(error) or _bare_pickle(path)
+        wanted = next((line.strip()[:160] for line in str(error).splitlines() if re.search(_CODE, line)), None)
+        start = _start(path, len(_OLD_TORCH))
+        if wanted is None and start.startswith(b"\x80") and start != _OLD_TORCH:
+            wanted = "it is a bare pickle"
         if wanted is not None:
             raise UserError(
                 f"{path} holds more than tensors (a pickle with code) and was not opened: {wanted}",
@@ -106,8 +106,9 @@ def _torch(path: Path, run: str) -> Any:
         cause = ""
     except Exception as error:  # torch raises many kinds of errors for a damaged file
         cause = (str(error).splitlines() or [""])[0]
+    begins = f"it begins with {_start(path, 16)!r}"
     raise UserError(
-        f"{_sized(path)} is truncated or not a weights file: {cause if ' ' in cause else _begins(path)}",
+        f"{_sized(path)} is truncated or not a weights file: {cause if ' ' in cause else begins}",
         allowed=".pt or .safetensors",
         run=run,
     )
@@ -120,38 +121,14 @@ def _harmless() -> list[Any]:
     import numpy as np
 
     kinds = {type(np.dtype(kind)) for kind in (np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_)}
-    return [argparse.Namespace, np.dtype, np.ndarray, *kinds, *_numpy_readers()]
-
-
-def _numpy_readers() -> list[Any]:
-    """numpy's functions that rebuild a number or an array; files of numpy 1 name them in another module."""
-    import numpy as np
-
-    rebuilt = (np.float64(0).__reduce__()[0], np.zeros(1).__reduce__()[0])
-    names = ("scalar", "_reconstruct")
-    return [*rebuilt, *((one, f"numpy.core.multiarray.{name}") for one, name in zip(rebuilt, names, strict=True))]
-
-
-def _wanted(error: Exception) -> str | None:
-    """The part of torch's long message that names what the pickle would run; None if there is none."""
-    for line in str(error).splitlines():
-        if "GLOBAL" in line or "nsupported global" in line or "nsupported class" in line:
-            return line.strip()[:160]
-    return None
-
-
-def _bare_pickle(path: Path) -> str | None:
-    """The description of a pickle that torch did not write; None for anything else, such as a truncated torch file."""
-    start = _start(path, len(_OLD_TORCH))
-    return "it is a bare pickle" if start.startswith(_PICKLE) and start != _OLD_TORCH else None
+    scalar, array = np.float64(0).__reduce__()[0], np.zeros(1).__reduce__()[0]
+    # Files of numpy 1 name the functions that rebuild a number or an array in another module.
+    older = [(scalar, "numpy.core.multiarray.scalar"), (array, "numpy.core.multiarray._reconstruct")]
+    return [argparse.Namespace, np.dtype, np.ndarray, *kinds, scalar, array, *older]
 
 
 def _sized(path: Path) -> str:
     return f"{path} ({path.stat().st_size:,} bytes)"
-
-
-def _begins(path: Path) -> str:
-    return f"it begins with {_start(path, 16)!r}"
 
 
 def _start(path: Path, count: int) -> bytes:

@@ -9,15 +9,16 @@ import operator
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.files.records import require_fields
+from unswayed.files.records import checked, require_fields
 from unswayed.files.whole import read_json
-from unswayed.labels import LabelSpace, own
+from unswayed.labels import own
 from unswayed.scene import Scene
 from unswayed.specs import Spec, existing_folder
 
@@ -26,8 +27,37 @@ from .source import Entry, Source, unique_slugs
 
 OBJECTS = ("largest", "all")
 MOST_BYTES = 2**30
-_PICTURE = {"id": int, "file_name": str, "height": int, "width": int}
-_ANNOTATION = {"id": int, "image_id": int, "category_id": int, "area": float | None, "iscrowd": int | bool | None}
+
+
+@dataclass(frozen=True)
+class _Picture:
+    id: int
+    file_name: str
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class _Annotation:
+    id: int
+    image_id: int
+    category_id: int
+    segmentation: Any
+    area: float | None = None
+    iscrowd: int | bool | None = None
+
+
+@dataclass(frozen=True)
+class _Category:
+    id: int
+    name: str
+
+
+@dataclass(frozen=True)
+class _Content:
+    images: list[_Picture]
+    annotations: list[_Annotation]
+    categories: list[_Category]
 
 
 def open_coco(spec: Spec) -> Source:
@@ -39,19 +69,24 @@ def open_coco(spec: Spec) -> Source:
     path = spec.file()
     options = spec.take(images=None, objects="largest")
     objects = spec.one_of("objects", options["objects"], OBJECTS)
-    content = read_json(path, MOST_BYTES)
-    pictures, annotations, categories = _parts(content, path)
-    folder = _pictures_folder(path, options["images"], pictures, spec.text)
-    labels, index_of = _label_space(categories)
-    chosen = [one for one in annotations if not one["iscrowd"] and one["image_id"] in pictures]
+    content = _read(path)
+    pictures = {picture.id: picture for picture in content.images}
+    folder = _pictures_folder(path, options["images"], content.images, spec.text)
+    categories = sorted(content.categories, key=lambda category: category.id)
+    labels = own([category.name for category in categories], "coco")
+    index_of = {category.id: index for index, category in enumerate(categories)}
+    ordered = sorted(content.annotations, key=lambda annotation: (annotation.image_id, annotation.id))
+    chosen = [annotation for annotation in ordered if not annotation.iscrowd and annotation.image_id in pictures]
     if objects == "largest":
         chosen = _largest(chosen)
-    names = [_name(pictures[one["image_id"]], one if objects == "all" else None) for one in chosen]
-    entries = tuple(
-        _entry(scene_id, pictures[one["image_id"]], one, index_of.get(one["category_id"]), folder)
-        for scene_id, one in zip(unique_slugs(names), chosen, strict=True)
-    )
-    return Source(spec.text, labels, entries, load_annotated)
+    names = [_name(pictures[one.image_id], one.id if objects == "all" else None) for one in chosen]
+    entries = []
+    for scene_id, annotation in zip(unique_slugs(names), chosen, strict=True):
+        picture = pictures[annotation.image_id]
+        detail = annotation.id, annotation.segmentation, picture.height, picture.width
+        label = index_of.get(annotation.category_id)
+        entries.append(Entry(scene_id, str(folder / picture.file_name), None, label, detail=detail))
+    return Source(spec.text, labels, tuple(entries), load_annotated)
 
 
 def load_annotated(entry: Entry) -> Scene:
@@ -67,36 +102,23 @@ def load_annotated(entry: Entry) -> Scene:
     return shrunk(Scene(entry.id, image, mask, entry.label))
 
 
-def _parts(content: Any, path: Path) -> tuple[dict[int, Any], list[Any], list[Any]]:
-    """The pictures by id, the annotations in order of picture and id, the categories."""
+def _read(path: Path) -> _Content:
+    """The content of the file, without annotations that have no outline, such as key points."""
     where = f"{path} is not a COCO annotation file with objects"
-    require_fields(content, dict.fromkeys(("images", "annotations", "categories"), list[Any]), where)
-    pictures = {one["id"]: one for one in _listed(content, "images", _PICTURE, path)}
+    content = read_json(path, MOST_BYTES)
+    require_fields(content, {"annotations": list[Any]}, where)
     outlined = [one for one in content["annotations"] if isinstance(one, dict) and "segmentation" in one]
-    annotated = _listed({"annotations": outlined}, "annotations", _ANNOTATION, path)
-    for one in annotated:
-        one["segmentation"] = outlined[one["place"]]["segmentation"]
-    categories = _listed(content, "categories", {"id": int, "name": str}, path)
-    return pictures, sorted(annotated, key=lambda one: (one["image_id"], one["id"])), categories
+    return checked(_Content, content | {"annotations": outlined}, where)
 
 
-def _listed(content: dict[str, Any], name: str, kinds: dict[str, Any], path: Path) -> list[dict[str, Any]]:
-    """The objects of one list of the file, each with these fields and its `place` in the list."""
-    found = []
-    for place, one in enumerate(content[name]):
-        require_fields(one, kinds, f"{path} is not a COCO annotation file with objects: {name}, entry {place + 1}")
-        found.append({key: one.get(key) for key in kinds} | {"place": place})
-    return found
-
-
-def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], text: str) -> Path:
+def _pictures_folder(path: Path, given: str | None, pictures: list[_Picture], text: str) -> Path:
     """The folder of the pictures: as given, else the first likely folder that holds one of the first pictures."""
     if given is not None:
         return existing_folder(Path(given).expanduser(), text)
     split = path.stem.rpartition("_")[2]
     around = (path.parent, path.parent.parent)
     likely = [root / inner for root in around for inner in (split, f"images/{split}", "images", "")]
-    first = [one["file_name"] for one in list(pictures.values())[:20]]
+    first = [picture.file_name for picture in pictures[:20]]
     for folder in likely:
         if any(os.path.isfile(folder / name) for name in first):
             return folder
@@ -105,30 +127,19 @@ def _pictures_folder(path: Path, given: str | None, pictures: dict[int, Any], te
     )
 
 
-def _label_space(categories: list[Any]) -> tuple[LabelSpace, dict[int, int]]:
-    """The categories in order of their ids, and the index that each id has in that order."""
-    ordered = sorted(categories, key=lambda one: one["id"])
-    return own([one["name"] for one in ordered], "coco"), {one["id"]: index for index, one in enumerate(ordered)}
-
-
-def _largest(annotations: list[Any]) -> list[Any]:
+def _largest(annotations: list[_Annotation]) -> list[_Annotation]:
     """The annotation with the largest area of each picture; the first of equal ones."""
-    of_picture: dict[int, list[Any]] = defaultdict(list)
-    for one in annotations:
-        of_picture[one["image_id"]].append(one)
-    return [max(group, key=lambda one: one["area"] or 0) for group in of_picture.values()]
+    of_picture: dict[int, list[_Annotation]] = defaultdict(list)
+    for annotation in annotations:
+        of_picture[annotation.image_id].append(annotation)
+    return [max(group, key=lambda annotation: annotation.area or 0) for group in of_picture.values()]
 
 
-def _name(picture: Any, annotation: Any | None) -> str:
-    name = PurePosixPath(picture["file_name"])
+def _name(picture: _Picture, annotation: int | None) -> str:
+    name = PurePosixPath(picture.file_name)
     if not name.name:
-        raise UserError(f"picture {picture['id']} has the file_name {picture['file_name']!r}", allowed="a file's name")
-    return str(name if annotation is None else name.with_stem(f"{name.stem}-{annotation['id']}"))
-
-
-def _entry(scene_id: str, picture: Any, annotation: Any, label: int | None, folder: Path) -> Entry:
-    detail = annotation["id"], annotation["segmentation"], picture["height"], picture["width"]
-    return Entry(scene_id, str(folder / picture["file_name"]), None, label, detail=detail)
+        raise UserError(f"picture {picture.id} has the file_name {picture.file_name!r}", allowed="a file's name")
+    return str(name if annotation is None else name.with_stem(f"{name.stem}-{annotation}"))
 
 
 # Polygons are drawn this many times larger and averaged, which anti-aliases their edges.

@@ -22,18 +22,6 @@ MOST_BYTES = 32 * 2**20
 MOST_OPERATIONS = 100_000
 MOST_NESTED = 16
 
-_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_IGNORED = frozenset({"PROTO", "FRAME"})
-# pickletools decodes the value of each of these.
-_VALUES = frozenset(
-    (
-        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
-    )
-)
-_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-
 
 def read_pickle(path: str | Path) -> Any:
     """The plain data in a pickle file; a pickle that imports anything is refused, with the name in the message."""
@@ -64,94 +52,80 @@ class _Mark:
     """The place on the stack where the items of the next container begin."""
 
 
-def _interpret(data: bytes) -> Any:
-    stack: list[Any] = []
-    depths: list[int] = []  # of each value on the stack: 0 for a plain value, 1 for a container of those, …
-    memo: dict[int, Any] = {}
+class _Stack:
+    """The values that operations leave for later ones, and those that they remember by number.
 
-    def push(value: Any, depth: int = 0) -> None:
-        stack.append(value)
-        depths.append(depth)
+    depths: of each value 0 for a plain one, 1 for a container of plain values, …
+    """
 
-    def take(count: int) -> tuple[list[Any], int]:
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.depths: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def push(self, value: Any, depth: int = 0) -> None:
+        self.values.append(value)
+        self.depths.append(depth)
+
+    def take(self, count: int) -> tuple[list[Any], int]:
         """The last `count` values, and the nesting of a container that holds them."""
-        if count > len(stack):
+        if count > len(self.values):
             raise ValueError("the stack is empty")
-        start = len(stack) - count
-        items, depth = stack[start:], max(depths[start:], default=0) + 1
-        del stack[start:], depths[start:]
+        start = len(self.values) - count
+        items, depth = self.values[start:], max(self.depths[start:], default=0) + 1
+        del self.values[start:], self.depths[start:]
         if depth > MOST_NESTED:
             raise _Refused(f"is nested more than {MOST_NESTED} deep")
         if any(isinstance(item, _Mark) or callable(item) for item in items):
             raise ValueError("a container of something that is no value")
         return items, depth
 
-    def since_mark() -> tuple[list[Any], int]:
-        place = next((place for place in reversed(range(len(stack))) if isinstance(stack[place], _Mark)), None)
-        if place is None:
+    def since_mark(self) -> tuple[list[Any], int]:
+        count = next((count for count, value in enumerate(reversed(self.values)) if isinstance(value, _Mark)), None)
+        if count is None:
             raise ValueError("there is no mark")
-        taken = take(len(stack) - place - 1)
-        stack.pop()
-        depths.pop()
+        taken = self.take(count)
+        self.values.pop()
+        self.depths.pop()
         return taken
 
-    def holder(kind: type, depth: int) -> Any:
-        """The container on the stack that gets items of this depth."""
-        if not isinstance(stack[-1], kind):
-            raise ValueError(f"the items do not belong to a {kind.__name__}")
-        depths[-1] = max(depths[-1], depth)
-        return stack[-1]
+    def build(self, kind: Callable[[list[Any]], Any], taken: tuple[list[Any], int]) -> None:
+        self.push(kind(taken[0]), taken[1])
 
-    argument: Any
+    def extend(self, kind: type, taken: tuple[list[Any], int]) -> None:
+        """Add items to the list, or pairs to the dict, on top of the stack."""
+        items, depth = taken
+        if not isinstance(self.values[-1], kind):
+            raise ValueError(f"the items do not belong to a {kind.__name__}")
+        self.depths[-1] = max(self.depths[-1], depth)
+        holder: Any = self.values[-1]
+        holder.extend(items) if kind is list else holder.update(_pairs(items))
+
+    def remember(self, number: int) -> None:
+        self.memo[number] = self.values[-1]
+
+    def recall(self, number: int) -> None:
+        if isinstance(self.memo[number], (list, dict, tuple, _Mark)):
+            raise _Refused("uses one container in several places")
+        self.push(self.memo[number])
+
+    def call(self) -> None:
+        [arguments], _ = self.take(1)
+        function = self.values.pop()
+        self.depths.pop()
+        self.push(function(*arguments))
+
+
+def _interpret(data: bytes) -> Any:
+    stack = _Stack()
     for count, (operation, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
-        name = operation.name
         if count > MOST_OPERATIONS:
             raise _Refused(f"has more than {MOST_OPERATIONS:,} operations")
-        if name in _VALUES:
-            push(argument)
-        elif name in _CONSTANTS:
-            push(_CONSTANTS[name])
-        elif name == "MARK":
-            push(_Mark())
-        elif name in _TUPLES:
-            items, depth = take(_TUPLES[name])
-            push(tuple(items), depth)
-        elif name in ("TUPLE", "LIST"):
-            items, depth = since_mark()
-            push(tuple(items) if name == "TUPLE" else items, depth)
-        elif name == "DICT":
-            items, depth = since_mark()
-            push(_pairs(items), depth)
-        elif name == "EMPTY_LIST":
-            push([], 1)
-        elif name == "EMPTY_DICT":
-            push({}, 1)
-        elif name in ("APPEND", "APPENDS"):
-            items, depth = take(1) if name == "APPEND" else since_mark()
-            holder(list, depth).extend(items)
-        elif name in ("SETITEM", "SETITEMS"):
-            items, depth = take(2) if name == "SETITEM" else since_mark()
-            holder(dict, depth).update(_pairs(items))
-        elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif name == "MEMOIZE":
-            memo[len(memo)] = stack[-1]
-        elif name in ("GET", "BINGET", "LONG_BINGET"):
-            if isinstance(memo[argument], (list, dict, tuple, _Mark)):
-                raise _Refused("uses one container in several places")
-            push(memo[argument])
-        elif name in ("GLOBAL", "STACK_GLOBAL"):
-            module, attribute = argument.split(" ", 1) if name == "GLOBAL" else take(2)[0]
-            push(_known(str(module), str(attribute)))
-        elif name == "REDUCE":
-            [arguments], _ = take(1)
-            function = stack.pop()
-            depths.pop()
-            push(function(*arguments))
-        elif name == "STOP":
-            return take(1)[0][0]
-        elif name not in _IGNORED:
-            raise _Refused(f"contains the operation {name}")
+        if operation.name == "STOP":
+            return stack.take(1)[0][0]
+        if operation.name not in _OPERATIONS:
+            raise _Refused(f"contains the operation {operation.name}")
+        _OPERATIONS[operation.name](stack, argument)
     raise ValueError("it ends too early")
 
 
@@ -169,7 +143,7 @@ def _known(module: str, name: str) -> Callable[..., bytes]:
     if (module, name) in (("_codecs", "encode"), ("codecs", "encode")):
         return _latin_bytes
     if (module, name) in (("builtins", "bytes"), ("__builtin__", "bytes")):
-        return _empty_bytes
+        return bytes
     raise _Refused(f"would import {module}.{name}")
 
 
@@ -179,8 +153,39 @@ def _latin_bytes(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-def _empty_bytes() -> bytes:
-    return b""
+# pickletools decodes the value of each of these.
+_VALUES = (
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+)
+_OPERATIONS: dict[str, Callable[[_Stack, Any], None]] = {
+    **dict.fromkeys(("PROTO", "FRAME"), lambda stack, _: None),
+    **dict.fromkeys(_VALUES, lambda stack, value: stack.push(value)),
+    "NONE": lambda stack, _: stack.push(None),
+    "NEWTRUE": lambda stack, _: stack.push(True),
+    "NEWFALSE": lambda stack, _: stack.push(False),
+    "MARK": lambda stack, _: stack.push(_Mark()),
+    "EMPTY_TUPLE": lambda stack, _: stack.push((), 1),
+    "TUPLE1": lambda stack, _: stack.build(tuple, stack.take(1)),
+    "TUPLE2": lambda stack, _: stack.build(tuple, stack.take(2)),
+    "TUPLE3": lambda stack, _: stack.build(tuple, stack.take(3)),
+    "TUPLE": lambda stack, _: stack.build(tuple, stack.since_mark()),
+    "LIST": lambda stack, _: stack.build(list, stack.since_mark()),
+    "DICT": lambda stack, _: stack.build(_pairs, stack.since_mark()),
+    "EMPTY_LIST": lambda stack, _: stack.push([], 1),
+    "EMPTY_DICT": lambda stack, _: stack.push({}, 1),
+    "APPEND": lambda stack, _: stack.extend(list, stack.take(1)),
+    "APPENDS": lambda stack, _: stack.extend(list, stack.since_mark()),
+    "SETITEM": lambda stack, _: stack.extend(dict, stack.take(2)),
+    "SETITEMS": lambda stack, _: stack.extend(dict, stack.since_mark()),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda stack, number: stack.remember(number)),
+    "MEMOIZE": lambda stack, _: stack.remember(len(stack.memo)),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda stack, number: stack.recall(number)),
+    "GLOBAL": lambda stack, names: stack.push(_known(*names.split(" ", 1))),
+    "STACK_GLOBAL": lambda stack, _: stack.push(_known(*map(str, stack.take(2)[0]))),
+    "REDUCE": lambda stack, _: stack.call(),
+}
 
 
 MOST_ARRAY_BYTES = 2**20
