@@ -18,7 +18,7 @@ from unswayed.evaluation.smallest import HALVED, SCANNED, find_smallest, fragili
 from unswayed.models.opening import open_model
 from unswayed.rendering.photograph import Request
 from unswayed.sources import open_source
-from unswayed.views.app.film_figures import swept_film
+from unswayed.views.app.films import swept_film
 
 
 @pytest.fixture(scope="module")

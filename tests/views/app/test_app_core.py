@@ -19,12 +19,10 @@ from unswayed.edits.edit import Choice, allowed
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.photograph import replay, write_edited
-from unswayed.views.app.controls import chain_from, groups, values_from
-from unswayed.views.app.downloads import FOLDER, write_files
+from unswayed.views.app.controls import PRESETS, chain_from, groups, preset_flat, values_from
 from unswayed.views.app.figures import marker
 from unswayed.views.app.photographs import box_of, found_by, marked, open_sample, open_upload, own_mask, read_once
-from unswayed.views.app.presets import PRESETS, preset_flat
-from unswayed.views.app.preview import NOTHING, framed, preview, render
+from unswayed.views.app.stage import FOLDER, NOTHING, framed, preview, render, write_files
 from unswayed.views.app.studio import Studio
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))

@@ -10,8 +10,7 @@ import pytest
 
 from unswayed.models import open_model
 from unswayed.rendering.layers import png
-from unswayed.views.app.demo_results import COMMANDS, MODELS, RECIPE, demo_results
-from unswayed.views.app.results import Filter
+from unswayed.views.app.results import COMMANDS, MODELS, RECIPE, Filter, demo_results
 
 
 @pytest.fixture(scope="module")

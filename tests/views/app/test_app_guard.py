@@ -12,10 +12,20 @@ import httpx
 import pytest
 
 from unswayed.files.locks import Lock
-from unswayed.views.app.guard import MOST_JSON, MOST_TEXT, MOST_UPLOAD, Guard, names_an_address, reaches_outside
-from unswayed.views.app.messages import LAST, Bounded
+from unswayed.views.app.guard import (
+    LAST,
+    MOST_JSON,
+    MOST_SESSIONS,
+    MOST_TEXT,
+    MOST_UNREAD,
+    MOST_UPLOAD,
+    Bounded,
+    Guard,
+    Unread,
+    names_an_address,
+    reaches_outside,
+)
 from unswayed.views.app.page import served, sweep
-from unswayed.views.app.unread import MOST_SESSIONS, MOST_UNREAD, Unread
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ import pytest
 from unswayed.edits import make_edit
 from unswayed.errors import UserError
 from unswayed.views.app.controls import chain_from
-from unswayed.views.app.jobs import Canceled, Jobs, Report, Step
+from unswayed.views.app.films import subject
 from unswayed.views.app.photographs import open_sample
-from unswayed.views.app.preview import render
-from unswayed.views.app.searches import subject
-from unswayed.views.app.studio import Studio
+from unswayed.views.app.stage import render
+from unswayed.views.app.studio import Canceled, Jobs, Report, Step, Studio
 
 
 def test_progress_is_followed_and_the_result_comes_last():

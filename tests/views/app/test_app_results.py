@@ -11,12 +11,10 @@ import pytest
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.errors import UserError
 from unswayed.views.app import figures
-from unswayed.views.app.classification import Answer
 from unswayed.views.app.photographs import open_sample
-from unswayed.views.app.preview import Shown
 from unswayed.views.app.results import SHOWN, Filter, Results
-from unswayed.views.app.stage import Said, stage
-from unswayed.views.app.studio import Studio
+from unswayed.views.app.stage import Said, Shown, stage
+from unswayed.views.app.studio import Answer, Studio
 from unswayed.views.report.pictures import Album
 
 HOSTILE = "<script>window.hacked=1</script>"

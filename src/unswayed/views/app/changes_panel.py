@@ -12,11 +12,9 @@ import gradio as gr
 
 from unswayed.errors import UserError
 
-from .controls import Control, Group, flat_from, values_from
-from .events import LIGHT, PRIVATE, Shared, Updates
+from .controls import Control, Group, flat_from, largest_values, moved_to, own_values, values_from, wanted_serial
 from .photographs import Photograph
-from .placing import largest_values, moved_to, own_values, wanted_serial
-from .result_panel import nothing, previewed
+from .result_panel import LIGHT, PRIVATE, Shared, Updates, nothing, previewed
 from .studio import Studio
 
 Starts = dict[tuple[str, str], float]

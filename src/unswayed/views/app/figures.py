@@ -14,11 +14,10 @@ from unswayed.sources.pictures import shrunk
 from unswayed.views.report.pictures import data_address, outlined
 from unswayed.views.text import joined, percent, plural, tag
 
-from .classification import Answer
-from .jobs import Step
 from .photographs import Photograph, doubts
-from .preview import Compared
 from .results import Results
+from .stage import Compared
+from .studio import Answer, Step
 
 MARKER_SIDE = 640
 

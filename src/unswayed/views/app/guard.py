@@ -7,14 +7,80 @@ which stops names that are made to point here, and the Origin header, if there i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
+import io
 import json
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import Any, TextIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .unread import Unread
+MOST_UNREAD = 50
+MOST_SESSIONS = 2000  # gradio keeps the answers of as many
+
+
+class Unread:
+    """Counts how often each session has asked since it last listened."""
+
+    def __init__(self) -> None:
+        self.asked: OrderedDict[str, int] = OrderedDict()
+        self.listening: Counter[str] = Counter()
+
+    def may_ask(self, session: str) -> bool:
+        """Count a question; whether the session listens, or has few answers that it has not read."""
+        if self.listening[session]:
+            return True
+        self.asked[session] = self.asked.pop(session, 0) + 1
+        while len(self.asked) > MOST_SESSIONS:
+            self.asked.popitem(last=False)
+        return self.asked[session] <= MOST_UNREAD
+
+    @contextlib.contextmanager
+    def listens(self, session: str) -> Iterator[None]:
+        """A block during which the session listens."""
+        self.asked.pop(session, None)
+        self.listening[session] += 1
+        try:
+            yield
+        finally:
+            self.listening[session] -= 1
+            self.listening += Counter()  # drops sessions that no longer listen
+
+
+MOST = 2 * 2**20  # characters
+LAST = "\nFurther messages of the server are not shown.\n"
+
+
+class Bounded(io.TextIOBase):
+    """A text stream that passes on at most `most` characters to another one."""
+
+    def __init__(self, stream: TextIO, most: int = MOST) -> None:
+        self.stream, self.left = stream, most
+
+    def write(self, text: str) -> int:
+        if self.left > 0:
+            self.stream.write(text[: self.left] + (LAST if len(text) >= self.left else ""))
+        self.left -= len(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+
+@contextlib.contextmanager
+def bounded_messages() -> Iterator[None]:
+    """A block in which at most MOST characters are written to standard output and to standard error each."""
+    with contextlib.redirect_stdout(Bounded(sys.stdout)), contextlib.redirect_stderr(Bounded(sys.stderr)):
+        yield
+
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

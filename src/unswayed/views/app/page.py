@@ -17,9 +17,8 @@ from typing import Any
 from unswayed.errors import UserError, missing_extra
 from unswayed.files.locks import Lock, is_held
 
-from .demo_results import demo_results
-from .downloads import FOLDER
-from .results import Results
+from .results import Results, demo_results
+from .stage import FOLDER
 from .studio import Studio
 
 TITLE = "unswayed: change one thing in a photograph and see what a classifier says"

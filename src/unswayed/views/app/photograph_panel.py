@@ -16,8 +16,7 @@ from unswayed.labels import imagenet
 from unswayed.masks.segment import parse_box
 
 from . import figures
-from .controls import Group
-from .events import HEAVY, LIGHT, PRIVATE, Shared, Updates
+from .controls import PRESETS, Group, Preset, preset_flat
 from .photographs import (
     Photograph,
     found_by,
@@ -29,7 +28,7 @@ from .photographs import (
     sample_names,
     uploaded_mask,
 )
-from .presets import PRESETS, Preset, preset_flat
+from .result_panel import HEAVY, LIGHT, PRIVATE, Shared, Updates
 from .studio import Studio
 
 UNKNOWN = -1

@@ -6,6 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
@@ -15,15 +16,26 @@ import polars as pl
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.flips import FLIP_COLUMNS, Flip, Flips, find_flips
+from unswayed.edits import edit_from
+from unswayed.edits.composition import Pool
+from unswayed.edits.layers import realize
+from unswayed.edits.recipes import Item
 from unswayed.errors import UserError
 from unswayed.evaluation.card import is_evaluated
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import sentences
 from unswayed.evaluation.predictions import in_memory, model_names
+from unswayed.files.whole import parse_json
+from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Rendered
+from unswayed.rendering.photograph import Request
+from unswayed.scene import frame
 from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album
 from unswayed.views.report.verdict_tables import comparison_text
 
-from .studio import Studio
+from .controls import SIDE
+from .photographs import open_sample, sample_names
+from .studio import Studio, remembered_removal
 
 SHOWN = 24
 
@@ -149,3 +161,50 @@ class Results:
             f"{said} The report's average is net of the control, which subtracts what the rendering alone costs: "
             f"{first} {net[first]:.1f} and {second} {net[second]:.1f} points."
         )
+
+
+RECIPE = "size-0.1,size-0.05,position,direction,color-gray"
+MODELS = ("lite:0", "lite:1", "lite:2")
+COMMANDS = (
+    f"unswayed build sample -o benchmark --renderer paste --recipe {RECIPE}\n"
+    f"unswayed evaluate benchmark {' '.join(f'-m {model}' for model in MODELS)} -o predictions"
+)
+NOTE = (
+    "No predictions were given, so these are the results of three models on the 20 photographs of the sample, with "
+    f"pasted edits:\n{COMMANDS}\nYour own: unswayed app --predictions predictions"
+)
+
+
+class Remade:
+    """The pictures of a pasted benchmark of the sample by sample id, made again from the rows of its manifest."""
+
+    def __init__(self, manifest: pl.DataFrame) -> None:
+        made = manifest.filter(status="ok").select("sample_id", "source_id", "edit", "parameters", "seed")
+        self.rows = {row["sample_id"]: row for row in made.iter_rows(named=True) if row["edit"] != "source"}
+        self.gone: dict[str, str] = {}
+        self._made = functools.lru_cache(maxsize=256)(self._make)
+
+    def picture(self, sample_id: str) -> np.ndarray | None:
+        """Return (S, S, 3) uint8, or None if there is no such picture; the last ones are remembered."""
+        return self._made(sample_id)
+
+    def _make(self, sample_id: str) -> np.ndarray | None:
+        row = self.rows.get(sample_id)
+        if row is None:
+            return None
+        chain = tuple(edit_from(step) for step in parse_json(row["parameters"], "parameters")["chain"])
+        scene = frame(open_sample(row["source_id"]).scene)
+        pool = Pool(sample_names(), lambda one: frame(open_sample(one).scene), SIDE)
+        composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
+        layers = realize(composition, Backgrounds(pool, remembered_removal, SIDE), row["seed"])
+        [made] = Request(chain, renderer="paste").open_renderer().render([layers])
+        return made.image if isinstance(made, Rendered) else None
+
+
+def demo_results() -> Results:
+    """Return the predictions in the package, with their pictures."""
+    root = Path(str(resources.files("unswayed.data").joinpath("demo")))
+    results = Results(root / "predictions", root / "benchmark", note=NOTE)
+    assert results.facts.manifest is not None
+    results.album = Remade(results.facts.manifest)
+    return results
