@@ -78,7 +78,7 @@ def measure(model: torch.nn.Module, folder: Path) -> str:
 
 
 def exchange(folder: Path) -> str:
-    exported = unswayed.export_benchmark(folder, "datasets", "published")
+    exported = unswayed.export(folder, "datasets", "published")
     again: Path = unswayed.import_published(exported.place, "again").root
     same = unswayed.same_model("predictions", "lite:0", "onnx:lite0.onnx")
     return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height}"

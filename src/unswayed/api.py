@@ -1,4 +1,4 @@
-"""Functions of `import unswayed` that combine several subpackages: `edit`, `remove_object` and `report`."""
+"""Functions of `import unswayed` that combine several rooms: `edit`, `report`, `masks`, `sensitivity`, …"""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from unswayed.analyses.flips import Draw
-from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName
+from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName, takes
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import UnswayedWarning, UserError
@@ -24,6 +23,7 @@ from unswayed.scene import Scene
 from unswayed.scene import frame as framed
 from unswayed.sources.pictures import PictureLike
 from unswayed.views.report.page import Written, write_report
+from unswayed.views.report.settings import ReportSettings
 
 
 def edit(
@@ -44,7 +44,8 @@ def edit(
     guide: str | None = None,
     device: str | None = None,
     feather: float | None = None,
-    **edits: EditValue,
+    edits: Mapping[str, EditValue] | None = None,
+    **more: EditValue,
 ) -> Edited:
     """Edit one photograph with the edits given by name; the result has an `image`, a `mask` and a record for replay.
 
@@ -52,8 +53,9 @@ def edit(
     image or array of the same size, white is the object; or a box (x, y, width, height) in the picture around the
     object, from which a mask is made; None assumes that the object is in the middle. A mask that looks wrong, such as
     an inverted one, raises an `UnswayedWarning`, which also stands in the result's `notes`.
-    edits: any edit of `unswayed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
-    file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order.
+    more: any edit of `unswayed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
+    file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order. An
+    edit whose name is also that of a keyword is given in `edits={"frame": 3}`.
 
     seed: the random seed. renderer: `paste` needs no network. pixels: width and height of the result.
     pool: the source that random backgrounds and occluders come from. frame, removal, network, steps, sampler,
@@ -66,7 +68,7 @@ def edit(
     ((256, 256), 0.05)
     """
     request = Request(
-        chain=chain_of(edits),
+        chain=chain_of({**more, **(edits or {})}),
         renderer=renderer,
         network=network,
         steps=steps,
@@ -117,48 +119,18 @@ def _told(scene: Scene) -> Scene:
     return scene
 
 
+@takes(ReportSettings)
 def report(
     predictions: str | Path,
     output: str | Path,
+    settings: ReportSettings,
     *,
-    benchmark: str | Path | None = None,
-    assets: str | Path | None = None,
-    factors: str | Path | None = None,
-    sensitivity: str | Path | None = None,
-    distribution: str | Path | None = None,
-    repair: str | Path | None = None,
-    title: str = "How much accuracy do the edits cost?",
-    names: Mapping[str, str] | None = None,
-    flips: int = 36,
-    draw: Draw = "worst",
-    heat_maps: int = 36,
-    resamples: int = 1000,
-    seed: int = 0,
-    trust: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Written:
     """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
 
-    The result has the report's `path`, the `verdict` in sentences and the table of `drops`. heat_maps: how many
-    flips get heat maps; 0 loads no model. trust: also open models that can run code or use the network.
-    The other settings are those of `unswayed report`.
+    The result has the report's `path`, the `verdict` in sentences and the table of `drops`. The fields of settings are
+    also keywords: `report("predictions", "report.html", heat_maps=0)`.
     """
-    return write_report(
-        predictions,
-        output,
-        benchmark=benchmark,
-        assets=assets,
-        factors=factors,
-        sensitivity=sensitivity,
-        distribution=distribution,
-        repair=repair,
-        title=title,
-        names=names,
-        flips=flips,
-        draw=draw,
-        heat_maps=heat_maps,
-        explain=partial(explain_pairs, trust=trust),
-        resamples=resamples,
-        seed=seed,
-        progress=progress,
-    )
+    explain = partial(explain_pairs, trust=settings.trust)
+    return write_report(predictions, output, settings, explain=explain, progress=progress)

@@ -6,6 +6,7 @@ for each field that is annotated with an `Option`, and a function decorated with
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ TransformName = Literal["own", "paper"]
 Convention = Literal["default", "released"]
 ClassColumn = Literal["label", "predicted"]
 WideMeasure = Literal["drop", "accuracy"]
+Draw = Literal["worst", "even"]
 TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
 
 
@@ -167,7 +169,18 @@ class takes(Generic[Fields, Settings]):
 
         of_fields = inspect.signature(self.settings).parameters.values()
         before = [parameter for parameter in own.values() if parameter.name != "settings"]
-        before = [p.replace(kind=p.KEYWORD_ONLY) if list(own).index(p.name) > place else p for p in before]
-        after = [p.replace(kind=p.KEYWORD_ONLY) for p in of_fields if p.name not in own]
+        after = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=_without_option(parameter.annotation))
+            for parameter in of_fields
+            if parameter.name not in own
+        ]
         called.__signature__ = inspect.Signature([*before, *after])  # type: ignore[attr-defined]
         return called
+
+
+def _without_option(annotation: object) -> object:
+    """The type of a field as `help` shows it: `Annotated[int, Option(…)]` is `int`."""
+    text = ast.parse(annotation, mode="eval").body if isinstance(annotation, str) else None
+    if isinstance(text, ast.Subscript) and isinstance(text.slice, ast.Tuple) and ast.unparse(text.value) == "Annotated":
+        return ast.unparse(text.slice.elts[0])
+    return annotation

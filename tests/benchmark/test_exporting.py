@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from command_line import refused, run_cli
-from unswayed.benchmark import Benchmark, export_benchmark, import_published, verify
+from unswayed.benchmark import Benchmark, export, import_published, verify
 from unswayed.errors import UserError
 
 
@@ -29,7 +29,7 @@ def finished(bench: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def published(bench, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("published") / "animals"
-    export_benchmark(bench, "datasets", folder)
+    export(bench, "datasets", folder)
     return folder
 
 
@@ -53,7 +53,7 @@ def test_a_benchmark_comes_back_from_a_datasets_folder_with_the_same_files(bench
 
 def test_a_folder_that_came_back_can_be_exported_again_with_its_credits(published, tmp_path):
     import_published(published, tmp_path / "back")
-    export_benchmark(tmp_path / "back", "datasets", tmp_path / "again")
+    export(tmp_path / "back", "datasets", tmp_path / "again")
     assert (tmp_path / "again" / "CREDITS.csv").read_bytes() == (published / "CREDITS.csv").read_bytes()
 
 
@@ -79,7 +79,7 @@ def test_image_folders_open_in_torchvision_and_timm(bench, tmp_path):
     from timm.data import create_dataset
     from torchvision.datasets import ImageFolder
 
-    made = export_benchmark(bench, "imagefolder", tmp_path / "folders")
+    made = export(bench, "imagefolder", tmp_path / "folders")
     rows = [row for row in finished(bench) if row["edit"] == "position"]
     assert made.pictures == len(finished(bench)) and len(rows) == 12
     opened = ImageFolder(str(tmp_path / "folders" / "position"))
@@ -100,14 +100,14 @@ LOOK = """
 import json, sys
 import fiftyone
 from unswayed.errors import UserError
-from unswayed.benchmark import export_benchmark
+from unswayed.benchmark import export
 
 bench, predictions = sys.argv[1:]
 try:
     fiftyone.list_datasets()
 except Exception as error:
     sys.exit(f"no database: {error}")
-export_benchmark(bench, "fiftyone", "animals", predictions=predictions)
+export(bench, "fiftyone", "animals", predictions=predictions)
 opened = fiftyone.load_dataset("animals")
 samples = {
     one.sample_id: [
@@ -116,7 +116,7 @@ samples = {
     for one in opened.select_group_slices()
 }
 try:
-    export_benchmark(bench, "fiftyone", "animals")
+    export(bench, "fiftyone", "animals")
     again = "written"
 except UserError as error:
     again = str(error)
@@ -193,7 +193,7 @@ def test_an_edit_whose_name_is_no_folder_is_refused_before_anything_is_written(b
     rows[1]["edit"] = edit
     parquet.write_table(pa.Table.from_pylist(rows, schema=table.schema), copied / "manifest.parquet")
     with pytest.raises(UserError, match="column 'edit' has .*, which is no name of a folder"):
-        export_benchmark(copied, "imagefolder", tmp_path / "in" / "out" / "folders")
+        export(copied, "imagefolder", tmp_path / "in" / "out" / "folders")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
@@ -203,7 +203,7 @@ def test_class_folders_from_a_card_are_single_names(bench, tmp_path):
     card["labels"] = {"name": "own", "classes": ["a", "b"], "wnids": ["../../away", "b"]}
     (copied / "benchmark.json").write_text(json.dumps(card))
     with pytest.raises(UserError, match="they are no WNIDs"):
-        export_benchmark(copied, "imagefolder", tmp_path / "folders")
+        export(copied, "imagefolder", tmp_path / "folders")
 
 
 @pytest.mark.parametrize("to", ["datasets", "imagefolder"])
@@ -212,10 +212,10 @@ def test_pipes_and_missing_pictures_are_refused_by_name(bench, to, tmp_path):
     picture = copied / finished(copied)[0]["path"]
     picture.unlink()
     with pytest.raises(UserError, match=f"{picture.name} does not exist"):
-        export_benchmark(copied, to, tmp_path / "missing")
+        export(copied, to, tmp_path / "missing")
     os.mkfifo(picture)
     with pytest.raises(UserError, match=f"{picture.name} is no file"):
-        export_benchmark(copied, to, tmp_path / "pipe")
+        export(copied, to, tmp_path / "pipe")
 
 
 def test_a_file_that_expands_to_more_than_its_size_allows_is_not_imported(published, tmp_path, monkeypatch):
@@ -285,11 +285,11 @@ def test_a_folder_with_files_and_wrong_options_are_refused(bench, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note.txt").write_text("mine")
     with pytest.raises(UserError, match="not empty"):
-        export_benchmark(bench, "imagefolder", tmp_path / "full")
+        export(bench, "imagefolder", tmp_path / "full")
     with refused("did you mean 'datasets'", given="'dataset'", allowed="datasets, imagefolder, fiftyone"):
-        export_benchmark(bench, "dataset", tmp_path / "new")
+        export(bench, "dataset", tmp_path / "new")
     with refused(given="--predictions", allowed="--to fiftyone"):
-        export_benchmark(bench, "datasets", tmp_path / "new", predictions=tmp_path)
+        export(bench, "datasets", tmp_path / "new", predictions=tmp_path)
     with pytest.raises(UserError, match="not a benchmark that unswayed exported"):
         import_published(tmp_path / "full", tmp_path / "new")
 
@@ -297,4 +297,4 @@ def test_a_folder_with_files_and_wrong_options_are_refused(bench, tmp_path):
 def test_missing_fiftyone_names_its_pip_line(bench, monkeypatch):
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     with pytest.raises(UserError, match=r"pip install 'unswayed\[fiftyone\]'"):
-        export_benchmark(bench, "fiftyone", "animals")
+        export(bench, "fiftyone", "animals")

@@ -8,14 +8,14 @@ import pytest
 
 from unswayed.benchmark import Benchmark, verify
 from unswayed.errors import UserError
-from unswayed.views.demo import demo_models, run_demo
+from unswayed.views.demo import demo, demo_models
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[float, float, str]]]:
     folder = tmp_path_factory.mktemp("demo")
     seen: list[tuple[float, float, str]] = []
-    run_demo(folder, scenes=1, steps=3, heat_maps=2, progress=lambda *now: seen.append(now))
+    demo(folder, scenes=1, steps=3, heat_maps=2, progress=lambda *now: seen.append(now))
     return folder, seen
 
 
@@ -44,7 +44,7 @@ def test_the_same_command_again_renders_and_evaluates_nothing(made: tuple[Path, 
     folder, _ = made
     files = [*folder.rglob("*.png"), *folder.rglob("*.parquet")]
     before = {path: path.stat().st_mtime_ns for path in files if path.name not in ("sheet.png", "manifest.parquet")}
-    run_demo(folder, scenes=1, steps=3, heat_maps=0)
+    demo(folder, scenes=1, steps=3, heat_maps=0)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -60,4 +60,4 @@ def test_an_unrelated_family_joins_where_its_weights_are_installed(monkeypatch: 
 
 def test_scenes_beyond_the_sample_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="number of scenes is 0"):
-        run_demo(tmp_path, scenes=0)
+        demo(tmp_path, scenes=0)

@@ -6,17 +6,17 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
+from unswayed.choices import Draw
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.predictions import Predictions, columns_of, each_model
 
 from .drops.groups import superclass_of
 from .statistics.agreement import expected_calibration_error
 
-Draw = Literal["worst", "even"]
 _NEEDED = ("model", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
 _WANTED = ("true_probability", "object_survives")
 FLIP_COLUMNS = (*_NEEDED, *_WANTED)

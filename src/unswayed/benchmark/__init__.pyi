@@ -5,7 +5,7 @@ from .datasets_folder import import_published as import_published
 from .exporting import EXPORTERS as EXPORTERS
 from .exporting import Exported as Exported
 from .exporting import Exporter as Exporter
-from .exporting import export_benchmark as export_benchmark
+from .exporting import export as export
 from .folder import Benchmark as Benchmark
 from .importing import import_benchmark as import_benchmark
 from .settings import BuildSettings as BuildSettings

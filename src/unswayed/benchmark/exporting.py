@@ -1,4 +1,4 @@
-"""`export_benchmark`: a benchmark in the format of another library; each format is an exporter of the registry."""
+"""`export`: a benchmark in the format of another library; each format is an exporter of the registry."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EXPORTERS: Registry[Exporter] = Registry(
 )
 
 
-def export_benchmark(
+def export(
     benchmark: str | Path | Benchmark,
     to: str,
     output: str | Path,

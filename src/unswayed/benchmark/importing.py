@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from unswayed.choices import takes
 from unswayed.edits.recipes import named_items
 from unswayed.errors import UserError
 from unswayed.files.archives import Archive, Member, open_archive
@@ -27,6 +28,7 @@ from unswayed.sources.source import unique_slugs
 
 from .card import edit_entry, ids_hash, settle_card
 from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, write_manifest
+from .settings import ImportSettings
 
 OFFICIAL = {
     "ori": "original",
@@ -199,24 +201,27 @@ class Imported:
     failures: dict[str, str]
 
 
+@takes(ImportSettings)
 def import_benchmark(
     path: str | Path,
-    out: str | Path,
+    output: str | Path,
+    settings: ImportSettings,
     *,
-    labels: str | Path | None = None,
-    classes: str | Path | None = None,
-    original: str | None = None,
-    copy: bool = False,
-    workers: int = 4,
-    report: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
-    """Write a benchmark to `out` with the pictures of the dataset in `path`, by links unless `copy`.
+    """Write a benchmark to `output` with the pictures of the dataset in `path`, or of what `export` wrote.
 
-    labels: the labels file (default: `labels.txt` in the dataset, or the labels in its shards); classes: a text file
-    with one class name per line, if they are not ImageNet's; original: the folder of unedited pictures (default: `ori`
-    or `original`). Pictures in archives are always copied.
+    path: an archive, a folder, or `hf:OWNER/NAME`. The fields of settings are also keywords; they do not apply to an
+    exported benchmark. Pictures in archives are always copied. progress: called with the pictures done and in all.
     """
-    root = Path(out).expanduser()
+    from .datasets_folder import import_published, is_published
+
+    labels, classes, original, copy = settings.labels, settings.classes, settings.original, settings.copy
+    if is_published(str(path)):
+        if labels or classes or original:
+            raise UserError("an exported benchmark has its labels: --labels, --classes and --original do not apply")
+        return import_published(path, output, progress=progress)
+    root = Path(output).expanduser()
     with open_release(Path(path).expanduser()) as release:
         space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
         by_name = _labels(release, labels, space)
@@ -250,11 +255,11 @@ def import_benchmark(
             return _placed(root, row, pieces.get((edit, stem)), edits[edit], stem, copy)
 
         rows: list[Row] = []
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(settings.workers) as pool:
             for row in pool.map(place, tasks):
                 rows.append(row)
-                if report is not None:
-                    report(len(rows), len(tasks))
+                if progress is not None:
+                    progress(len(rows), len(tasks))
     write_manifest(root, rows)
     failures = {row.sample_id: str(row.reason) for row in rows if row.status == FAILED}
     return Imported(root, counts(row.status for row in rows), len(stems), tuple(edits), failures)

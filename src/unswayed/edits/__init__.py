@@ -44,6 +44,15 @@ def all_edits() -> dict[str, type[Edit]]:
     return dict(sorted(EDITS.all().items(), key=lambda item: item[1].order))
 
 
+def list_edits() -> list[str]:
+    """The names of the edits of this and other installed packages, in the order in which they are applied.
+
+    >>> list_edits()[:3]
+    ['background', 'size', 'direction']
+    """
+    return list(all_edits())
+
+
 def edit_named_in(text: str) -> type[Edit] | None:
     """Return the edit whose name the name of a recipe's item or attribute begins with; None if there is none.
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from unswayed.choices import Frame, check_choice
+from unswayed.choices import Frame, check_choice, takes
 from unswayed.errors import BadPicture, UserError
 
 from .noise import ablate as gray_region
 from .noise import at_input
 from .noise_response import labeled
 from .run import counter, prefetched
+from .settings import HeadSettings
 
 if TYPE_CHECKING:
     import torch
@@ -122,3 +123,23 @@ def fit_source_head(
     head = fit_head(base, pictures(), targets, source.labels, training or choose_training(), prepare, **described)
     replace(head, photographs=keys_of(used)).save(folder)
     return FittedHead(Path(folder), head.card, failures)
+
+
+@takes(HeadSettings)
+def fit_head(
+    source: str,
+    model: str,
+    output: str | Path,
+    settings: HeadSettings,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> FittedHead:
+    """Train a linear head for the classes of `source` on a model's frozen features; `head:OUTPUT` opens it.
+
+    The result has the head's `card` and the `failures` by photograph. The fields of settings are also keywords.
+    """
+    training = choose_training(settings.preset, settings.ablate, settings.epochs, settings.learning_rate, settings.seed)
+    return fit_source_head(
+        source, model, output, training, settings.frame, settings.ablate, settings.limit, settings.per_class,
+        settings.classes, settings.device, progress=progress,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from unswayed.choices import takes
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
 from unswayed.jobs import EngineSettings, Outcome, cores, places_of, run_tasks
@@ -28,8 +29,20 @@ from .confidence import (
     mask_path,
     merge_confidences,
     note_confidence,
+    write_sheet,
 )
-from .segment import Box, Choice, Segmenter, checked_box, open_segmenter, require_object, with_agreement
+from .sam2 import ChosenBy
+from .segment import (
+    Box,
+    Choice,
+    Segmenter,
+    checked_box,
+    default_segmenter,
+    open_segmenter,
+    require_object,
+    with_agreement,
+)
+from .settings import MaskSettings
 
 
 @dataclass(frozen=True)
@@ -161,3 +174,22 @@ def _names(pictures: Path, masks: Path) -> tuple[Path, list[str]]:
     if not names:
         raise UserError(f"{pictures} holds no pictures")
     return root, names
+
+
+@takes(MaskSettings)
+def masks(
+    pictures: str | Path, output: str | Path, settings: MaskSettings, *, show: Callable[[View], None] | None = None
+) -> list[Made]:
+    """Make a mask for every photograph of a folder, or of one photograph; return what was made, by photograph.
+
+    Masks that are already in `output` are kept. A photograph that cannot be used has the status `failed` and a reason.
+    The fields of settings are also keywords: `masks("photos", "photos/masks", segmenter="grabcut")`.
+    """
+    segmenter = default_segmenter()[0] if settings.segmenter == "auto" else settings.segmenter
+    choice = ChosenBy(settings.model, settings.label, settings.device) if settings.model else None
+    made = list(
+        make_masks(Path(pictures), Path(output), segmenter, settings.box, choice, settings, settings.workers, show)
+    )
+    if settings.sheet and any(mask.confidence is not None for mask in made):
+        write_sheet(Path(pictures), Path(output))
+    return sorted(made, key=lambda mask: mask.picture)

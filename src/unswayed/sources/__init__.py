@@ -11,7 +11,7 @@ from unswayed.specs import Spec
 
 from .source import Entry, Source
 
-__all__ = ["SOURCES", "Entry", "Source", "Spec", "open_source"]
+__all__ = ["SOURCES", "Entry", "Source", "Spec", "list_sources", "open_source"]
 
 SOURCES: Registry[Callable[[Spec], Source]] = Registry(
     "source",
@@ -67,3 +67,12 @@ def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int
     if not len(source):
         raise UserError(f"'{spec}' holds no pictures")
     return source.select(limit, classes)
+
+
+def list_sources() -> list[str]:
+    """How every source of scenes is written, those of other installed packages included.
+
+    >>> list_sources()[:2]
+    ['sample', 'folder:PATH']
+    """
+    return SOURCES.usages()

@@ -1,6 +1,6 @@
 """The whole pipeline without downloads: build a small benchmark, evaluate three classifiers, write the report.
 
-run_demo("demo")
+demo("demo")
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Demo:
     failures: dict[str, str]
 
 
-def run_demo(
+def demo(
     output: str | Path,
     *,
     scenes: int = 6,
@@ -71,6 +71,7 @@ def run_demo(
 
     from .report.page import write_report
     from .report.pictures import contact_sheet
+    from .report.settings import ReportSettings
 
     output = Path(output).expanduser()
     models = demo_models() if models is None else models
@@ -103,10 +104,12 @@ def run_demo(
     written = write_report(
         predictions,
         output / "report.html",
-        benchmark=bench,
-        title="unswayed demo: how much accuracy do the edits cost?",
-        flips=max(heat_maps, 12),
-        heat_maps=heat_maps,
+        ReportSettings(
+            benchmark=bench,
+            title="unswayed demo: how much accuracy do the edits cost?",
+            flips=max(heat_maps, 12),
+            heat_maps=heat_maps,
+        ),
         explain=explain_pairs,
         command=_command(output, scenes, steps, seed),
         progress=lambda now, of, what: whole.reach("report", now / of),

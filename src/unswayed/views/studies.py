@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -25,12 +25,18 @@ from unswayed.analyses.distribution import (
     verdict_table,
 )
 from unswayed.analyses.drops.groups import read_model_groups
-from unswayed.choices import ClassColumn, Convention
+from unswayed.choices import ClassColumn, Convention, takes
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.measures import suspects
+from unswayed.evaluation.distribution_study import run_distribution
+from unswayed.evaluation.measures import check_measure, suspects
+from unswayed.evaluation.noise import choose_levels
+from unswayed.evaluation.noise_response import NoiseSettings
 from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
+from unswayed.evaluation.study import run_study
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import read_json, write_bytes
+from unswayed.jobs.monitor import View
 
 from .report.figures import figure_bytes
 from .report.figures_sensitivity import (
@@ -268,3 +274,88 @@ def _shown(region: Region) -> np.ndarray:
 def _caption(region: Region, classes: Sequence[str]) -> str:
     right = "" if region.predicted == region.label else f", seen as {classes[region.predicted]}"
     return f"{region.source_id}{right}: {region.share:.0%} of the heat outside the object"
+
+
+@dataclass(frozen=True, eq=False)
+class StudyTables:
+    """The tables of a study by name, and what a reader must know.
+
+    remarks: sentences about the models; notes: what could not be made; failures: models and pictures that could not be
+    used, with the reason; unfinished: what the last of several shards will write.
+    """
+
+    folder: Path
+    tables: dict[str, pl.DataFrame]
+    remarks: list[str]
+    notes: list[str]
+    failures: dict[str, str]
+    unfinished: list[str]
+
+    def __repr__(self) -> str:
+        return f"StudyTables({str(self.folder)!r}, tables={list(self.tables)}, failures={len(self.failures)})"
+
+
+@takes(SensitivitySettings)
+def sensitivity(
+    source: str,
+    models: Sequence[str],
+    output: str | Path,
+    settings: SensitivitySettings,
+    *,
+    show: Callable[[View], None] | None = None,
+) -> StudyTables:
+    """Measure whether models use the object or its background, with RIVAL10's measures on any source with masks.
+
+    source: also a benchmark's folder, for which only heat maps are measured. The rows, tables and figures are written
+    to `output`; the same call resumes. The fields of settings are also keywords: `sensitivity("sample", ["lite:0"],
+    "results", saliency="layercam")`.
+    """
+    check_measure(settings.measure)
+    levels = choose_levels(settings.norm, settings.levels)
+    noise = NoiseSettings(levels, settings.seeds, settings.attributes, settings.ablation, settings.frame)
+    study = run_study(
+        source, models, output, noise, settings.saliency, settings.spurious, settings.channels, settings.limit,
+        settings.classes, settings.batch_size, show=show, class_by=settings.class_by, measure=settings.measure,
+        engine=settings,
+    )  # fmt: skip
+    tables, notes = {}, study.notes
+    if study.noise or study.saliency:
+        made = TableSettings(
+            settings.groups, settings.resamples, settings.convention, settings.class_by, settings.measure,
+            study.classes,
+        )  # fmt: skip
+        tables = write_tables(output, study.noise, study.saliency, made)
+        notes = [*notes, *write_study_pictures(study)]
+    return StudyTables(study.folder, tables, study.remarks, notes, study.failures, study.unfinished)
+
+
+@takes(DistributionSettings)
+def distribution(
+    benchmark: str | Path,
+    models: Sequence[str],
+    output: str | Path,
+    settings: DistributionSettings,
+    *,
+    show: Callable[[View], None] | None = None,
+) -> StudyTables:
+    """Measure whether the edits stay in the distribution of the photographs; the tables are also written to `output`.
+
+    The table `verdicts` has one sentence for each edit. The same call resumes. The fields of settings are also
+    keywords: `distribution("bench", ["lite:0"], "results", fid=False)`.
+    """
+    study = run_distribution(
+        benchmark, models, output, against=settings.against, fid=settings.fid, inception=settings.inception,
+        adapt=settings.adapt, limit=settings.limit, engine=settings, show=show,
+    )  # fmt: skip
+    tables = {}
+    if not study.unfinished:
+        tables = write_distribution(
+            output,
+            read_probe(output, "scores", study.slugs),
+            read_probe(output, "inception") if study.features else None,
+            study.adapted,
+            limit=settings.out_above,
+            resamples=settings.resamples,
+            level=settings.level,
+        )
+    return StudyTables(study.folder, tables, [], study.notes, study.failures, study.unfinished)

@@ -49,7 +49,7 @@ def test_every_declared_parameter_has_a_control_in_its_declared_range():
     shown = {control.key: control for group in groups() for control in group.controls}
     assert {group.edit for group in groups()} == set(EDITS)
     for (edit, parameter), control in shown.items():
-        declared = allowed(EDITS[edit], parameter)
+        declared = allowed(EDITS.load(edit), parameter)
         if isinstance(declared, Choice):
             assert control.choices == declared.names
             assert control.first in control.choices

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from unswayed.choices import takes
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
 from unswayed.evaluation.predictions import Predictions
 
 from .. import schema
+from ..settings import PlanSettings
 from ..statistics.power import (
     Design,
     detection_power,
@@ -30,6 +32,50 @@ PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
 DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they show", "photographs that pass the gate"
 # Above this a simulation takes minutes, and the computed power is exact to a tenth of a point.
 _MOST_SIMULATED = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class PhotographPlan:
+    """How many photographs are needed: the table of `plan_photographs`, and what it assumes, in a sentence."""
+
+    table: pl.DataFrame
+    assumptions: str
+
+    def __repr__(self) -> str:
+        return f"PhotographPlan({self.table.height} rows, {self.assumptions!r})"
+
+
+@takes(PlanSettings)
+def plan(pilot: Predictions | None, settings: PlanSettings) -> PhotographPlan:
+    """How many photographs show a drop, or what drop a number of photographs shows; fields of settings are keywords.
+
+    pilot: predictions on a small benchmark, or None for the assumptions of the settings.
+
+    >>> plan(None, drop=[5.0]).table["photographs"].to_list()
+    [348]
+    """
+    asked = bool(settings.photographs or settings.drop or settings.max_drop is not None)
+    numbers = tuple(settings.photographs)
+    if pilot is None:
+        shares = settings.expect / 100, settings.gains / 100, settings.accuracy / 100
+        designs = {("guess", "any"): Design(*shares, settings.runs or 1, settings.correlation)}
+        numbers = numbers or (() if asked else PHOTOGRAPHS)
+        assumptions = (
+            f"Assumed: accuracy {settings.accuracy:g} %, {settings.gains:g} % of the predictions turn from wrong to "
+            "right."
+        )
+    else:
+        designs, counts = pilot_designs(pilot, models=settings.models, edits=settings.edits, runs=settings.runs)
+        most = max(counts.values())
+        numbers = numbers or (() if asked else (most,))
+        name = "the predictions" if isinstance(pilot, pl.DataFrame) else pilot
+        assumptions = f"Pilot: {name}, {most:,} photographs; its drops are themselves estimates."
+    table = plan_photographs(
+        designs, photographs=numbers, drops=settings.drop, own_drop=pilot is not None and not asked,
+        max_drop=settings.max_drop, power=settings.power, level=settings.level, tests=settings.tests,
+        seed=settings.seed,
+    )  # fmt: skip
+    return PhotographPlan(table, assumptions)
 
 
 def plan_photographs(

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from unswayed.analyses.settings import FactorSettings
+from unswayed.choices import takes
 from unswayed.errors import UserError, unknown
 from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
@@ -219,6 +220,15 @@ TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
 }
 # the tables that published result tables are enough for
 OF_RESULTS = ("errors", "accuracy", "model-types", "spill-over", "strengths")
+
+
+@takes(FactorSettings)
+def factors(predictions: str | Path | None, settings: FactorSettings) -> pl.DataFrame:
+    """Return one table of ImageNet-X; the fields of settings are keywords: `factors("predictions", which="multi")`.
+
+    predictions: files of predictions or published result tables; None for tables of the annotations alone.
+    """
+    return make_table(Study(None if predictions is None else Path(predictions), **vars(settings)), settings.table)
 
 
 def make_table(study: Study, table: str = "errors") -> pl.DataFrame:

@@ -67,7 +67,7 @@ def analyze(
 
     `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
-    from unswayed.analyses.tables import analyze as make_table
+    import unswayed
     from unswayed.files.storage import address
     from unswayed.files.whole import write_bytes
     from unswayed.views.report.drop_tables import failure_lines, moved_lines, remark_lines, wide_text
@@ -86,9 +86,8 @@ def analyze(
     chosen = format or ("table" if drawn else format_of(output))
     warn([*failure_lines(predictions), *(moved_lines(predictions) if settings.benchmark is None else [])])
     condition: Condition | None = "measured" if valid_only else "human" if human_valid_only else None
-    frame = make_table(
-        predictions, **vars(replace(settings, condition=condition, edits=None if against else settings.edits))
-    )
+    rows = replace(settings, condition=condition, edits=None if against else settings.edits)
+    frame = unswayed.analyze(predictions, rows)
     remarks = remark_lines(predictions, settings.models if settings.groups is None else None, settings.common)
     for line in remarks:
         typer.echo(line, err=True)
@@ -235,12 +234,12 @@ def check(
 
     `unswayed check predictions/ --config gate.toml --json check.json`
     """
+    import unswayed
     from unswayed.analyses.drops.gate import EXITS, junit_xml
-    from unswayed.analyses.drops.gate import check as check_models
     from unswayed.files.whole import write_bytes, write_json
     from unswayed.views.report.verdict_tables import checks_text
 
-    checked = check_models(predictions, settings)
+    checked = unswayed.check(predictions, settings)
     if json is not None:
         write_json(json, checked.to_json())
     if junit is not None:
@@ -276,30 +275,16 @@ def plan(
 
     `unswayed plan predictions/ --runs 5 --tests 11`
     """
-    from unswayed.analyses.drops.planning import PHOTOGRAPHS, pilot_designs, plan_photographs
-    from unswayed.analyses.statistics.power import Design
+    import unswayed
     from unswayed.views.tables import format_table
 
-    asked = bool(settings.photographs or settings.drop or settings.max_drop is not None)
-    numbers = tuple(settings.photographs)
-    if pilot is None:
-        shares = settings.expect / 100, settings.gains / 100, settings.accuracy / 100
-        designs = {("guess", "any"): Design(*shares, settings.runs or 1, settings.correlation)}
-        numbers = numbers or (() if asked else PHOTOGRAPHS)
-        notes = (
-            f"Assumed: accuracy {settings.accuracy:g} %, {settings.gains:g} % of the predictions turn from wrong to "
-            "right."
-        )
-    else:
-        designs, counts = pilot_designs(pilot, models=settings.models, edits=settings.edits, runs=settings.runs)
-        numbers = numbers or (() if asked else (max(counts.values()),))
-        notes = f"Pilot: {pilot}, {max(counts.values()):,} photographs; its drops are themselves estimates."
-    table = plan_photographs(
-        designs, photographs=numbers, drops=settings.drop, own_drop=pilot is not None and not asked,
-        max_drop=settings.max_drop, power=settings.power, level=settings.level, tests=settings.tests,
-        seed=settings.seed,
-    )  # fmt: skip
-    shown = table if format in ("csv", "json") else table[[one.name for one in table if one.null_count() < len(table)]]
+    made = unswayed.plan(pilot, settings)
+    table, notes = made.table, made.assumptions
+    shown = (
+        table
+        if format in ("csv", "json")
+        else table[[column.name for column in table if column.null_count() < len(table)]]
+    )
     notes += (
         " Drops are in points, discordance (predictions that change) in %; `power` is computed, `simulated` is the "
         "share of simulated experiments."

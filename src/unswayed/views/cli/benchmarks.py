@@ -47,14 +47,14 @@ def build(
 
     scenes = open_source(source)
     scenes.check_usable()  # before more is loaded
-    from unswayed.benchmark import build as build_benchmark
+    import unswayed
     from unswayed.files.storage import address
 
     from . import EXIT_WITH_FAILURES
     from .progress import progress_view, stoppable
 
     with progress_view() as show, stoppable(f"unswayed status {address(output)}"):
-        built = build_benchmark(scenes, output, settings, show=show)
+        built = unswayed.build(scenes, output, settings, show=show)
     if as_json:
         print(json.dumps({**asdict(built), "root": address(built.root)}, ensure_ascii=False))
     else:
@@ -134,21 +134,13 @@ def import_(
     import json
     from dataclasses import asdict
 
-    from unswayed.benchmark import import_benchmark
-    from unswayed.benchmark.datasets_folder import import_published, is_published
-    from unswayed.errors import UserError
+    import unswayed
 
     from . import EXIT_WITH_FAILURES
     from .progress import exit_with_failures, progress_line
 
-    published = is_published(path)
-    if published and (settings.labels or settings.classes or settings.original):
-        raise UserError("an exported benchmark has its labels: --labels, --classes and --original do not apply")
     with progress_line("import", "pictures") as show:
-        if published:
-            imported = import_published(path, output, progress=show)
-        else:
-            imported = import_benchmark(path, output, **vars(settings), report=show)
+        imported = unswayed.import_benchmark(path, output, settings, progress=show)
     if as_json:
         print(json.dumps({**asdict(imported), "root": str(imported.root)}, ensure_ascii=False))
         raise typer.Exit(EXIT_WITH_FAILURES if imported.failures else 0)
@@ -187,7 +179,7 @@ def export(
     import json
     from dataclasses import asdict
 
-    from unswayed.benchmark import export_benchmark
+    import unswayed
     from unswayed.benchmark.datasets_folder import push as upload
     from unswayed.errors import UserError
 
@@ -196,7 +188,7 @@ def export(
     if push is not None and not EXPORTERS.part(to).facts.get("hub"):
         raise UserError(f"--push does not apply to --to {to}", allowed="--to datasets")
     with progress_line("export", "pictures") as show:
-        exported = export_benchmark(benchmark, to, output, predictions=predictions, overwrite=overwrite, progress=show)
+        exported = unswayed.export(benchmark, to, output, predictions=predictions, overwrite=overwrite, progress=show)
     address = None if push is None else upload(exported.place, push, public)
     if as_json:
         print(json.dumps({**asdict(exported), "address": address}, ensure_ascii=False))
@@ -223,14 +215,14 @@ def verify(
     """
     import json
 
-    from unswayed.benchmark import verify as verify_benchmark
+    import unswayed
     from unswayed.files.storage import address
 
     from . import EXIT_FAILED
     from .progress import progress_line
 
     with progress_line("verify", "rows") as show:
-        verdict = verify_benchmark(benchmark, workers, report=show)
+        verdict = unswayed.verify(benchmark, workers, report=show)
     if as_json:
         print(json.dumps(verdict.to_json(), ensure_ascii=False))
     else:

@@ -69,17 +69,12 @@ def fit_head(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
-    from unswayed.evaluation.head_fitting import choose_training, fit_source_head
+    import unswayed
 
     from .progress import exit_with_failures, progress_line
 
-    chosen = settings
-    training = choose_training(chosen.preset, chosen.ablate, chosen.epochs, chosen.learning_rate, chosen.seed)
     with progress_line("fit-head", "pictures") as show:
-        fitted = fit_source_head(
-            source, model, output, training, chosen.frame, chosen.ablate, chosen.limit, chosen.per_class,
-            chosen.classes, chosen.device, progress=show,
-        )  # fmt: skip
+        fitted = unswayed.fit_head(source, model, output, settings, progress=show)
     card = fitted.card
     typer.echo(
         f"{output}: {len(card['labels']['classes'])} classes, {card['pictures']['train']} pictures for training, "

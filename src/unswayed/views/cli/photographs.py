@@ -47,29 +47,23 @@ def masks(
     import json
     from dataclasses import asdict
 
-    from unswayed.masks.confidence import LOOK_BELOW, SHEET, write_sheet
-    from unswayed.masks.make_masks import make_masks
-    from unswayed.masks.sam2 import ChosenBy
+    import unswayed
+    from unswayed.masks.confidence import LOOK_BELOW, SHEET
     from unswayed.masks.segment import default_segmenter
 
     from . import EXIT_WITH_FAILURES
     from .progress import progress_view
 
-    used, better = default_segmenter() if settings.segmenter == "auto" else (settings.segmenter, None)
-    if better is not None:
+    if settings.segmenter == "auto" and (better := default_segmenter()[1]) is not None:
         typer.echo(f"GrabCut is used; for better masks: {better}", err=True)
-    choice = ChosenBy(settings.model, settings.label, settings.device) if settings.model else None
     with progress_view() as show:
-        made = make_masks(pictures, output, used, settings.box, choice, settings, settings.workers, show)
-        done = sorted(made, key=lambda mask: mask.picture)
+        done = unswayed.masks(pictures, output, settings, show=show)
     for mask in done:
         if as_json:
             print(json.dumps(asdict(mask), ensure_ascii=False))
         elif mask.status == "failed":
             typer.secho(mask.reason, fg="red", err=True)
     confidences = [mask.confidence for mask in done if mask.confidence is not None]
-    if confidences and settings.sheet:
-        write_sheet(pictures, output)
     counts = {status: sum(mask.status == status for mask in done) for status in ("made", "kept", "failed")}
     if not as_json:
         print(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {output}")

@@ -70,9 +70,9 @@ def repair(
     import json
     from dataclasses import replace
 
+    import unswayed
     from unswayed.errors import UserError
     from unswayed.files.records import read_object
-    from unswayed.repair import repair as repair_model
     from unswayed.repair.measuring import EXITS
     from unswayed.repair.run import RESULT, read_result
     from unswayed.repair.settings import mixture_from, read_mixture
@@ -89,7 +89,7 @@ def repair(
             )
         edits = mixture_from(predictions, model, edits)
     with progress_view() as show, stoppable():
-        done = repair_model(
+        done = unswayed.repair(
             source,
             model,
             output,
@@ -154,7 +154,7 @@ def enhance(
     """
     import polars
 
-    from unswayed.repair.measuring import enhance as enhance_model
+    import unswayed
     from unswayed.specs import slug_of
     from unswayed.views.tables import format_table
 
@@ -162,7 +162,7 @@ def enhance(
 
     folder = output or Path("enhance") / slug_of(model)
     with progress_line("enhance", "answers") as show:
-        enhanced = enhance_model(
+        enhanced = unswayed.enhance(
             benchmark, model, folder, others=other or (), device=device, batch_size=batch_size, workers=workers,
             progress=show,
         )  # fmt: skip

@@ -82,7 +82,7 @@ def report(
 
     trackers = open_trackers(track)
     with progress_line("report", "steps") as show:
-        written = unswayed.report(predictions, output, **vars(settings), progress=show)
+        written = unswayed.report(predictions, output, settings, progress=show)
     for note in written.notes:
         typer.echo(f"note: {note}", err=True)
     record_results(predictions, trackers, report=written.path)

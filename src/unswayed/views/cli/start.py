@@ -37,13 +37,13 @@ def demo(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be made.
     """
-    from unswayed.views.demo import run_demo
+    import unswayed
     from unswayed.views.report.drop_tables import analysis_text
 
     from .progress import exit_with_failures, progress_line
 
     with progress_line("demo", "passes") as show:
-        done = run_demo(
+        done = unswayed.demo(
             output,
             scenes=scenes,
             steps=steps,

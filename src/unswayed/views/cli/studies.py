@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -113,55 +112,23 @@ def sensitivity(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
-    from unswayed.evaluation.measures import check_measure
-    from unswayed.evaluation.noise import choose_levels
-    from unswayed.evaluation.noise_response import NoiseSettings
-    from unswayed.evaluation.study import run_study
-    from unswayed.jobs.settings import EngineSettings
-    from unswayed.views.studies import (
-        HEADINGS,
-        TableSettings,
-        choose_table,
-        for_people,
-        write_study_pictures,
-        write_tables,
-    )
+    import unswayed
+    from unswayed.views.studies import HEADINGS, choose_table, for_people
     from unswayed.views.tables import format_table
 
     from .progress import exit_with_failures, progress_view, unfinished_shards
 
-    check_measure(settings.measure)
-    noise = NoiseSettings(
-        choose_levels(settings.norm, settings.levels),
-        settings.seeds,
-        settings.attributes,
-        settings.ablation,
-        settings.frame,
-    )
-    engine = EngineSettings(**{field.name: getattr(settings, field.name) for field in fields(EngineSettings)})
     with progress_view() as show:
-        study = run_study(
-            source, model, output, noise, settings.saliency, settings.spurious, settings.channels, settings.limit,
-            settings.classes, settings.batch_size, show=show, class_by=settings.class_by, measure=settings.measure,
-            engine=engine,
-        )  # fmt: skip
+        study = unswayed.sensitivity(source, model, output, settings, show=show)
     if study.unfinished:
         unfinished_shards(study.unfinished, output)
-    if not study.noise and not study.saliency:
+    if not study.tables:
         return
-    made = TableSettings(
-        settings.groups,
-        settings.resamples,
-        settings.convention,
-        settings.class_by,
-        settings.measure,
-        study.classes,
-    )
-    wanted = choose_table(write_tables(output, study.noise, study.saliency, made), table)
-    shown = wanted if format in ("csv", "json") else for_people(wanted)
+    chosen = choose_table(study.tables, table)
+    shown = chosen if format in ("csv", "json") else for_people(chosen)
     notes = " ".join(study.remarks) or None
     typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
-    for note in [*study.remarks, *study.notes, *write_study_pictures(study)]:
+    for note in [*study.remarks, *study.notes]:
         typer.echo(note, err=True)
     exit_with_failures(study.failures)
 
@@ -193,39 +160,22 @@ def distribution(
 
     `unswayed distribution BENCH -m lite:0 -o results --no-fid`
     """
+    import unswayed
     from unswayed.errors import unknown
-    from unswayed.evaluation.distribution_study import run_distribution
-    from unswayed.evaluation.run import read_probe
-    from unswayed.jobs.settings import EngineSettings
-    from unswayed.views.studies import write_distribution
     from unswayed.views.tables import format_table
 
     from .progress import exit_with_failures, progress_view, unfinished_shards
 
-    engine = EngineSettings(**{field.name: getattr(settings, field.name) for field in fields(EngineSettings)})
     with progress_view() as show:
-        study = run_distribution(
-            benchmark, model, output, against=settings.against, fid=settings.fid, inception=settings.inception,
-            adapt=settings.adapt, limit=settings.limit, engine=engine, show=show,
-        )  # fmt: skip
+        study = unswayed.distribution(benchmark, model, output, settings, show=show)
     if study.unfinished:
         unfinished_shards(study.unfinished, output)
+    elif table not in study.tables:
+        raise unknown("table", table, study.tables)
+    elif table == "verdicts" and format == "table":
+        typer.echo("\n".join(study.tables[table]["sentence"].to_list()))
     else:
-        tables = write_distribution(
-            output,
-            read_probe(output, "scores", study.slugs),
-            read_probe(output, "inception") if study.features else None,
-            study.adapted,
-            limit=settings.out_above,
-            resamples=settings.resamples,
-            level=settings.level,
-        )
-        if table not in tables:
-            raise unknown("table", table, tables)
-        if table == "verdicts" and format == "table":
-            typer.echo("\n".join(tables[table]["sentence"].to_list()))
-        else:
-            typer.echo(format_table(tables[table], format, digits=3), nl=False)
-        for note in study.notes:
-            typer.echo(note, err=True)
+        typer.echo(format_table(study.tables[table], format, digits=3), nl=False)
+    for note in study.notes:
+        typer.echo(note, err=True)
     exit_with_failures(study.failures)

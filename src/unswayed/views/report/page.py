@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from unswayed.analyses.flips import Draw, Flip
-from unswayed.choices import check_choice
+from unswayed.analyses.flips import Flip
+from unswayed.choices import takes
 from unswayed.errors import UserError
 from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
@@ -34,6 +34,7 @@ from .provenance import made_section
 from .section import Section, drawing, paragraphs, render, write_assets
 from .sections_answers import answers_section, groups_section
 from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
+from .settings import ReportSettings
 from .verdict import first_screen, verdict
 
 _LONG = 30
@@ -53,64 +54,54 @@ class Written:
     notes: list[str]
 
 
+@takes(ReportSettings)
 def write_report(
     predictions: str | Path,
     output: str | Path,
+    settings: ReportSettings,
     *,
-    benchmark: str | Path | None = None,
-    assets: str | Path | None = None,
-    factors: str | Path | None = None,
-    sensitivity: str | Path | None = None,
-    distribution: str | Path | None = None,
-    repair: str | Path | None = None,
-    title: str = "How much accuracy do the edits cost?",
-    names: Mapping[str, str] | None = None,
-    flips: int = 36,
-    draw: Draw = "worst",
-    heat_maps: int = 36,
     explain: Explain | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
     command: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Written:
     """Write the report of a folder of predictions as one HTML file; with `assets`, figures and tables also as files.
 
-    benchmark: where the pictures are, if they were moved; factors: predictions on ImageNet's validation images;
-    sensitivity: what `unswayed sensitivity` wrote; distribution: a folder of CSV tables; repair: what `unswayed repair`
-    wrote; all four are also found next to the predictions under these names. names: shorter names of models; flips,
-    heat_maps: how many to show; draw: which flips, the `worst` or an `even` sample of models and edits; explain:
-    makes the heat maps (`probes.flip_heat.explain_pairs`; None for no heat maps); command: the command that reproduces
-    everything, if there is one; progress: (done, total, what).
+    explain: makes the heat maps (`unswayed.evaluation.flip_heat.explain_pairs`; None for no heat maps); command: the
+    command that reproduces everything, if there is one; progress: (done, total, what).
     """
-    check_choice("draw", draw, Draw)
-    if flips < 0 or heat_maps < 0:
-        raise UserError(f"flips is {flips}, heat_maps {heat_maps}", allowed="0 or more")
     predictions, output = local_copy(predictions), local_copy(output)
     check_writable(output)
     show = progress or (lambda done, total, what: None)
-    total = 3 + heat_maps
+    total = 3 + settings.heat_maps
     show(0, total, "numbers")
-    findings = find(predictions, benchmark, names=names, flips=flips, draw=draw, resamples=resamples, seed=seed)
+    findings = find(
+        predictions,
+        settings.benchmark,
+        names=settings.names,
+        flips=settings.flips,
+        draw=settings.draw,
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )
     album = Album(findings.benchmark, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
-    chosen = _spread(findings.flips.shown, heat_maps) if explain is not None else []
+    chosen = _spread(findings.flips.shown, settings.heat_maps) if explain is not None else []
     heat: dict[Flip, tuple[np.ndarray, np.ndarray]] = {}
     notes: list[str] = []
     if explain is not None and chosen:
         heat, notes = heat_maps_of_flips(
             findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
         )
-    given = {"factors": factors, "sensitivity": sensitivity, "distribution": distribution, "repair": repair}
-    again = _command(predictions, output, benchmark, assets, given, names or {})
+    given = {name: getattr(settings, name) for name in ("factors", "sensitivity", "distribution", "repair")}
+    again = _command(predictions, output, settings, given)
     data = page_data(findings)
     data["strips"] = pictures_of(findings, album, data)
     with drawing("unswayed"):
         sections = [
             edits_section(findings, album),
             drops_section(findings),
-            gallery_section(findings, album, heat, notes, draw),
+            gallery_section(findings, album, heat, notes, settings.draw),
             explorer_section(findings, data, len(data["strips"])),
             answers_section(findings),
             groups_section(findings),
@@ -122,8 +113,8 @@ def write_report(
         ]
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
         there = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
-        page = render_page(there, title, _subtitle(findings), data).encode()
-        files = write_assets(Path(assets), there) if assets is not None else []
+        page = render_page(there, settings.title, _subtitle(findings), data).encode()
+        files = write_assets(Path(settings.assets), there) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
     said = [*(f"Suspicious: {one}." for one in findings.suspicions), *verdict(findings)]
@@ -199,16 +190,11 @@ def _subtitle(findings: Findings) -> str:
 
 
 def _command(
-    predictions: Path,
-    output: Path,
-    benchmark: str | Path | None,
-    assets: str | Path | None,
-    given: dict[str, str | Path | None],
-    names: Mapping[str, str],
+    predictions: Path, output: Path, settings: ReportSettings, given: dict[str, str | Path | None]
 ) -> list[str]:
-    options = {"benchmark": benchmark, "assets": assets, **given}
+    options = {"benchmark": settings.benchmark, "assets": settings.assets, **given}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-    words += [word for model, name in names.items() for word in ("--name", f"{model}={name}")]
+    words += [word for model, name in (settings.names or {}).items() for word in ("--name", f"{model}={name}")]
     return ["unswayed", "report", str(predictions), "-o", str(output), *words]
 
 

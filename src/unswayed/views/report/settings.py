@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from unswayed.choices import Option, check_choice
+from unswayed.choices import Draw, Option, check_choice
 from unswayed.errors import UserError
-
-Draw = Literal["worst", "even"]
 
 
 def _names(texts: Sequence[str]) -> dict[str, str]:
