@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 import re
@@ -229,6 +230,38 @@ def test_the_gate_and_the_comparison_are_functions():
     assert compared["drop_difference"].item() == pytest.approx(-58)
 
 
-def test_report_stays_a_function_when_its_folder_is_imported():
-    code = "import unswayed, unswayed.views.report.page as p; assert p.__name__.endswith('page')"
-    subprocess.run([sys.executable, "-c", f"{code}; assert callable(unswayed.report)"], check=True)
+def test_functions_take_settings_or_keywords_but_not_both(tmp_path):
+    frame = answers()
+    by_keyword = unswayed.check(frame, max_drop={"size-0.05": 20}, models=["good"])
+    by_settings = unswayed.check(frame, unswayed.GateSettings(max_drop={"size-0.05": 20}, models=["good"]))
+    assert by_keyword.checks.equals(by_settings.checks)
+    with pytest.raises(unswayed.UserError, match="did you mean 'max_drop'"):
+        unswayed.check(frame, max_drops={"size-0.05": 20})
+    with pytest.raises(unswayed.UserError, match="both settings and level"):
+        unswayed.check(frame, unswayed.GateSettings(), level=0.9)
+    built = unswayed.build("sample", tmp_path / "bench", recipe="color-gray", renderer="paste", limit=1, quality="off")
+    assert built.counts["ok"] == 3
+    assert "recipe" in inspect.signature(unswayed.build).parameters
+
+
+def test_an_edit_whose_name_is_a_keyword_is_given_in_a_mapping(dog):
+    named = unswayed.edit(dog, edits={"size": 0.05}, renderer="paste")
+    assert named.image.tobytes() == unswayed.edit(dog, size=0.05, renderer="paste").image.tobytes()
+
+
+def test_what_there_is_can_be_listed():
+    assert unswayed.list_edits()[:3] == ["background", "size", "direction"]
+    assert {"sample", "folder:PATH"} <= set(unswayed.list_sources())
+    assert unswayed.list_models("lite:[01]") == ["lite:0", "lite:1"]
+
+
+def test_a_room_with_the_name_of_a_function_is_both():
+    code = (
+        "import unswayed, unswayed.views.report.page as page, unswayed.repair.settings as settings, inspect\n"
+        "assert page.__name__.endswith('page') and settings.RepairSettings is unswayed.RepairSettings\n"
+        "for name in ('repair', 'masks', 'report'): assert callable(getattr(unswayed, name))\n"
+        "try: unswayed.masks('nowhere', 'out', device='cuda')\n"
+        "except unswayed.UserError as error: print(error.given)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "needs a classifier" in done.stdout

@@ -20,6 +20,9 @@ unswayed.edit("dog.jpg", seed="three")
 unswayed.check("predictions", max_drops={"size-0.05": 20})
 unswayed.Benchmark("bench")[0][0].no_such_method()
 unswayed.open_sauce("sample")
+unswayed.build("sample", "bench", recipes="imagenet-e")
+unswayed.report("predictions", "report.html", heat_maps="four")
+unswayed.analyze("predictions", unswayed.GateSettings())
 """
 
 
@@ -48,7 +51,7 @@ def test_user_code_with_every_public_name_passes_strict_mypy_without_any(strict)
 def test_mistakes_in_user_code_are_found(strict, tmp_path):
     (tmp_path / "wrong.py").write_text(WRONG)
     lines = {int(error.split(":")[1]) for error in strict(tmp_path / "wrong.py")}
-    assert lines == {3, 4, 5, 6}
+    assert lines == {3, 4, 5, 6, 7, 8, 9}
 
 
 def test_neither_the_import_nor_the_help_loads_a_heavy_package():

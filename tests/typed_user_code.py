@@ -79,6 +79,42 @@ def measure(model: torch.nn.Module, folder: Path) -> str:
 
 def exchange(folder: Path) -> str:
     exported = unswayed.export(folder, "datasets", "published")
-    again: Path = unswayed.import_published(exported.place, "again").root
+    again: Path = unswayed.import_benchmark(exported.place, "again").root
+    unswayed.import_benchmark("release", "bench", unswayed.ImportSettings(copy=True), progress=print)
     same = unswayed.same_model("predictions", "lite:0", "onnx:lite0.onnx")
-    return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height}"
+    sound: bool = unswayed.verify(again).passed
+    return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height} {sound}"
+
+
+def lists() -> list[str]:
+    return [*unswayed.list_models("lite:*"), *unswayed.list_edits(), *unswayed.list_sources()]
+
+
+def keywords(folder: Path) -> list[int]:
+    built: Path = unswayed.build("sample", folder, recipe="size-0.05", renderer="paste", steps=None, limit=2).root
+    predictions: polars.DataFrame = unswayed.evaluate(built, "lite:0", "predictions", transform="own", limit=1)
+    drops: polars.DataFrame = unswayed.analyze("predictions", table="drops", by="class", resamples=50)
+    same: polars.DataFrame = unswayed.analyze("predictions", unswayed.AnalyzeSettings(models=["lite:0"]))
+    strict = unswayed.GateSettings(max_drop={"size-0.05": 20})
+    found = unswayed.check(predictions, strict)
+    table: polars.DataFrame = unswayed.plan(None, drop=[5.0]).table
+    unswayed.plan("predictions", unswayed.PlanSettings(photographs=[100]))
+    ratios: polars.DataFrame = unswayed.factors("predictions", which="multi", by="metaclass")
+    unswayed.factors(None, unswayed.FactorSettings(table="distribution"))
+    made = unswayed.masks("photos", "masks", segmenter="grabcut", box=(0, 0, 10, 10))
+    unswayed.masks("photos", "masks", unswayed.MaskSettings(workers=1))
+    unswayed.report("predictions", "report.html", unswayed.ReportSettings(heat_maps=0, title="Ours"))
+    return [drops.height, same.height, table.height, ratios.height, len(made), found.checks.height]
+
+
+def studies(folder: Path) -> list[str]:
+    tables: dict[str, polars.DataFrame] = unswayed.sensitivity("sample", ["lite:0"], folder, saliency="layercam").tables
+    unswayed.sensitivity("sample", ["lite:0"], folder, unswayed.SensitivitySettings(seeds=2))
+    verdicts = unswayed.distribution("bench", ["lite:0"], folder, fid=False).tables["verdicts"]
+    unswayed.distribution("bench", ["lite:0"], folder, unswayed.DistributionSettings(limit=2))
+    head: Path = unswayed.fit_head("sample", "lite:0", folder, epochs=1).folder
+    unswayed.fit_head("sample", "lite:0", folder, unswayed.HeadSettings(limit=3))
+    repaired = unswayed.repair("sample", "lite:0", folder, unswayed.RepairSettings(epochs=1), new_head=True)
+    skipped: dict[str, str] = unswayed.enhance("bench", "lite:0", folder).skipped
+    report: Path = unswayed.demo(folder, scenes=1).report
+    return [*tables, *skipped, str(verdicts.height), str(head), repaired.verdict, str(report)]
