@@ -24,6 +24,8 @@ from .runtime import evaluating, true_float32
 from .transforms import Transform, paper, transform_from
 from .weights import weights_hash
 
+Origin = Mapping[str, Any]  # what a model was made from, as JSON
+
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
@@ -47,7 +49,7 @@ class Classifier:
     device: str | None = None
     precision: str | None = None
     layer: str | None = None
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default_factory=dict)
     adapt: Callable[[Iterable[torch.Tensor]], None] | None = None
     wraps: tuple[Callable[[Classifier], Classifier], Classifier] | None = None
     fixed_hash: str | None = None
@@ -133,7 +135,7 @@ class Classifier:
         with evaluating(self.module), precision:
             return self._answers(self.module(batch))
 
-    def _answers(self, output: Any) -> torch.Tensor:
+    def _answers(self, output: object) -> torch.Tensor:
         if not isinstance(output, torch.Tensor):
             raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
         if output.is_complex() or output.dtype == torch.bool:

@@ -47,6 +47,8 @@ _KINDS = {
 }
 SETTINGS = tuple(_KINDS)
 Settings = dict[str, Any]  # of a file beside a model
+Shape = Sequence[object]
+Output = np.ndarray | torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class Runtime:
     shape: of the input as the file states it; a dimension that is not an int is free, None is not known.
     """
 
-    run: Callable[[torch.Tensor], Any]
+    run: Callable[[torch.Tensor], Output]
     library: str
-    shape: Sequence[Any] | None = None
+    shape: Shape | None = None
     output: str = ""
     files: tuple[Path, ...] = ()
 
@@ -133,7 +135,7 @@ def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, Setting
     return transform_from(spec.options, as_transform(settings.get("transform") or {})), space, settings
 
 
-def write_sidecar(path: str | Path, model: Classifier, **settings: Any) -> None:
+def write_sidecar(path: str | Path, model: Classifier, **settings: object) -> None:
     """Write FILE.json beside an exported model, with the transform and the classes of the model it was made from.
 
     settings: further settings, such as `batch=1`.
@@ -229,7 +231,7 @@ def _whole(settings: Settings, name: str, least: int) -> int | None:
     return int(text)
 
 
-def _layout(shape: Sequence[Any] | None) -> str:
+def _layout(shape: Shape | None) -> str:
     """The layout of an input shape: channels last only if the file states three of them there."""
     last = shape is not None and len(shape) == 4 and shape[3] == 3 and shape[1] != 3
     return "NHWC" if last else "NCHW"
@@ -257,7 +259,7 @@ def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
         output = _output(settings, [port.name for port in session.get_outputs()])
         entry = session.get_inputs()[0]
 
-        def run(pixels: torch.Tensor) -> Any:
+        def run(pixels: torch.Tensor) -> Output:
             return session.run([output], {entry.name: pixels.numpy()})[0]
 
         return Runtime(run, f"onnxruntime {onnxruntime.__version__}", entry.shape, output, _files_beside(path))
@@ -290,7 +292,7 @@ def open_openvino(spec: Spec, labels: LabelSpace | None = None, **where: str | N
         shape = [side.get_length() if side.is_static else None for side in compiled.inputs[0].partial_shape]
         port = compiled.outputs[names.index(output)]
 
-        def run(pixels: torch.Tensor) -> Any:
+        def run(pixels: torch.Tensor) -> Output:
             # A copy, since the next run writes to the same memory.
             return compiled([pixels.numpy()])[port].copy()
 
@@ -313,7 +315,7 @@ def open_tflite(spec: Spec, labels: LabelSpace | None = None, **where: str | Non
         ports = {port["name"]: port for port in interpreter.get_output_details()}
         output = _output(settings, list(ports))
 
-        def run(pixels: torch.Tensor) -> Any:
+        def run(pixels: torch.Tensor) -> Output:
             interpreter.set_tensor(entry["index"], _stored(pixels.numpy(), entry))
             interpreter.invoke()
             return _real(interpreter.get_tensor(ports[output]["index"]), ports[output])
@@ -324,7 +326,7 @@ def open_tflite(spec: Spec, labels: LabelSpace | None = None, **where: str | Non
     return open_deployed(spec, load, where.get("device"))
 
 
-def _stored(values: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
+def _stored(values: np.ndarray, entry: Settings) -> np.ndarray:
     """Real numbers in the type of an input: integers by its scale and zero point, others unchanged."""
     kind = entry["dtype"]
     if not np.issubdtype(kind, np.integer):
@@ -334,7 +336,7 @@ def _stored(values: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
     return np.clip(np.rint(values / (scale or 1.0) + zero), limits.min, limits.max).astype(kind)
 
 
-def _real(values: np.ndarray, port: dict[str, Any]) -> np.ndarray:
+def _real(values: np.ndarray, port: Settings) -> np.ndarray:
     """The inverse of `_stored`, for an output."""
     if not np.issubdtype(port["dtype"], np.integer):
         return values
@@ -369,11 +371,11 @@ def open_pt2(spec: Spec, labels: LabelSpace | None = None, **where: str | None) 
     return open_deployed(spec, load, where.get("device"), gpu=True)
 
 
-def _torch_runtime(module: Any, settings: Settings, shape: Sequence[Any] | None = None) -> Runtime:
+def _torch_runtime(module: Any, settings: Settings, shape: Shape | None = None) -> Runtime:
     """A torch module; of several outputs, a mapping's key or a sequence's number is `output`, the first by default."""
     output = settings.get("output")
 
-    def run(pixels: torch.Tensor) -> Any:
+    def run(pixels: torch.Tensor) -> Output:
         answer = module(pixels)
         if isinstance(answer, torch.Tensor):
             return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from unswayed.errors import UserError
@@ -14,6 +14,7 @@ from .transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
 STATED = "?resize=…&crop=…&mean=…&std=…, the values that the model was trained with, instead of the library's own"
 # Steps that only make numbers of the pixels.
 _AS_NUMBERS = ("ToTensor", "MaybeToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "function")
+Config = Mapping[str, Any]  # of a library
 _NAMES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
@@ -58,7 +59,7 @@ def from_compose(compose: Any) -> Transform:
         elif kind == "CenterCrop":
             values["crop"] = step.size if isinstance(step.size, int) else _square(step.size)
         elif kind == "Normalize":
-            values["mean"], values["std"] = (tuple(float(one) for one in numbers) for numbers in (step.mean, step.std))
+            values["mean"], values["std"] = (tuple(map(float, numbers)) for numbers in (step.mean, step.std))
         elif kind not in _AS_NUMBERS:
             raise UserError(
                 f"a transform with the step {kind} cannot be read",
@@ -74,7 +75,7 @@ def from_compose(compose: Any) -> Transform:
     return Transform(**values)
 
 
-def from_timm(config: Mapping[str, Any]) -> Transform:
+def from_timm(config: Config) -> Transform:
     """timm's data config (`resolve_model_data_config`): the resize is the crop divided by `crop_pct`."""
     high, wide = config["input_size"][-2:]
     if high != wide:
@@ -90,7 +91,7 @@ def from_timm(config: Mapping[str, Any]) -> Transform:
     )
 
 
-def from_processor(config: Mapping[str, Any]) -> Transform:
+def from_processor(config: Config) -> Transform:
     """transformers' image processor, given as its dict; its class determines what the numbers in it mean."""
     if "data_config" in config:  # a timm model inside transformers
         return from_timm(config["data_config"])
@@ -122,7 +123,7 @@ def from_processor(config: Mapping[str, Any]) -> Transform:
     )
 
 
-def _processor_geometry(kind: str, config: Mapping[str, Any]) -> tuple[Any, Any, str]:
+def _processor_geometry(kind: str, config: Config) -> tuple[int | None, int | None, str]:
     """The resize, the crop and the fit of a processor of class `kind`; None if it states no number."""
     size, crop = dict(config.get("size") or {}), config.get("crop_size")
     short, high, long = (size.get(name) for name in ("shortest_edge", "height", "longest_edge"))
@@ -147,18 +148,18 @@ def _processor_geometry(kind: str, config: Mapping[str, Any]) -> tuple[Any, Any,
     return resize, cut, fit
 
 
-def interpolation_name(value: Any) -> str:
+def interpolation_name(value: object) -> str:
     """`bicubic` from PIL's number, torchvision's enum or a name."""
     value = getattr(value, "value", value)
     return _NAMES.get(value, "bilinear") if isinstance(value, int) else str(value).split(",")[0].strip().lower()
 
 
-def _each(value: Any) -> tuple[float, ...]:
+def _each(value: float | Sequence[float]) -> tuple[float, ...]:
     """Three numbers; a library may also give one for all channels."""
-    return tuple(float(one) for one in value) if isinstance(value, Sequence) else (float(value),) * 3
+    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),) * 3
 
 
-def _square(size: Any) -> int:
+def _square(size: Iterable[int]) -> int:
     sides = list(size)
     if len(sides) > 1 and sides[0] != sides[1]:
         raise UserError(f"a transform to {sides[1]}×{sides[0]} is not square")

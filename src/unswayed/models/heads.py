@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ from .classifier import Classifier
 from .opening import open_base
 from .training_photographs import origin_of, write_trained_on
 from .weights import linear
+
+T = TypeVar("T")  # a picture, as the caller has it
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class Head:
     card: dict[str, Any]
     photographs: np.ndarray | None = None
 
+    def __repr__(self) -> str:
+        return f"Head({len(self.labels)} classes on {self.base})"
+
     def classifier(self, name: str | None = None) -> Classifier:
         """The base model with this head in place of its own last layer."""
         module = feature_network(self.base)
@@ -107,12 +112,12 @@ class Head:
 
 def fit_head(
     base: Classifier,
-    images: Iterable[Any],
+    images: Iterable[T],
     targets: Sequence[int],
     labels: LabelSpace | Sequence[str],
     training: Training = Training(),
-    prepare: Callable[[Any], torch.Tensor] | None = None,
-    **described: Any,
+    prepare: Callable[[T], torch.Tensor] | None = None,
+    **described: object,
 ) -> Head:
     """A linear head on the frozen features of `base` for any label space.
 
@@ -193,7 +198,7 @@ def classification_layer(model: Classifier) -> str:
     names: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Module, _: Any, output: torch.Tensor) -> None:
+        def hook(layer: nn.Module, _: object, output: torch.Tensor) -> None:
             if output.shape == (1, len(model.labels)):
                 names.append(name)
 
@@ -216,13 +221,13 @@ def classification_layer(model: Classifier) -> str:
 
 def extract_features(
     model: Classifier,
-    images: Iterable[Any],
+    images: Iterable[T],
     batch_size: int = 32,
-    prepare: Callable[[Any], torch.Tensor] | None = None,
+    prepare: Callable[[T], torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """(N, D) float32 features of the pictures on the CPU; `prepare` as in `fit_head`."""
     network = feature_network(model)
-    pictures = map(prepare or model.prepare, images)
+    pictures = map(prepare or cast(Callable[[T], torch.Tensor], model.prepare), images)
     rows = []
     with torch.inference_mode():
         while batch := list(itertools.islice(pictures, batch_size)):

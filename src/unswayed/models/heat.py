@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -44,7 +43,7 @@ class HeatLayer:
         """The `reshape_transform` of the grad-cam library."""
         return None if self.reshape == "none" else self.as_maps
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -81,7 +80,7 @@ def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, st
     hooks = []
 
     def watch(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Module, _: Any, output: Any) -> None:
+        def hook(layer: nn.Module, _: object, output: object) -> None:
             if isinstance(output, torch.Tensor) and (heat_layer := _describe(name, output)):
                 seen.append((heat_layer, type(layer).__name__))
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import fits
@@ -52,10 +52,11 @@ class LabelMapping:
         ]
         return torch.stack(columns, 1)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         used = sum(len(group) for group in self.members)
-        described = {"kind": self.kind, "model_classes": self.classes, "used": used, "answers": len(self.target)}
-        return described if self.kind == "identity" else {**described, "members": list(map(list, self.members))}
+        counts = {"model_classes": self.classes, "used": used, "answers": len(self.target)}
+        members = {} if self.kind == "identity" else {"members": list(map(list, self.members))}
+        return {"kind": self.kind, **counts, **members}
 
 
 def map_labels(
@@ -104,7 +105,7 @@ def labels_from(
     return space
 
 
-def read_labels(value: Any) -> LabelSpace:
+def read_labels(value: object) -> LabelSpace:
     """A label space from `imagenet-1k`, a list of names, a JSON list or label space, or a file of one name per line."""
     if value in ("imagenet-1k", "imagenet"):
         return imagenet()
@@ -120,7 +121,7 @@ def read_labels(value: Any) -> LabelSpace:
         )
     if path.suffix == ".json":
         inside = read_json(path)
-        if not fits(inside, list[str] | dict[str, Any]):
+        if not fits(inside, list[str] | dict[str, object]):
             raise UserError(f"{path} is not a list of class names", allowed='["cat", "dog", …] or a label space')
         return read_labels(inside)
     return own(read_names(path, "file of labels"))

@@ -8,7 +8,7 @@ import os
 import pkgutil
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.downloads import quick_hub
@@ -290,12 +290,12 @@ def describe_sources() -> dict[str, str]:
     return described | {"wrappers": ", ".join(f"+{name}" for name in WRAPPERS)}
 
 
-def describe_model(spec: str) -> dict[str, Any]:
+def describe_model(spec: str) -> dict[str, object]:
     """One model's card, its transform also in words, and the layer of its heat maps."""
     model = open_model(spec, device="cpu")
     card = model.card()
     try:
-        layer: Any = model.heat_layer.to_json()
+        layer: object = model.heat_layer.to_json()
     except UserError as error:
         layer = error.given
     return {

@@ -21,7 +21,7 @@ from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 
 from unswayed.errors import UserError
-from unswayed.files.records import fits, read_object, require_fields
+from unswayed.files.records import read_object, require_fields
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
 from unswayed.files.whole import write_json
 from unswayed.labels import LabelSpace
@@ -35,6 +35,7 @@ from .training_photographs import origin_of, write_trained_on
 from .transforms import COMMON, Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"
+Architecture = dict[str, Any]  # a library, the name of a network there, and the settings that it is built with
 _KINDS = {
     **dict.fromkeys(("base", "weights_sha256"), str),
     **dict.fromkeys(("architecture", "labels", "transform", "training"), dict[str, Any]),
@@ -78,7 +79,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: str | N
     check_architecture(architecture, f"{folder / CARD}, architecture")
     state = read_tensor_file(folder / WEIGHTS)
     space = LabelSpace.from_json(card["labels"])
-    code: dict[str, Any] = {}
+    code: dict[str, str] = {}
     try:
         if architecture:
             module = built(architecture, state, len(space))
@@ -95,7 +96,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: str | N
     return model
 
 
-def _from_base(spec: Spec, base: str, classes: int) -> tuple[nn.Module, dict[str, Any]]:
+def _from_base(spec: Spec, base: str, classes: int) -> tuple[nn.Module, dict[str, str]]:
     """The network of the model that the card names, and the hash of its code if it is a user's."""
     if ":" not in base:
         raise UserError(
@@ -144,7 +145,7 @@ BUILD_ERRORS = (
 MOST_COMPUTED = 2**25  # numbers in tensors that a network computes when it is built and that no file has
 
 
-def architecture_of(model: Classifier) -> dict[str, Any]:
+def architecture_of(model: Classifier) -> Architecture:
     """How to build the network again without its first weights; empty if only its base can build the same network."""
     config = getattr(model.module, "pretrained_cfg", None)
     library = str(model.origin.get("library", "")).partition(" ")[0]
@@ -161,13 +162,13 @@ def architecture_of(model: Classifier) -> dict[str, Any]:
     return described if _gives_same_network(described, model) else {}
 
 
-def origin_in(architecture: Mapping[str, Any]) -> dict[str, Any]:
+def origin_in(architecture: Architecture) -> Architecture:
     """The entries for the origin of a model that was built by a card's description, so that it is described again."""
     names = {"library": "library", "name": "architecture", "settings": "settings"}
     return {names[key]: value for key, value in architecture.items() if key in names}
 
 
-def check_architecture(architecture: Any, where: str) -> None:
+def check_architecture(architecture: Architecture, where: str) -> None:
     """Raise UserError unless a card's description names a library and a network, with settings of allowed values."""
     if not architecture:
         return
@@ -186,7 +187,7 @@ def check_architecture(architecture: Any, where: str) -> None:
             )
 
 
-def built(architecture: Mapping[str, Any], state: Mapping[str, torch.Tensor], classes: int) -> nn.Module:
+def built(architecture: Architecture, state: Mapping[str, torch.Tensor], classes: int) -> nn.Module:
     """The network that a checked card describes, with the weights of `state`.
 
     Raises one of BUILD_ERRORS if there is no such network or the weights do not fit it.
@@ -208,7 +209,7 @@ def built(architecture: Mapping[str, Any], state: Mapping[str, torch.Tensor], cl
 class _EmptyOnMeta(TorchFunctionMode):
     """Parameters that have no memory; the RegNets of torchvision read the values of other tensors to be built."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}) | ({"device": "meta"} if func is torch.empty else {}))
 
 
@@ -232,7 +233,7 @@ def _little_more_than(state: Mapping[str, torch.Tensor]) -> Iterator[None]:
         yield
 
 
-def _random(architecture: Mapping[str, Any], classes: int, settings: Mapping[str, Any]) -> nn.Module:
+def _random(architecture: Architecture, classes: int, settings: Architecture) -> nn.Module:
     if architecture["library"] == "torchvision":
         return build(architecture["name"], classes, settings)
     from .from_timm import timm  # which also registers hybrid_resnet50_vits
@@ -254,13 +255,13 @@ def _is_refused(name: str) -> bool:
     return any(part in name for part in _REFUSED)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, str):
         return len(value) <= LONGEST
-    return isinstance(value, bool) or (fits(value, float) and abs(value) <= LARGEST)
+    return isinstance(value, (int, float)) and abs(value) <= LARGEST
 
 
-def _gives_same_network(architecture: Mapping[str, Any], model: Classifier) -> bool:
+def _gives_same_network(architecture: Architecture, model: Classifier) -> bool:
     """Whether the description can be kept in a card and gives the logits of the model with its weights."""
     try:
         check_architecture(dict(architecture), "")

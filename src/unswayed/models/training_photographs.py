@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Overlap(NamedTuple):
     remark: str | None = None
 
 
-def training_overlap(name: str, origin: Mapping[str, Any], files: Iterable[str]) -> Overlap:
+def training_overlap(name: str, origin: Mapping[str, object], files: Iterable[str]) -> Overlap:
     """How many of these photographs a model of this origin was trained on: a suspicion if they are many, else a remark.
 
     files: those of the photographs; they are read only if the origin says what the model was trained on.
@@ -45,18 +45,18 @@ def keys_of(files: Iterable[str | Path]) -> np.ndarray:
     return np.unique(np.array([content_key(file) for file in files if Path(file).is_file()], _KEY))
 
 
-def trained_on(origin: Mapping[str, Any]) -> np.ndarray:
+def trained_on(origin: Mapping[str, object]) -> np.ndarray:
     """(N,) sorted uint64: the photographs that a model of this origin was trained on, empty where they are unknown."""
-    path = origin.get(ORIGIN)
-    if path is None:
+    if ORIGIN not in origin:
         return np.zeros(0, _KEY)
+    path = str(origin[ORIGIN])
     data = read_file(path, _MOST)
     if len(data) % _KEY.itemsize:
         raise UserError(f"{path} is damaged: it has {len(data)} bytes", allowed="a multiple of 8", run=f"rm {path}")
     return np.frombuffer(data, _KEY)
 
 
-def write_trained_on(folder: str | Path, keys: np.ndarray | None, base: Mapping[str, Any]) -> None:
+def write_trained_on(folder: str | Path, keys: np.ndarray | None, base: Mapping[str, object]) -> None:
     """Write which photographs a model was trained on, with those of its base; None if that is not known.
 
     base: the origin of the model that it was made from.

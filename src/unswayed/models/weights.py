@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -40,7 +39,7 @@ def wheel_file(package: str, model: str, install: str) -> Path:
     return files[0]
 
 
-def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
+def unwrap(value: object, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
     """The state dict inside a training script's checkpoint: under `state_dict`, `model`, `ema` …"""
     for _ in range(4):
         if not isinstance(value, Mapping):
@@ -57,10 +56,11 @@ def unwrap(value: Any, where: str = "the checkpoint") -> dict[str, torch.Tensor]
     raise UserError(f"{where} holds no state dict", allowed=f"a dict of tensors, plain or under {', '.join(WRAPPERS)}")
 
 
-def _is_plain(name: Any, value: Any) -> bool:
+def _is_plain(name: object, value: object) -> bool:
     """Whether an entry of a checkpoint is a name and an ordinary tensor, neither sparse nor quantized."""
-    plain = isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized
-    return isinstance(name, str) and plain and value.device.type == "cpu"
+    if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+        return False
+    return value.layout == torch.strided and not value.is_quantized and value.device.type == "cpu"
 
 
 def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from .settings import Arm, RepairSettings
 
 SAVE_EVERY = 60.0  # seconds
 VALIDATION_BATCH = 64
+State = tuple[dict[str, Any], dict[str, Tensor]]  # a record and tensors
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class TrainedArm:
     """A finished arm: the averaged network of the best epoch, and what the card says of its training."""
 
     module: nn.Module
-    history: dict[str, Any] = field(default_factory=dict)
+    history: dict[str, Any]
 
 
 def fine_tune(
@@ -101,7 +102,7 @@ class _Run:
         self.trained = choose_parameters(model, self.module, settings)
         self.optimizer, self.decided = make_optimizer(family_of(model), self.module, settings, len(train))
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
-        self.parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        self.parameters = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         self.edit = BatchEdit(settings.mixture)
         # A consistency loss compares each edited picture with the plain one, which is passed through as well.
         self.in_pairs = settings.consistency > 0 and arm == "repaired"
@@ -167,7 +168,7 @@ class _Run:
         return {
             **self.decided,
             "precision": self.precision,
-            "trained_parameters": sum(one.numel() for one in self.parameters),
+            "trained_parameters": sum(weight.numel() for weight in self.parameters),
             "pictures_per_step": min(self.settings.batch_size, len(self.train)) * (1 + self.in_pairs),
             "steps": self.step,
             "steps_planned": self.steps,
@@ -202,13 +203,11 @@ class _Run:
         self.best_epoch = record["best_epoch"]
         self.best_loss = math.inf if record["best_loss"] is None else record["best_loss"]
 
-    def _state(self, seconds: float) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def _state(self, seconds: float) -> State:
         """A copy of everything that resuming needs: the record and the tensors, in the main memory."""
-        tensors = {f"module.{name}": one for name, one in self.module.state_dict().items()}
-        tensors |= {f"average.{name}": one for name, one in self.average.state_dict().items()}
-        tensors |= {f"best.{name}": one for name, one in self.best.items()}
-        for place, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{place}.{name}": one for name, one in state.items()}
+        states = {"module": self.module.state_dict(), "average": self.average.state_dict(), "best": self.best}
+        states |= {f"optimizer.{index}": state for index, state in self.optimizer.state_dict()["state"].items()}
+        tensors = {f"{part}.{name}": tensor for part, state in states.items() for name, tensor in state.items()}
         record = {
             "step": self.step,
             "seconds": seconds,
@@ -221,9 +220,9 @@ class _Run:
             "best_loss": None if math.isinf(self.best_loss) else self.best_loss,
         }
         # Copies, since training goes on, and a network may hold one tensor under two names, which the format refuses.
-        return record, {name: one.detach().to("cpu", copy=True) for name, one in tensors.items()}
+        return record, {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
-    def _write(self, state: tuple[dict[str, Any], dict[str, Tensor]]) -> None:
+    def _write(self, state: State) -> None:
         write_state(self.folder, *state)
         self.written = state[0]["step"]
 
@@ -241,10 +240,10 @@ class _Run:
         training_mode(self.module, self.decided["freeze_norm"])
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.device)
-        for place, batch in enumerate(parts):
-            generator = torch.Generator().manual_seed(_seed(self.settings.seed, self.step, place))
+        for number, batch in enumerate(parts):
+            generator = torch.Generator().manual_seed(_seed(self.settings.seed, self.step, number))
             # Dropout and stochastic depth draw from torch's own generators.
-            torch.manual_seed(_seed(self.settings.seed, self.step, place, "dropout"))
+            torch.manual_seed(_seed(self.settings.seed, self.step, number, "dropout"))
             loss = self._loss(batch, generator) / len(parts)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
@@ -326,19 +325,19 @@ class _Run:
         self.log.append(record)
         if record.get("loss", -float(self.step)) < self.best_loss:
             self.best_loss, self.best_epoch = record.get("loss", -float(self.step)), int(record["epoch"])
-            self.best = {name: one.detach().clone() for name, one in self.average.state_dict().items()}
+            self.best = {name: tensor.detach().clone() for name, tensor in self.average.state_dict().items()}
 
     def _validation_views(self) -> list[tuple[Tensor, Tensor]]:
         if self._views is None:
             parts = [np.arange(len(self.validation))[i : i + 256] for i in range(0, len(self.validation), 256)]
             plain, edited, targets = [], [], []
-            for place, batch in enumerate(self.validation.batches(parts, self.device)):
-                generator = torch.Generator().manual_seed(_seed(self.settings.seed, place, "validation"))
+            for number, batch in enumerate(self.validation.batches(parts, self.device)):
+                generator = torch.Generator().manual_seed(_seed(self.settings.seed, number, "validation"))
                 draws = self.edit.draw(len(batch.images), generator)
                 plain.append(batch.images)
                 edited.append(self.edit(batch.images, batch.masks, batch.removed, usable=batch.masked, draws=draws)[0])
                 targets.append(batch.targets)
-            self._views = [(torch.cat(one), torch.cat(targets)) for one in (plain, edited)]
+            self._views = [(torch.cat(pictures), torch.cat(targets)) for pictures in (plain, edited)]
         return self._views
 
     def _waited_enough(self) -> bool:

@@ -25,6 +25,7 @@ from unswayed.files.whole import write_json
 from unswayed.models.classifier import Classifier
 from unswayed.models.opening import WRAPPERS, open_model
 
+Row = dict[str, Any]  # of a table of results
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
 FEWEST = 20  # photographs below which no interval says anything
@@ -57,9 +58,7 @@ def read_answers(path: str | Path) -> Answers:
         return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
 
 
-def before_and_after(
-    answers: Mapping[str, Answers], facts: Facts | None = None, level: float = 0.95
-) -> list[dict[str, Any]]:
+def before_and_after(answers: Mapping[str, Answers], facts: Facts | None = None, level: float = 0.95) -> list[Row]:
     """One row for each measure and set of pictures: the value of every model, and repaired minus control.
 
     answers: by `before` (may be absent), `control`, `repaired`, over the same photographs. Values are points
@@ -87,14 +86,14 @@ def before_and_after(
     return [{**_EMPTY, **row} for row in rows]
 
 
-def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[dict[str, Any]]:
+def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[Row]:
     """Accuracy and calibration error on a labeled folder of other pictures, one row each."""
     ids = answers["repaired"].ids
     row = _row("accuracy", name, {n: model.right[ORIGINAL] for n, model in answers.items()}, ids, level)
     return [{**_EMPTY, **line} for line in (row, _calibration_row(name, ORIGINAL, answers, level))]
 
 
-def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[Verdict, str]:
+def verdict(rows: Sequence[Row]) -> tuple[Verdict, str]:
     """Whether the repair was worth it against the control, and the reason in one sentence.
 
     Better: the interval of the average drop's difference lies below zero, and the originals have not lost more than
@@ -126,12 +125,12 @@ def _row(
     ids: tuple[str, ...],
     level: float,
     answers: int = 1,
-) -> dict[str, Any]:
+) -> Row:
     """values: by model (photographs,) in [-1, 1], NaN where there is none; answers: how many each value averages."""
     together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
     kept = {name: column[together] for name, column in values.items()}
     count = int(together.sum())
-    row: dict[str, Any] = {"measure": measure, "pictures": pictures, "n": count}
+    row: Row = {"measure": measure, "pictures": pictures, "n": count}
     if not count:
         return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
     row |= {name: 100 * float(column.mean()) for name, column in kept.items()}
@@ -145,11 +144,11 @@ def _row(
     return row | intervals.entries(0, *CHANGE)
 
 
-def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> dict[str, Any]:
+def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> Row:
     """The calibration errors, and the bootstrap interval over photographs of their difference if there are enough."""
     together = ~np.isnan(np.stack([model.right[edit] for model in answers.values()])).any(axis=0)
     count = int(together.sum())
-    row: dict[str, Any] = {"measure": "calibration error", "pictures": pictures, "n": count}
+    row: Row = {"measure": "calibration error", "pictures": pictures, "n": count}
     if not count:
         return {**row, **dict.fromkeys(answers, float("nan")), "difference": float("nan")}
     gaps = {n: bin_gaps(m.right[edit][together], m.probability[edit][together]) for n, m in answers.items()}
@@ -171,8 +170,8 @@ class Enhancement:
     """What the study found: one row for each way, more rows by edit, and the ways that do not suit the model."""
 
     folder: Path
-    rows: list[dict[str, Any]]
-    by_edit: list[dict[str, Any]]
+    rows: list[Row]
+    by_edit: list[Row]
     skipped: dict[str, str]
 
     def __repr__(self) -> str:
@@ -217,8 +216,8 @@ def enhance(
     measured = {way: changed for way, changed in ways.items() if changed.name not in done.failed}
     answers = {way: read_answers(Path(output) / f"{changed.slug}.parquet") for way, changed in measured.items()}
     facts = read_facts(output, models=[changed.name for changed in measured.values()])
-    rows: list[dict[str, Any]] = []
-    by_edit: list[dict[str, Any]] = []
+    rows: list[Row] = []
+    by_edit: list[Row] = []
     for way in answers:
         compared = _against_plain(answers["plain"], answers[way], facts)
         if way == "plain":
@@ -230,14 +229,14 @@ def enhance(
     return Enhancement(Path(output), rows, by_edit, skipped)
 
 
-def _against_plain(plain: Answers, other: Answers, facts: Facts) -> list[dict[str, Any]]:
+def _against_plain(plain: Answers, other: Answers, facts: Facts) -> list[Row]:
     rows = before_and_after({"control": plain, "repaired": other}, facts)
     names = {"control": "plain", "repaired": "enhanced"}
     columns = ("measure", "pictures", "n", *names, *CHANGE)
     return [{names.get(key, key): row[key] for key in columns} for row in rows]
 
 
-def _summary(way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _summary(way: str, rows: Sequence[Row]) -> Row:
     """One row: the originals and the average drop, with what changed against the plain model."""
     by_measure = {(row["measure"], row["pictures"]): row for row in rows}
     original = by_measure["accuracy", ORIGINAL]

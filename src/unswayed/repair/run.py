@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,8 @@ from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.files.locks import alone
-from unswayed.files.whole import make_folder, read_json, write_json
+from unswayed.files.records import read_object
+from unswayed.files.whole import make_folder, write_json
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
@@ -32,7 +32,7 @@ from unswayed.specs import slug_of
 
 from .family import check_trainable
 from .fine_tuning import Progress, fine_tune
-from .measuring import Answers, Verdict, before_and_after, folder_rows, read_answers, verdict
+from .measuring import Answers, Row, Verdict, before_and_after, folder_rows, read_answers, verdict
 from .photographs import Photograph, Photographs, listed, split
 from .settings import ARMS, RepairSettings
 
@@ -45,7 +45,7 @@ class Repair:
     """What a repair came to: the folder, the table of before and after, the verdict and its reason, the counts."""
 
     folder: Path
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     verdict: Verdict
     reason: str
     counts: dict[str, int]
@@ -203,7 +203,7 @@ class _Steps:
         build(held, self.folder / "benchmark", settings, show=self.show)
         return self.folder / "benchmark"
 
-    def measure(self, bench: Path, tests: Sequence[str], models: dict[str, Classifier]) -> list[dict[str, Any]]:
+    def measure(self, bench: Path, tests: Sequence[str], models: dict[str, Classifier]) -> list[Row]:
         """The table of before and after: on the benchmark, and on each of the folders."""
         self.note("measuring")
         predictions = self.folder / "predictions"
@@ -229,7 +229,7 @@ def _count_step(monitor: Monitor, before: int, arms: int, progress: Progress) ->
     monitor.count(before + progress.step, before + arms * progress.steps, note=note)
 
 
-def read_result(folder: str | Path) -> dict[str, Any]:
+def read_result(folder: str | Path) -> Row:
     """What `repair.json` of a folder says."""
     path = Path(folder) / RESULT
     if not path.is_file():
@@ -237,8 +237,7 @@ def read_result(folder: str | Path) -> dict[str, Any]:
         if (Path(folder) / CARD).is_file():
             raise UserError(f"{folder} holds a model but no {RESULT}: the repair was not finished", run=again)
         raise UserError(f"{folder} holds no repair", run=again)
-    result: dict[str, Any] = read_json(path)
-    return result
+    return read_object(path)
 
 
 @dataclass(frozen=True, eq=False)
