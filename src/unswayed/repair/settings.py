@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from unswayed.choices import Option
+from unswayed.choices import Option, check_choice
 from unswayed.edits.mixture import EditMixture, trainable_edits
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError
 from unswayed.files.records import read_object
 from unswayed.specs import is_same_model
 
@@ -18,13 +18,24 @@ if TYPE_CHECKING:
     from unswayed.evaluation.predictions import Predictions
 
 Part = Literal["head", "last", "all"]
-PARTS: tuple[str, ...] = get_args(Part)
 Fill = Literal["patches", "smooth"]
-FILLS: tuple[str, ...] = get_args(Fill)
+TrainingPrecision = Literal["fp32", "bf16"]
 Arm = Literal["control", "repaired"]
 ARMS: tuple[Arm, ...] = ("control", "repaired")
 PROBABILITY = 0.7
 FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then
+
+# What each number may be, and the words for it.
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    **dict.fromkeys(("epochs", "batch_size", "accumulate", "patience"), (lambda value: value >= 1, "1 or more")),
+    **dict.fromkeys(("validation", "held_out", "ema", "warmup"), (lambda value: 0 <= value < 1, "0 to below 1")),
+    **dict.fromkeys(("crop", "layer_decay"), (lambda value: 0 < value <= 1, "above 0, up to 1")),
+    **dict.fromkeys(
+        ("weight_decay", "consistency"), (lambda value: 0 <= value < math.inf, "a finite number, 0 or more")
+    ),
+    "learning_rate": (lambda value: 0 < value < math.inf, "a finite number above 0"),
+    "seed": (lambda value: value >= 0, "0 or more"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,9 +67,9 @@ class RepairSettings:
         float, Option("Weight of the divergence between answers before and after an edit; 0 is off.")
     ] = 0.0
     crop: float = 0.5
-    precision: Annotated[
-        Literal["fp32", "bf16"] | None, Option("Of the passes [default: fp32 on a CPU, bf16 on a GPU].")
-    ] = None
+    precision: Annotated[TrainingPrecision | None, Option("Of the passes [default: fp32 on a CPU, bf16 on a GPU].")] = (
+        None
+    )
     mixture: EditMixture = field(default_factory=lambda: EditMixture(probability=PROBABILITY))
     fill: Annotated[Fill, Option("What stands where an object was; smooth is quicker.")] = "patches"
     validation: Annotated[float, Option("Share of every class to choose the epoch with.")] = 0.1
@@ -66,34 +77,18 @@ class RepairSettings:
     seed: Annotated[int, Option("Of the splits, the order, the crops, the edits and a new head.")] = 0
 
     def __post_init__(self) -> None:
-        if self.train not in PARTS:
-            raise unknown("part of a network to train", self.train, PARTS)
-        if self.fill not in FILLS:
-            raise unknown("fill", self.fill, FILLS)
-        if self.precision not in (None, "fp32", "bf16"):
-            raise unknown("precision to train in", str(self.precision), ("fp32", "bf16"))
-        for name in ("epochs", "batch_size", "accumulate", "patience"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}", allowed="1 or more")
+        check_choice("part of a network to train", self.train, Part)
+        check_choice("fill", self.fill, Fill)
+        check_choice("precision to train in", self.precision or "fp32", TrainingPrecision)
+        for name, (is_allowed, words) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not is_allowed(value):
+                raise UserError(f"{name} is {value}", allowed=words)
         if self.batch_size % self.accumulate:
             raise UserError(
                 f"a batch of {self.batch_size} pictures cannot be divided into {self.accumulate} equal passes",
                 allowed="a batch size that is a multiple of the passes",
             )
-        for name, least, below in (("validation", 0, 1), ("held_out", 0, 1), ("ema", 0, 1), ("warmup", 0, 1)):
-            if not least <= getattr(self, name) < below:
-                raise UserError(f"{name} is {getattr(self, name)}", allowed="0 to below 1")
-        if not 0 < self.crop <= 1:
-            raise UserError(f"crop is {self.crop}", allowed="above 0, up to 1")
-        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
-            raise UserError(f"the learning rate is {self.learning_rate}", allowed="a finite number above 0")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise UserError(f"layer_decay is {self.layer_decay}", allowed="above 0, up to 1")
-        for name in ("weight_decay", "consistency"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name} is {getattr(self, name)}", allowed="a finite number, 0 or more")
-        if self.seed < 0:
-            raise UserError(f"seed is {self.seed}", allowed="0 or more")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "mixture": self.mixture.to_json()}
