@@ -180,16 +180,16 @@ def classifier_of(
     transform: Transform,
     labels: LabelSpace,
     where: Mapping[str, str | None],
-    **origin: object,
+    origin: Origin,
 ) -> Classifier:
-    """The classifier that `spec` names, with the options that every source takes; origin: its entries, if not empty."""
+    """The classifier that `spec` names, with the options that every source takes."""
     return Classifier(
         module,
         transform_from(spec.options, transform),
         labels,
         str(spec),
         layer=spec.options.get("layer"),
-        origin={name: value for name, value in origin.items() if value},
+        origin=origin,
         device=where.get("device"),
         precision=where.get("precision"),
     )

@@ -86,6 +86,9 @@ def open_deployed(
     except Exception as error:
         raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
     module = _RuntimeModule(runtime, settings, len(space), str(spec))
+    used = {"label_offset": module.offset, "layout": module.layout, "output": runtime.output}
+    used |= {"scores": module.scores} if module.scores != "logits" else {}
+    used |= {"batch": module.fixed} if settings["batch"] else {}
     return Classifier(
         LogProbabilities(module) if module.scores == "probabilities" else module,
         transform,
@@ -93,17 +96,7 @@ def open_deployed(
         str(spec),
         device=device,
         precision="fp32",
-        origin={
-            "library": runtime.library,
-            "file": str(path),
-            "settings": {
-                "label_offset": module.offset,
-                "layout": module.layout,
-                "output": runtime.output,
-                **({"scores": module.scores} if module.scores != "logits" else {}),
-                **({"batch": module.fixed} if settings["batch"] else {}),
-            },
-        },
+        origin={"library": runtime.library, "file": str(path), "settings": used},
         fixed_hash=_hash((path, *runtime.files)),
     )
 

@@ -59,9 +59,11 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
         from_timm(resolve_model_data_config(module)),
         labels_from(spec.options, outputs=module.num_classes) or label_space(module),
         where,
-        library=f"timm {timm.__version__}",
-        architecture=module.pretrained_cfg.get("architecture"),
-        settings=_keywords(spec),
+        {
+            "library": f"timm {timm.__version__}",
+            "architecture": module.pretrained_cfg.get("architecture"),
+            **({"settings": settings} if (settings := _keywords(spec)) else {}),
+        },
     )
 
 

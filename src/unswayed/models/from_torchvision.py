@@ -50,8 +50,8 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
         for part in AUXILIARY[name]:
             setattr(module, part, None)
     named = labels_from(spec.options, outputs=classes) or (space if classes == len(space) else unnamed(classes))
-    library = f"torchvision {torchvision.__version__}"
-    return classifier_of(spec, module, transform, named, where, library=library, architecture=name, settings=settings)
+    origin = {"library": f"torchvision {torchvision.__version__}", "architecture": name}
+    return classifier_of(spec, module, transform, named, where, origin | ({"settings": settings} if settings else {}))
 
 
 def classifiers() -> list[str]:

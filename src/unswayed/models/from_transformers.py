@@ -59,9 +59,11 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str
         transform,
         space,
         where,
-        library=f"transformers {transformers.__version__}",
-        architecture=config.model_type,
-        kind="zero-shot" if is_zero_shot else "classifier",
+        {
+            "library": f"transformers {transformers.__version__}",
+            "architecture": config.model_type,
+            "kind": "zero-shot" if is_zero_shot else "classifier",
+        },
     )
 
 

@@ -50,9 +50,8 @@ def save_repaired(
     base: the model it was trained from; training: what else the card says; photographs: the keys of their files.
     """
     # Copies, since a network may hold one tensor under two names, which the file format refuses.
-    write_tensor_file(
-        Path(folder) / WEIGHTS, {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    )
+    state = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    write_tensor_file(Path(folder) / WEIGHTS, state)
     card = {
         "base": base.spec,
         "architecture": architecture_of(model),
@@ -90,7 +89,7 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: str | N
         raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {architecture}") from None
     training = {name: value for name, value in card["training"].items() if name not in ("history", "settings")}
     origin = {"base": card["base"], **training, **origin_in(architecture), **origin_of(folder), **code}
-    model = classifier_of(spec, module, Transform.from_json(card["transform"]), space, where, **origin)
+    model = classifier_of(spec, module, Transform.from_json(card["transform"]), space, where, origin)
     if model.weights_hash != card["weights_sha256"]:
         raise UserError(f"the weights in {folder} are not those that its card states: the files have changed")
     return model

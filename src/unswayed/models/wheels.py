@@ -45,7 +45,7 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
     crop = CROPS[spec.name]
     transform = Transform(crop + BORDER, crop, "bicubic", (127 / 255,) * 3, (128 / 255,) * 3)
     space = labels_from(spec.options, outputs=len(imagenet())) or imagenet()
-    return classifier_of(spec, module, transform, space, where, architecture=architecture)
+    return classifier_of(spec, module, transform, space, where, {"architecture": architecture})
 
 
 def lite_file(number: str) -> Path:

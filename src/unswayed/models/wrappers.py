@@ -173,16 +173,20 @@ class ObjectCrop(nn.Module):
         return (heat - low) / (heat.amax(dim=(1, 2), keepdim=True) - low).clamp(min=1e-6)
 
 
-def boxes(heat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The middles (n, 2) and sides (n,) of squares around what is hot in (n, h, w), inside the unit square."""
-    hot = heat > OBJECT
+def corners(inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first and the last corners (n, 2) of the boxes around what is true in (n, h, w), in the unit square."""
     low, high = [], []
-    for along in (hot.any(1), hot.any(2)):  # columns, rows
+    for along in (inside.any(1), inside.any(2)):  # columns, rows
         count = along.shape[1]
-        edges = torch.arange(count, device=heat.device) / count
+        edges = torch.arange(count, device=inside.device) / count
         low.append(torch.where(along, edges, 1.0).amin(1))
         high.append(torch.where(along, edges + 1 / count, 0.0).amax(1))
-    first, last = torch.stack(low, dim=1), torch.stack(high, dim=1)
+    return torch.stack(low, dim=1), torch.stack(high, dim=1)
+
+
+def boxes(heat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The middles (n, 2) and sides (n,) of squares around what is hot in (n, h, w), inside the unit square."""
+    first, last = corners(heat > OBJECT)
     extent = ((last - first).amax(1) * (1 + 2 * MARGIN)).clamp(SMALLEST, 1.0)
     half = extent[:, None] / 2
     middle = torch.minimum(torch.maximum((first + last) / 2, half), 1 - half)

@@ -134,11 +134,10 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | 
             space.classes, templates_of(spec), lambda prompts: network.encode_text(tokenizer(prompts))
         )
         module = zero_shot(network.visual, texts, network)
-    kind = {"kind": "zero-shot", "templates": list(templates_of(spec))}
-    if "head" in spec.options:
-        kind = {"kind": "fine-tuned head"}
-    transform = _transform(network.visual.preprocess_cfg)
-    return classifier_of(spec, module, transform, space, where, library=f"open_clip {open_clip.__version__}", **kind)
+    origin: dict[str, object] = {"library": f"open_clip {open_clip.__version__}", "kind": "fine-tuned head"}
+    if "head" not in spec.options:
+        origin |= {"kind": "zero-shot", "templates": list(templates_of(spec))}
+    return classifier_of(spec, module, _transform(network.visual.preprocess_cfg), space, where, origin)
 
 
 def _transform(config: Mapping[str, Any]) -> Transform:

@@ -24,6 +24,7 @@ from unswayed.files.whole import canonical
 from unswayed.jobs import run_tasks
 from unswayed.jobs.resources import prefetch
 from unswayed.models.transforms import Transform
+from unswayed.models.wrappers import corners
 from unswayed.rendering.backgrounds import removed_object
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
@@ -273,11 +274,6 @@ def training_crops(
 def _boxes(masks: Tensor) -> tuple[Tensor, Tensor]:
     """Corners of the boxes around objects, two (n, 2) in [0, 1]; the whole picture where there is none."""
     inside = nnf.adaptive_max_pool2d(masks.float(), GRID)[:, 0] > 127
-    edges = torch.arange(GRID, device=masks.device) / GRID
-    first, last = [], []
-    for along in (inside.any(1), inside.any(2)):  # columns, rows
-        first.append(torch.where(along, edges, 1.0).amin(1))
-        last.append(torch.where(along, edges + 1 / GRID, 0.0).amax(1))
-    low, high = torch.stack(first, dim=1), torch.stack(last, dim=1)
+    low, high = corners(inside)
     some = inside.flatten(1).any(1)[:, None]
     return torch.where(some, low, torch.zeros_like(low)), torch.where(some, high, torch.ones_like(high))
