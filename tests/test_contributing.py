@@ -30,8 +30,7 @@ def run(*arguments):
 recipe = "backlight=1 x size=0.05,0.1"
 run("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea")
 run("evaluate", "bench", "-m", "chance:0", "-o", "predictions", "--workers", "1")
-from unswayed_example.flips import flip_rates
-Path("flips.json").write_text(json.dumps(flip_rates("predictions").to_dicts()))
+run("analyze", "predictions", "--table", "flip-rates", "--format", "json", "-o", "flips.json")
 """
 
 

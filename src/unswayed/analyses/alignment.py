@@ -33,9 +33,9 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
         for index, measure in enumerate(MEASURES):
             pair = (means[0][index], means[1][index])
             numbers = (*pair, pair[0] - pair[1], bounds[0][index], bounds[1][index])
-            records.append((*key, measure, len(right), len(wrong), *map(_null, numbers)))
+            records.append((*key, measure, len(right), len(wrong), *numbers))
     names = schema("model method edit measure n_right n_wrong right wrong difference low high")
-    return pl.DataFrame(records, schema=names, orient="row")
+    return pl.DataFrame(records, schema=names, orient="row").fill_nan(None)
 
 
 def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFrame:
@@ -60,9 +60,9 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
         sides = [_column_means(np.where(missing, np.nan, side)) for side in (original, edited, change)]
         for index, measure in enumerate(MEASURES):
             numbers = (*(side[index] for side in sides), low[index], high[index])
-            records.append((*key, measure, int((~missing[:, index]).sum()), *map(_null, numbers)))
+            records.append((*key, measure, int((~missing[:, index]).sum()), *numbers))
     names = schema("model method edit measure n original edited change low high")
-    return pl.DataFrame(records, schema=names, orient="row")
+    return pl.DataFrame(records, schema=names, orient="row").fill_nan(None)
 
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
@@ -119,7 +119,3 @@ def _column_means(values: np.ndarray) -> np.ndarray:
     defined = np.isfinite(values).sum(0)
     total = np.nansum(values, axis=0)
     return np.divide(total, defined, out=np.full(values.shape[1], np.nan), where=defined > 0)
-
-
-def _null(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -152,12 +152,12 @@ def region_drops(
         resampled = bootstrap_balanced(values[:, 2:], labels, group["source_id"].to_list(), draws, seed)
         low, high = balanced_interval(resampled, len(group))
         numbers = (len(group), *mean[:3], low[0], high[0], mean[3], low[1], high[1])
-        records.append((*key, *map(_plain, numbers)))
+        records.append((*key, *numbers))
     types = schema(
         "model norm level region n clean_accuracy accuracy drop low high probability_drop probability_low "
         "probability_high"
     )
-    return pl.DataFrame(records, schema=types, orient="row").sort(keys, nulls_last=True)
+    return pl.DataFrame(records, schema=types, orient="row").fill_nan(None).sort(keys, nulls_last=True)
 
 
 @dataclass(frozen=True)
@@ -280,10 +280,6 @@ def _mean_of_defined(values: np.ndarray) -> np.ndarray:
 
 def _column(name: str, values: np.ndarray) -> pl.Series:
     return pl.Series(name, np.asarray(values, float)).fill_nan(None)
-
-
-def _plain(value: float | int) -> float | int | None:
-    return None if np.isnan(value) else value if isinstance(value, int) else float(value)
 
 
 def class_balanced_mean(values: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -327,6 +327,10 @@ def same_model(
     second_accuracy in [0, 1], same (the share of pictures on which both forms give the same class), cost, low, high
     (what the second form loses in points: accuracy on the originals, drop on the edits), p_holm, verdict (an
     `Equivalence`) and more (photographs that would decide).
+
+    Every edit is tested for a difference (Holm's correction over the table) and for equivalence: two one-sided tests,
+    which show equivalence where the interval of level 1 - 2 x 5 % lies within the margin. That all edits are
+    equivalent needs no correction, since every one of them must be.
     """
     if not 0 < margin <= 100:
         raise UserError(f"the margin is {margin:g}", allowed="above 0 and at most 100 points")
@@ -361,7 +365,7 @@ def _row(row: dict[str, Any], same: dict[str, float], margin: float, level: floa
 
 
 def _answer(rows: list[dict[str, Any]]) -> Equivalence:
-    """The answer over all edits: worse if one is worse; else it is told only if every edit is."""
+    """The answer over all edits: worse if one is worse; cannot tell if one cannot be told."""
     found = {row["verdict"] for row in rows if row["edit"] != AVERAGE}
     if "worse" in found:
         return "worse"

@@ -261,7 +261,8 @@ ALEXNET = {
 
 
 def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
-    """Return one row per model and corruption: n, severities, `error` in percent and `ce`, its ratio to AlexNet's.
+    """Return one row per model and corruption: n, severities, `error` in percent and `ce`, its ratio to AlexNet's
+    (ImageNet-C, Hendrycks & Dietterich 2019).
 
     The error is the mean over the severities, each of which counts the same. The row `mean` is the mean over the
     fifteen corruptions, its `ce` the mean corruption error; it is missing if a corruption or a severity is.

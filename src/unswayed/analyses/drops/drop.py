@@ -6,6 +6,7 @@ unswayed.dropped_accuracy("PREDICTIONS")          # a polars data frame, one row
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,10 +64,9 @@ def dropped_accuracy(
         warn_of_suspicions(facts.cards, models)
     if by is not None:
         return dropped_accuracy_by(predictions, by, models=models, edits=edits, facts=facts, settings=settings)
-    rows: list[dict[str, Any]] = []
-    for found in each_outcomes(predictions, models):
-        rows += model_rows(found, facts, settings, edits)
-    return finish(rows)
+    return finish(
+        [row for found in each_outcomes(predictions, models) for row in model_rows(found, facts, settings, edits)]
+    )
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,10 @@ def gap_between(
     if not fair:
         return None
     both = (
-        pl.concat(pl.DataFrame({"source_id": one.images, "gap": _gap(one, worse, other, facts)}) for one in fair)
+        pl.concat(
+            pl.DataFrame({"source_id": found.images, "gap": _cost(found, worse, facts) - _cost(found, other, facts)})
+            for found in fair
+        )
         .fill_nan(None)
         .drop_nulls("gap")
         .group_by("source_id")
@@ -105,13 +108,9 @@ def gap_between(
     )
     if both.is_empty():
         return None
-    answers = np.array([sum(int(one.runs_of(worse).max() + one.runs_of(other).max()) for one in fair)])
-    found = estimates(both["gap"].to_numpy()[:, None], answers, tuple(both["source_id"]), settings, reach=2, unit=100)
-    return Gap(float(found.mean[0]), float(found.low[0]), float(found.high[0]), both.height)
-
-
-def _gap(found: Outcomes, worse: str, other: str, facts: Facts) -> np.ndarray:
-    return _cost(found, worse, facts) - _cost(found, other, facts)
+    answers = np.array([sum(int(found.runs_of(worse).max() + found.runs_of(other).max()) for found in fair)])
+    gap = estimates(both["gap"].to_numpy()[:, None], answers, tuple(both["source_id"]), settings, reach=2, unit=100)
+    return Gap(**gap.entries(0, "points", "low", "high"), n=both.height)
 
 
 def _cost(found: Outcomes, edit: str, facts: Facts) -> np.ndarray:
@@ -120,14 +119,10 @@ def _cost(found: Outcomes, edit: str, facts: Facts) -> np.ndarray:
     return found.of(control if control in found.edits else ORIGINAL) - found.of(edit)
 
 
-_KEY = ["model", "edit"]
-_VALID = {"n": "valid_n", "accuracy": "valid_accuracy", "drop": "valid_drop", "low": "valid_low", "high": "valid_high"}
-
-
 def with_valid_drops(table: pl.DataFrame, valid: pl.DataFrame) -> pl.DataFrame:
     """The table of drops with those on valid pictures beside it: valid_n, valid_accuracy, valid_drop, its interval."""
-    beside = valid.select(*_KEY, *(pl.col(name).alias(new) for name, new in _VALID.items()))
-    return table.join(beside, on=_KEY, how="left", maintain_order="left")
+    measured = pl.col("n", "accuracy", "drop", "low", "high").name.prefix("valid_")
+    return table.join(valid.select("model", "edit", measured), on=["model", "edit"], how="left", maintain_order="left")
 
 
 def differs(table: pl.DataFrame) -> bool:
@@ -144,9 +139,10 @@ def with_human_ceiling(table: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A model of the paper: its name there, the specs of exactly its weights, and results by edit.
+    """A model of the ImageNet-E paper (CVPR 2023): its name there, the specs of exactly its weights, results by edit.
 
-    figures: `original` in percent, everything else a drop in points.
+    figures: `original` in percent, everything else a drop in points. They stand only beside these very models; the
+    paper's other figures are in docs/reproduce.md.
     """
 
     name: str
@@ -154,8 +150,11 @@ class PublishedModel:
     figures: dict[str, float]
 
 
-_TABLE = resources.files("unswayed.data").joinpath("imagenet_e_published.toml").read_text(encoding="utf-8")
-PUBLISHED = tuple(PublishedModel(**entry) for entry in tomllib.loads(_TABLE)["model"])
+@functools.cache
+def published_models() -> tuple[PublishedModel, ...]:
+    """Return the paper's models."""
+    text = resources.files("unswayed.data").joinpath("imagenet_e_published.toml").read_text(encoding="utf-8")
+    return tuple(PublishedModel(**entry) for entry in tomllib.loads(text)["model"])
 
 
 def published_model(spec: str) -> PublishedModel | None:
@@ -164,7 +163,7 @@ def published_model(spec: str) -> PublishedModel | None:
     >>> published_model("timm:resnet50.tv_in1k").name, published_model("timm:resnet50.tv_in1k+flip")
     ('ResNet-50', None)
     """
-    return next((entry for entry in PUBLISHED if spec in entry.specs), None)
+    return next((entry for entry in published_models() if spec in entry.specs), None)
 
 
 def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, Any]]) -> pl.DataFrame:
@@ -172,11 +171,10 @@ def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, Any]]) 
 
     cards: by model; they name what an alias stands for.
     """
-    entries = [published_model(str(cards.get(model, {}).get("spec", model))) for model in table["model"]]
-    figures = [(entry.figures.get(edit) if entry else None) for entry, edit in zip(entries, table["edit"], strict=True)]
-    names = [
-        entry.name if entry and figure is not None else None for entry, figure in zip(entries, figures, strict=True)
-    ]
-    return table.with_columns(
-        pl.Series("published", figures, dtype=pl.Float64), pl.Series("published_model", names, dtype=pl.String)
-    )
+    rows = []
+    for model, edit in table.select("model", "edit").iter_rows():
+        entry = published_model(str(cards.get(model, {}).get("spec", model)))
+        known = entry if entry is not None and edit in entry.figures else None
+        rows.append((known.figures[edit], known.name) if known else (None, None))
+    types = {"published": pl.Float64, "published_model": pl.String}
+    return table.hstack(pl.DataFrame(rows, schema=types, orient="row"))

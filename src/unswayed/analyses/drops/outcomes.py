@@ -266,49 +266,32 @@ def _edit_rows(
     p_values = _p_values(found, edited, [ORIGINAL] * len(edited), drops, drop)
     net_p_values = _p_values(found, edited, controls, nets, net)
     rows = []
-    for index, edit in enumerate(edited):
-        paired = ~np.isnan(drops[:, index])
-        if not paired.any():
+    for index, edit in enumerate([*edited, *([AVERAGE] if averaged else [])]):
+        if edit == AVERAGE:
+            accuracy = float(np.nanmean(np.where(np.isnan(drops), np.nan, share)[:, averaged], axis=0).mean())
+            entries: dict[str, Any] = {
+                "kind": AVERAGE,
+                "accuracy": accuracy,
+                "edits": len(averaged),
+                "white_box": False,
+            }
+            entries["original_accuracy"] = accuracy + float(drop.mean[-1]) / POINTS
+            control = "each edit's own" if all(controls[at] in found.edits for at in averaged) else None
+        elif (paired := ~np.isnan(drops[:, index])).any():
+            entries = {**accuracy_entries(share[paired, index], int(answers[index]), settings.level)}
+            entries |= {"kind": "control" if facts.is_control(edit) else "edit", "runs": int(runs[:, index].max())}
+            entries |= {"original_accuracy": float(base[paired].mean()), "p_value": float(p_values[index])}
+            entries["white_box"] = facts.is_white_box(found.model, edit)
+            control = controls[index]
+        else:
             continue
-        row = {
-            "model": found.model,
-            "edit": edit,
-            "kind": "control" if facts.is_control(edit) else "edit",
-            "runs": int(runs[:, index].max()),
-            **accuracy_entries(share[paired, index], int(answers[index]), settings.level),
-            "original_accuracy": float(base[paired].mean()),
-            "p_value": float(p_values[index]),
-            "white_box": facts.is_white_box(found.model, edit),
-        }
-        net_entries = _net_entries(net, index, controls[index])
-        if net_entries:
-            net_entries["net_p_value"] = float(net_p_values[index])
-        rows.append(row | _drop_entries(drop, index) | net_entries)
-    if averaged:
-        there = np.where(np.isnan(drops), np.nan, share)[:, averaged]
-        accuracy = float(np.nanmean(there, axis=0).mean())
-        row = {
-            "model": found.model,
-            "edit": AVERAGE,
-            "kind": AVERAGE,
-            "accuracy": accuracy,
-            "original_accuracy": accuracy + float(drop.mean[-1]) / POINTS,
-            "white_box": False,
-            "edits": len(averaged),
-        }
-        complete = all(controls[index] in found.edits for index in averaged)
-        rows.append(row | _drop_entries(drop, -1) | (_net_entries(net, -1, "each edit's own") if complete else {}))
+        entries |= {"n": int(drop.sums.n[index]), **drop.entries(index, "drop", "low", "high")}
+        if control is not None and net.sums.n[index]:
+            entries |= {"control": control, "net_n": int(net.sums.n[index])}
+            entries |= net.entries(index, "net_drop", "net_low", "net_high")
+            entries["net_p_value"] = None if edit == AVERAGE else float(net_p_values[index])
+        rows.append({"model": found.model, "edit": edit, "interval": drop.method[index], **entries})
     return rows
-
-
-def _drop_entries(drop: Estimates, at: int) -> dict[str, Any]:
-    return {"n": int(drop.sums.n[at]), **drop.entries(at, "drop", "low", "high"), "interval": drop.method[at]}
-
-
-def _net_entries(net: Estimates, at: int, control: str) -> dict[str, Any]:
-    if not net.sums.n[at]:
-        return {}
-    return {"control": control, "net_n": int(net.sums.n[at]), **net.entries(at, "net_drop", "net_low", "net_high")}
 
 
 def _p_values(found: Outcomes, edited: list[str], against: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:

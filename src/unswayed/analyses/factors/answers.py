@@ -250,6 +250,9 @@ def result_files(path: Path, wanted: ResultSelection = ResultSelection()) -> dic
 def read_results(files: dict[str, Path], by: str | None = None) -> pl.DataFrame:
     """Return set, model, [metaclass,] factor, n, accuracy, error_ratio, low, high, coverage: as `factor_errors`.
 
+    A file has one row per model: model, [metaclass,] the sixteen factors, worst_factor, average, worst_100_classes. The
+    published tree is ROOT/<val|train>/<top|multi>_factor/<set>/<class|metaclass|real_class>/accuracies_per_factor.csv,
+    with accuracies_per_factor_metaclass.csv beside it; a single file and a folder of files, each a set, are read too.
     The error ratio is (1 - accuracy) / (1 - average). Result tables have no counts of images, so n, the bounds and the
     coverage are null.
     """

@@ -17,7 +17,7 @@ from unswayed.sources.imagenet_x import FACTORS, Annotations
 from ..drops.groups import read_model_csv, read_model_groups
 from ..statistics.paired import holm, mcnemar, percentiles
 from .answers import Answers
-from .error_ratios import correct_predictions
+from .error_ratios import correct_predictions, divide
 
 
 def compare_models(
@@ -48,7 +48,7 @@ def compare_models(
     total = np.bincount(pair, minlength=4)
     cells = np.stack([np.bincount(pair[member], minlength=4) for member in members.T])
     n = cells.sum(axis=1)
-    accuracy_a, accuracy_b = (_share(cells[:, :2].sum(1), n), _share(cells[:, 0] + cells[:, 2], n))
+    accuracy_a, accuracy_b = (divide(cells[:, :2].sum(1), n), divide(cells[:, 0] + cells[:, 2], n))
     p_value = np.where(n > 0, mcnemar(cells[:, 1], cells[:, 2]), np.nan)
     rng = np.random.default_rng(seed)
     outcome = [_ratio_difference(row, total, resamples, level, rng) for row in cells]
@@ -96,20 +96,11 @@ def _ratio_difference(
 def _ratios(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the error ratios of a and b from (draws, 8) counts."""
     every, n = eight.sum(axis=1), eight[:, :4].sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = [
-            np.where(
-                eight[:, wrong].sum(axis=1) > 0,
-                (eight[:, wrong[:2]].sum(axis=1) / n) / (eight[:, wrong].sum(axis=1) / every),
-                np.nan,
-            )
-            for wrong in ([2, 3, 6, 7], [1, 3, 5, 7])
-        ]
-    return ratios[0], ratios[1]
-
-
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    first, second = (
+        divide(divide(eight[:, wrong[:2]].sum(axis=1), n), eight[:, wrong].sum(axis=1) / every)
+        for wrong in ([2, 3, 6, 7], [1, 3, 5, 7])
+    )
+    return first, second
 
 
 def read_groups(path: str | Path) -> pl.DataFrame:
@@ -154,10 +145,10 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
         spread=pl.col("error_ratio").std(),
         values=pl.col("error_ratio"),
     )
-    tests = []
-    for (grouping, factor), part in means.group_by(["grouping", "factor"]):
-        statistic, p_value = _alexander_govern([np.asarray(v) for v in part["values"].to_list()])
-        tests.append((grouping, factor, statistic, p_value))
+    tests = [
+        (*key, *_alexander_govern([np.asarray(values) for values in part["values"].to_list()]))
+        for key, part in means.group_by(["grouping", "factor"])
+    ]
     tested = pl.DataFrame(tests, schema=["grouping", "factor", "statistic", "p_value"], orient="row").fill_nan(None)
     tested = tested.with_columns(
         p_holm=pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("grouping")
@@ -260,21 +251,13 @@ def augmentation_groups(errors: pl.DataFrame, least: int = LEAST_MODELS) -> pl.D
 
 def by_strength(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) -> pl.DataFrame:
     """Return augmentation, factor, strength, model, error_ratio and its cubic fit at that strength, `fitted`."""
-    joined = _joined(errors, strengths, least)
     rows = []
-    for (augmentation, factor), part in joined.group_by(["augmentation", "factor"], maintain_order=True):
-        fit = _fit(part["strength"].to_numpy(), part["error_ratio"].to_numpy())
-        rows.append(
-            part.select(
-                pl.lit(augmentation).alias("augmentation"),
-                pl.lit(factor).alias("factor"),
-                "strength",
-                "model",
-                "error_ratio",
-                pl.Series("fitted", fit(part["strength"].to_numpy())),
-            )  # fmt: skip
-        )
-    return pl.concat(rows).sort("augmentation", factor_order(), "strength", "model")
+    groups = _joined(errors, strengths, least).group_by(["augmentation", "factor"], maintain_order=True)
+    for _, part in groups:
+        strength = part["strength"].to_numpy()
+        rows.append(part.with_columns(pl.Series("fitted", _fit(strength, part["error_ratio"].to_numpy())(strength))))
+    table = pl.concat(rows).select("augmentation", "factor", "strength", "model", "error_ratio", "fitted")
+    return table.sort("augmentation", factor_order(), "strength", "model")
 
 
 def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) -> pl.DataFrame:
@@ -296,8 +279,7 @@ def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) ->
     ]
     table = pl.DataFrame(rows).fill_nan(None).sort("augmentation", factor_order())
     p_holm = pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("augmentation")
-    table = table.with_columns(p_holm=p_holm)
-    return table.select(pl.exclude("correlation"), "correlation")
+    return table.with_columns(p_holm=p_holm).select(pl.exclude("correlation"), "correlation")
 
 
 def _joined(errors: pl.DataFrame, strengths: pl.DataFrame, least: int) -> pl.DataFrame:
