@@ -13,24 +13,21 @@ import polars as pl
 from unswayed.choices import check_choice
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
-from unswayed.evaluation.model_cards import KEYS, PICTURE, require_same_benchmark, warn_of_suspicions
+from unswayed.evaluation.model_cards import KEYS, warn_of_suspicions
 from unswayed.evaluation.predictions import (
-    COLUMNS,
     Predictions,
     columns_of,
     common_predictions,
     each_model,
-    is_frame,
     missing_model,
     model_names,
     read_cards,
-    shared_pictures,
 )
 
 from .. import schema
 from ..statistics.paired import IntervalSettings, estimates, sign_flip
 from ..statistics.power import photographs_to_tell
-from .outcomes import POINTS, Outcomes, corrected, lattice_of, with_average, with_original, with_sum
+from .outcomes import POINTS, Outcomes, corrected, lattice_of, read_pair, with_average, with_original, with_sum
 
 Measure = Literal["accuracy", "drop", "net"]
 Pair = tuple[Outcomes, Outcomes]
@@ -88,9 +85,8 @@ def compare_all(
     models: those to compare, all of the predictions if None; settings: resamples, level, seed and interval.
     """
     names = model_names(predictions)
-    for name in models or ():
-        if name not in names:
-            raise missing_model(name, names, predictions)
+    if missing := [name for name in models or () if name not in names]:
+        raise missing_model(missing[0], names, predictions)
     chosen = names if models is None else list(dict.fromkeys(models))
     if len(chosen) < 2:
         raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
@@ -186,53 +182,6 @@ def _edit_rows(
             }
         )
     return rows
-
-
-def read_model(predictions: Predictions, model: str) -> Outcomes:
-    """Return one model's outcomes; the error for an unknown name suggests the most similar one."""
-    return with_original(model, _rows(predictions, model))
-
-
-def read_pair(
-    predictions: Predictions, first: str, other: Predictions, second: str, common: bool = False
-) -> tuple[Outcomes, Outcomes]:
-    """Return two models' outcomes; different benchmarks are refused unless only common pictures are used."""
-    pair = [_rows(predictions, first), _rows(other, second)]
-    if common:
-        pair = shared_pictures(pair)
-    else:
-        names = (
-            first if is_frame(predictions) else f"{first} in {predictions}",
-            second if is_frame(other) else f"{second} in {other}",
-        )
-        if not is_frame(predictions) and not is_frame(other):
-            cards = read_cards(predictions).get(first), read_cards(other).get(second)
-            require_same_benchmark(*cards, names, len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
-        _refuse_other_pictures(pair[0], pair[1], names)
-    return with_original(first, pair[0]), with_original(second, pair[1])
-
-
-def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
-    names = model_names(predictions)
-    if model not in names:
-        raise missing_model(model, names, predictions)
-    columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
-    (_, rows), *_ = each_model(predictions, columns, models=[model])
-    return rows
-
-
-def _refuse_other_pictures(one: pl.DataFrame, two: pl.DataFrame, names: tuple[str, str]) -> None:
-    """Refuse two models that were shown different files under the same names."""
-    if PICTURE not in one.columns or PICTURE not in two.columns:
-        return
-    both = one.join(two, on=list(KEYS), suffix="_other").filter(pl.col(PICTURE) != pl.col(f"{PICTURE}_other"))
-    if both.height:
-        row = both.row(0, named=True)
-        raise UserError(
-            f"{names[0]} and {names[1]} were shown different pictures: {both.height} differ, first "
-            f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
-            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
-        )
 
 
 def _aligned(first: Outcomes, second: Outcomes) -> Pair:

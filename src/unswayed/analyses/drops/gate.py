@@ -33,7 +33,7 @@ from unswayed.evaluation.predictions import (
 
 from ..settings import GateSettings
 from ..statistics.paired import IntervalSettings
-from .compare import comparison_rows, read_model, read_pair
+from .compare import comparison_rows
 from .drop import dropped_accuracy
 from .limits import (
     CANNOT_TELL,
@@ -52,7 +52,7 @@ from .limits import (
     with_advice,
     withheld,
 )
-from .outcomes import TOO_FEW_TO_PASS, Outcomes, weight_of_one
+from .outcomes import TOO_FEW_TO_PASS, Outcomes, read_model, read_pair, weight_of_one
 
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 

@@ -12,7 +12,16 @@ import polars as pl
 
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, chosen_edits
-from unswayed.evaluation.predictions import Predictions, each_model
+from unswayed.evaluation.model_cards import KEYS, PICTURE, require_same_benchmark
+from unswayed.evaluation.predictions import (
+    COLUMNS,
+    Predictions,
+    columns_of,
+    each_model,
+    is_frame,
+    read_cards,
+    shared_pictures,
+)
 
 from .. import schema
 from ..statistics.paired import Estimates, IntervalSettings, estimates, holm, mcnemar, sign_flip, wilson_interval
@@ -90,6 +99,50 @@ def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = No
     share = np.divide(right, runs, out=np.full(size, np.nan), where=runs > 0)
     shape = (len(images), len(edits))
     return Outcomes(model, images, edits, share.reshape(shape), runs.reshape(shape))
+
+
+def read_model(predictions: Predictions, model: str) -> Outcomes:
+    """Return one model's outcomes; the error for an unknown name suggests the most similar one."""
+    return with_original(model, _rows(predictions, model))
+
+
+def read_pair(
+    predictions: Predictions, first: str, other: Predictions, second: str, common: bool = False
+) -> tuple[Outcomes, Outcomes]:
+    """Return two models' outcomes; different benchmarks are refused unless only common pictures are used."""
+    pair = [_rows(predictions, first), _rows(other, second)]
+    if common:
+        pair = shared_pictures(pair)
+    else:
+        names = (
+            first if is_frame(predictions) else f"{first} in {predictions}",
+            second if is_frame(other) else f"{second} in {other}",
+        )
+        if not is_frame(predictions) and not is_frame(other):
+            cards = read_cards(predictions).get(first), read_cards(other).get(second)
+            require_same_benchmark(*cards, names, len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
+        _refuse_other_pictures(pair[0], pair[1], names)
+    return with_original(first, pair[0]), with_original(second, pair[1])
+
+
+def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
+    columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
+    (_, rows), *_ = each_model(predictions, columns, models=[model])
+    return rows
+
+
+def _refuse_other_pictures(first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]) -> None:
+    """Refuse two models that were shown different files under the same names."""
+    if PICTURE not in first.columns or PICTURE not in second.columns:
+        return
+    other = first.join(second, on=list(KEYS), suffix="_other").filter(pl.col(PICTURE) != pl.col(f"{PICTURE}_other"))
+    if other.height:
+        row = other.row(0, named=True)
+        raise UserError(
+            f"{names[0]} and {names[1]} were shown different pictures: {other.height} differ, first "
+            f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
+            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
+        )
 
 
 def _refuse_gaps(model: str, rows: pl.DataFrame) -> None:
