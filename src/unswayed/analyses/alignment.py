@@ -78,8 +78,8 @@ def by_class(rows: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
     check_choice("class column", column, ClassColumn)
     table = _means(rows.filter(pl.col("edit") == "original"), ["model", "method", column])
     order = {model: index for index, model in enumerate(table["model"].unique(maintain_order=True))}
-    place = pl.col("model").replace_strict(order, return_dtype=pl.Int64)
-    return table.sort(place, "method", column)
+    position = pl.col("model").replace_strict(order, return_dtype=pl.Int64)
+    return table.sort(position, "method", column)
 
 
 def by_group(rows: pl.DataFrame, groups: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:

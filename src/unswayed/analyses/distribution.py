@@ -44,14 +44,14 @@ def separation(
     """How far `scores` lie below `reference`; photographs are resampled as a whole, those in both sets together."""
     names = sorted({*reference_ids, *ids})
     weights = np.concatenate([np.ones((1, len(names)), np.float32), resample_weights(names, resamples, seed)])
-    place = {name: index for index, name in enumerate(names)}
-    of_reference = weights[:, [place[one] for one in reference_ids]].astype(np.float64)
-    of_scores = weights[:, [place[one] for one in ids]].astype(np.float64)
+    column = {name: index for index, name in enumerate(names)}
+    of_reference = weights[:, [column[name] for name in reference_ids]].astype(np.float64)
+    of_scores = weights[:, [column[name] for name in ids]].astype(np.float64)
     areas = _auroc(reference, of_reference, scores, of_scores)
     common = _overlap(reference, of_reference, scores, of_scores)
     (low, overlap_low), (high, overlap_high) = percentiles(np.stack([areas[1:], common[1:]], axis=1), level)
     found = (areas[0], low, high, common[0], overlap_low, overlap_high)
-    return Separation(*(float(one) for one in found))
+    return Separation(*(float(value) for value in found))
 
 
 def bin_edges(reference: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -116,9 +116,9 @@ def histogram_table(scores: pl.DataFrame) -> pl.DataFrame:
         before, after = reference[score].to_numpy(), part[score].to_numpy()
         edges = bin_edges(before, after)
         shares = [np.histogram(values, edges)[0] / len(values) for values in (after, before)]
-        for place in range(len(edges) - 1):
-            named = {"model": model, "score": score, "set": name, "low": edges[place], "high": edges[place + 1]}
-            rows.append(named | {"share": shares[0][place], "original_share": shares[1][place]})
+        for index in range(len(edges) - 1):
+            named = {"model": model, "score": score, "set": name, "low": edges[index], "high": edges[index + 1]}
+            rows.append(named | {"share": shares[0][index], "original_share": shares[1][index]})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -230,11 +230,11 @@ def _compared(scores: pl.DataFrame) -> list[tuple[str, str, str, pl.DataFrame, p
             for (name,), part in known.group_by("set", maintain_order=True):
                 if name != ORIGINAL and reference.height:
                     found.append((str(model), str(name), score, reference, part))
-    return sorted(found, key=lambda one: one[:2])
+    return sorted(found, key=lambda entry: entry[:2])
 
 
 def _matrix(features: pl.DataFrame) -> np.ndarray:
-    return np.stack([np.asarray(one, dtype=np.float32) for one in features["features"].to_list()])
+    return np.stack([np.asarray(vector, dtype=np.float32) for vector in features["features"].to_list()])
 
 
 _TITLES = {"energy": "Energy", "gradnorm": "GradNorm"}

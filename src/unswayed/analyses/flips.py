@@ -128,7 +128,7 @@ def find_flips(
             flips = paired.filter("flip")
         for (edit,), part in flips.group_by("edit", maintain_order=True):
             if draw == "even":
-                chosen = sorted(part["sample_id"].to_list(), key=lambda one: _draw(seed, model, one))[:limit]
+                chosen = sorted(part["sample_id"].to_list(), key=lambda name: _draw(seed, model, name))[:limit]
                 part = part.filter(pl.col("sample_id").is_in(chosen))
             kept = [_flip(row, superclass) for row in _worst(part, limit).iter_rows(named=True)]
             lost[model, str(edit)] = sorted(kept, key=lambda flip: _draw(seed, model, flip.sample_id))
@@ -264,7 +264,7 @@ def _spread_over_photographs(flips: list[Flip], limit: int) -> list[Flip]:
     """Return the flips with the largest change of the true class's probability, at most two of one photograph."""
     seen: Counter[str] = Counter()
     chosen: list[Flip] = []
-    for flip in sorted(flips, key=lambda one: (-abs(one.lost), one.sample_id, one.model)):
+    for flip in sorted(flips, key=lambda candidate: (-abs(candidate.lost), candidate.sample_id, candidate.model)):
         if len(chosen) < limit and seen[flip.source_id] < _OF_ONE_PHOTOGRAPH:
             seen[flip.source_id] += 1
             chosen.append(flip)
@@ -279,8 +279,8 @@ def _evenly(candidates: dict[tuple[str, str], list[Flip]], limit: int) -> list[F
     scenes: Counter[str] = Counter()
     chosen: list[Flip] = []
     while waiting and len(chosen) < limit:
-        key = min(waiting, key=lambda one: (models[one[0]] + edits[one[1]], one))
-        flip = min(waiting[key], key=lambda one: scenes[one.source_id])
+        key = min(waiting, key=lambda pair: (models[pair[0]] + edits[pair[1]], pair))
+        flip = min(waiting[key], key=lambda candidate: scenes[candidate.source_id])
         waiting[key].remove(flip)
         if not waiting[key]:
             del waiting[key]
@@ -288,8 +288,8 @@ def _evenly(candidates: dict[tuple[str, str], list[Flip]], limit: int) -> list[F
         models[key[0]] += 1
         edits[key[1]] += 1
         scenes[flip.source_id] += 1
-    place = {key: number for number, key in enumerate(candidates)}
-    return sorted(chosen, key=lambda flip: place[flip.model, flip.edit])
+    order = {key: number for number, key in enumerate(candidates)}
+    return sorted(chosen, key=lambda flip: order[flip.model, flip.edit])
 
 
 def _draw(seed: int, model: str, sample_id: str) -> bytes:

@@ -227,10 +227,10 @@ def _table(
         instance = relative_foreground_sensitivity(cube.probability[indices, ..., 0], cube.probability[indices, ..., 1])
         instance = _by_convention(instance, convention)
         if convention == "released":
-            for place, (norm, level) in enumerate(cube.levels):
+            for index, (norm, level) in enumerate(cube.levels):
                 if level is None:
                     same = [i for i, (name, one) in enumerate(cube.levels) if name == norm and one is not None]
-                    instance[:, :, place] = instance[:, :, same].mean(2)
+                    instance[:, :, index] = instance[:, :, same].mean(2)
         instance = _mean_of_defined(instance)
         accuracy = class_balanced_mean(correct, cube.labels)
         resampled = bootstrap_balanced(correct, cube.labels, cube.ids, draws, seed)

@@ -350,7 +350,7 @@ def _worst(edits: list[dict[str, Any]], sign: int) -> str:
     """The edit with the largest change in the direction of `sign`, in words."""
     word = "worse" if sign > 0 else "better"
     chosen = [row for row in edits if row["verdict"] == word]
-    row = max(chosen, key=lambda one: sign * one["cost"])
+    row = max(chosen, key=lambda candidate: sign * candidate["cost"])
     low, high = sorted((sign * row["low"], sign * row["high"]))
     what = "of accuracy on the originals" if row["edit"] == ORIGINAL else f"on {row['edit']}"
     others = f" ({len(chosen)} of {len(edits)} are {word})" if len(chosen) > 1 else ""
@@ -358,13 +358,13 @@ def _worst(edits: list[dict[str, Any]], sign: int) -> str:
     return f"it {verb} {sign * row['cost']:.1f} points ({low:.1f} to {high:.1f}) {what}{others}"
 
 
-def _same_classes(one: Predictions, first: str, two: Predictions, second: str) -> dict[str, float]:
+def _same_classes(predictions: Predictions, first: str, other: Predictions, second: str) -> dict[str, float]:
     """The share of pictures of each edit, and of all edits, on which both models predict the same class."""
     columns = [*KEYS, "predicted"]
-    if any(name not in columns_of(place) for place in (one, two) for name in columns):
+    if any(name not in columns_of(stored) for stored in (predictions, other) for name in columns):
         return {}
-    [(_, left), *_] = each_model(one, ["model", *columns], models=[first])
-    [(_, right), *_] = each_model(two, ["model", *columns], models=[second])
+    [(_, left), *_] = each_model(predictions, ["model", *columns], models=[first])
+    [(_, right), *_] = each_model(other, ["model", *columns], models=[second])
     both = left.join(right, on=list(KEYS), suffix="_other").with_columns(
         same=pl.col("predicted") == pl.col("predicted_other")
     )

@@ -101,10 +101,10 @@ def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: Inte
     fit = fit_logistic(axis, right, n, chance)
     tail = (1 - settings.level) / 2
     low, high = np.quantile(fit.halfway[1:], [tail, 1 - tail])
-    told = axis[0] <= fit.halfway[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
+    known = axis[0] <= fit.halfway[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
 
     def on_scale(value: float) -> float | None:
-        return sweep.on_scale(value) if told and axis[0] <= value <= axis[-1] else None
+        return sweep.on_scale(value) if known and axis[0] <= value <= axis[-1] else None
 
     return {
         "model": found.model,
@@ -148,7 +148,7 @@ def thresholds(
     at which accuracy is lower. met says whether the target is met at every level, at no level, or between levels, and
     values outside the levels of the sweep are null.
     """
-    targets = [("accuracy", float(one)) for one in accuracy] + [("drop", float(one)) for one in drop]
+    targets = [("accuracy", float(target)) for target in accuracy] + [("drop", float(target)) for target in drop]
     for kind, value in targets:
         if not 0 <= value <= 100 or (kind == "accuracy" and 0 < value <= 1):
             allowed = "percent: 80 means 80 %" if kind == "accuracy" else "0 to 100 points"
@@ -292,7 +292,9 @@ def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -
     for (model,), part in table.group_by("model", maintain_order=True):
         ordered = {row["corruption"]: row for row in part.iter_rows(named=True)}
         found += [
-            ordered[name] for name in [*ALEXNET, *(one for one in ordered if one not in ALEXNET)] if name in ordered
+            ordered[name]
+            for name in [*ALEXNET, *(other for other in ordered if other not in ALEXNET)]
+            if name in ordered
         ]
         counted = [ordered[name] for name in ALEXNET if name in ordered and ordered[name]["severities"] == 5]
         if len(counted) == len(ALEXNET):

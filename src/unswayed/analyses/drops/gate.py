@@ -161,8 +161,8 @@ def run_checks(
             overlaps += [overlap] if overlap else []
             found = baseline_rows(predictions, model, other, rules, facts, old_cards.get(other, {}), settings, overlap)
             suspected = suspicion_in(facts.cards.get(model, {})), suspicion_in(old_cards.get(other, {}))
-            told = suspected[0] or (f"the baseline cannot be compared with: {suspected[1]}" if suspected[1] else None)
-            rows += [withheld(row, told) for row in found]
+            reason = suspected[0] or (f"the baseline cannot be compared with: {suspected[1]}" if suspected[1] else None)
+            rows += [withheld(row, reason) for row in found]
         alone = [name for name in chosen if name not in dict(pairs)]
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
@@ -175,12 +175,13 @@ def verdict(checks: pl.DataFrame) -> Verdict:
     Without any check nothing was measured.
     """
     found = set(checks["verdict"]) or {NOT_MEASURED}
-    return next((one for one in (FAIL, NOT_MEASURED, CANNOT_TELL) if one in found), PASS)
+    return next((worst for worst in (FAIL, NOT_MEASURED, CANNOT_TELL) if worst in found), PASS)
 
 
 def _overlap(predictions: Predictions, model: str, baseline: Predictions, other: str) -> Overlap:
     here, there = (
-        name if is_frame(place) else f"{name} in {place}" for name, place in ((model, predictions), (other, baseline))
+        name if is_frame(stored) else f"{name} in {stored}"
+        for name, stored in ((model, predictions), (other, baseline))
     )
     there = there if there != here else f"{there}, the baseline"
     return overlap_of([(here, predictions, model), (there, baseline, other)])
@@ -296,4 +297,4 @@ def junit_xml(checks: pl.DataFrame, remarks: tuple[str, ...] = (), name: str = "
 
 def _printable(text: str) -> str:
     """Return text without the control characters that XML does not allow."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -62,9 +62,9 @@ def dropped_accuracy_by(
             entries = entries.filter(pl.col("edit").is_in(chosen))
         rows += _rows(found, entries, by, facts, settings)
     table = finish(rows, {by: pl.String, "shrunk_drop": pl.Float64})
-    place = {edit: index for index, edit in enumerate([*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE])}
+    position = {edit: index for index, edit in enumerate([*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE])}
     return (
-        table.with_columns(_place=pl.col("edit").replace_strict(place, return_dtype=pl.Int64))
+        table.with_columns(_place=pl.col("edit").replace_strict(position, return_dtype=pl.Int64))
         .sort("model", "_place", "shrunk_drop", by, descending=[False, False, True, False], nulls_last=True)
         .drop("_place")
     )
@@ -75,7 +75,7 @@ def imagenet_superclasses() -> tuple[str, ...]:
     """Return the superclass of each of the 1,000 ImageNet classes; animals in detail, things more coarsely."""
     with resources.files("unswayed.data").joinpath("imagenet_superclasses.csv").open(encoding="utf-8") as file:
         ranges = list(csv.DictReader(file))
-    return tuple(one["superclass"] for one in ranges for _ in range(int(one["first"]), int(one["last"]) + 1))
+    return tuple(row["superclass"] for row in ranges for _ in range(int(row["first"]), int(row["last"]) + 1))
 
 
 def superclass_of(facts: Facts) -> tuple[str, ...] | None:
@@ -170,7 +170,7 @@ def _rows(
     nets = nets.select("edit", _VALUE, net_n="n", net_drop="mean", net_low="low", net_high="high")
     drops = drops.with_columns(
         pl.struct("mean", "n", "squares")
-        .map_batches(lambda one: _shrunk(one.struct.unnest()), return_dtype=pl.Float64)
+        .map_batches(lambda group: _shrunk(group.struct.unnest()), return_dtype=pl.Float64)
         .over("edit")
         .alias("shrunk_drop")
     ).join(nets, on=["edit", _VALUE], how="left")
@@ -245,16 +245,13 @@ def _p_value(sums: dict[str, Any], piece: pl.DataFrame) -> float:
 
 def _class_names(by: str, facts: Facts) -> Callable[[int], str]:
     """Return label -> the name of its class or superclass."""
-    if by == "class":
-        names = facts.classes
-        return lambda label: names[label] if 0 <= label < len(names) else str(label)
-    superclasses = superclass_of(facts)
-    if superclasses is None:
+    names = facts.classes if by == "class" else superclass_of(facts)
+    if names is None:
         raise UserError(
             "superclasses are known only for ImageNet's classes, but these predictions have other classes",
             allowed="--by class, or a column of your own in the predictions",
         )
-    return lambda label: superclasses[label] if 0 <= label < len(superclasses) else str(label)
+    return lambda label: names[label] if 0 <= label < len(names) else str(label)
 
 
 def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
@@ -272,7 +269,7 @@ def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
         numbers = column.cast(pl.Float64).fill_nan(None)
         places = np.searchsorted(inner, numbers.fill_null(0).to_numpy(), side="left")
         return pl.Series(
-            [labels[place] if there else None for place, there in zip(places, numbers.is_not_null(), strict=True)]
+            [labels[piece] if there else None for piece, there in zip(places, numbers.is_not_null(), strict=True)]
         )
 
     return text

@@ -55,7 +55,9 @@ class Outcomes:
         """Return the outcomes on these photographs, and for these edits alone."""
         rows = np.searchsorted(np.array(self.images), np.array(images))
         columns = slice(None) if edits is None else [self.edits.index(edit) for edit in edits]
-        matrices = (None if one is None else one[rows][:, columns] for one in (self.share, self.runs, self.parts))
+        matrices = (
+            None if matrix is None else matrix[rows][:, columns] for matrix in (self.share, self.runs, self.parts)
+        )
         return Outcomes(self.model, images, self.edits if edits is None else edits, *matrices)  # type: ignore[arg-type]
 
     def runs_of(self, edit: str) -> np.ndarray:
@@ -297,7 +299,7 @@ def with_average(differences: np.ndarray, averaged: list[int]) -> np.ndarray:
 
 def lattice_of(*runs: np.ndarray) -> int:
     """Return the least common multiple of the numbers of runs: their shares are multiples of its inverse."""
-    return math.lcm(*(int(one) for one in np.unique(np.concatenate(runs)) if one > 0))
+    return math.lcm(*(int(count) for count in np.unique(np.concatenate(runs)) if count > 0))
 
 
 def _edit_rows(
@@ -310,10 +312,10 @@ def _edit_rows(
     controls = [facts.control(edit) or "" for edit in edited]
     # Net drops use photographs that have all three pictures, so that drop - net_drop is the control's own drop.
     nets = np.where(np.isnan(drops), np.nan, found.matrix(controls) - share)
-    averaged = [edited.index(one) for one in averaged_edits(edited, facts)]
+    averaged = [edited.index(edit) for edit in averaged_edits(edited, facts)]
 
     answers = np.maximum(runs.max(axis=0), base_runs.max())
-    net_answers = np.maximum(answers, [found.runs_of(one).max() for one in controls])
+    net_answers = np.maximum(answers, [found.runs_of(control).max() for control in controls])
     drop = estimates(with_average(drops, averaged), with_sum(answers, averaged), found.images, settings, unit=POINTS)
     net = estimates(with_average(nets, averaged), with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
     p_values = _p_values(found, edited, [ORIGINAL] * len(edited), drops, drop)

@@ -98,7 +98,7 @@ def tells_halfway(
     chi-square with levels - 1 degrees of freedom. Then against a curve whose halfway level is the easiest level or
     beyond it: if that fits as well, any ceiling does.
     """
-    x, right, n = (np.asarray(one, dtype=float) for one in (x, right, n))
+    x, right, n = (np.asarray(values, dtype=float) for values in (x, right, n))
     fit = fit_logistic(x, right, n, chance)
     flat = _deviance(_between(np.full_like(right, right.sum() / n.sum())), right, n)
     if flat - fit.deviance[0] < chdtri(len(x) - 1, 1 - level):
@@ -144,7 +144,7 @@ def isotonic_crossing(
 def _isotonic(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return (fits, levels) the rising regression of each row, by its formula: at every level the largest, over where
     a block may begin, of the smallest mean over where it may end."""
-    sums, totals = (np.pad(one.cumsum(axis=1), ((0, 0), (1, 0))) for one in (values * weights, weights))
+    sums, totals = (np.pad(array.cumsum(axis=1), ((0, 0), (1, 0))) for array in (values * weights, weights))
     levels = values.shape[1]
     fitted = np.full(values.shape, -np.inf)
     for begin in range(levels):
@@ -204,9 +204,9 @@ class _Problem:
         weight = 1 / (p * (1 - p))
         gradient = np.einsum("fl,fli->fi", (self.right - self.n * p) * weight, jacobian)
         information = np.einsum("fl,fli,flj->fij", self.n * weight, jacobian, jacobian)
-        for place, p_end in zip((2, 3), self._prior(theta), strict=False):
-            gradient[:, place] += _PRIOR * (0.5 - p_end)
-            information[:, place, place] += _PRIOR * p_end * (1 - p_end)
+        for column, p_end in zip((2, 3), self._prior(theta), strict=False):
+            gradient[:, column] += _PRIOR * (0.5 - p_end)
+            information[:, column, column] += _PRIOR * p_end * (1 - p_end)
         return gradient, information
 
     def _share(self, theta: np.ndarray) -> np.ndarray:
@@ -214,7 +214,7 @@ class _Problem:
 
     def _prior(self, theta: np.ndarray) -> list[np.ndarray]:
         places = (2,) if self.chance is not None else (2, 3)
-        return [np.clip(expit(theta[:, place]), 1e-12, 1 - 1e-12) for place in places]
+        return [np.clip(expit(theta[:, column]), 1e-12, 1 - 1e-12) for column in places]
 
 
 def _initial(z: np.ndarray, share: np.ndarray, sign: float, chance: float | None, steep: float) -> np.ndarray:

@@ -69,7 +69,7 @@ def find_sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
         for side, chosen in sides.items():
             if len(chosen) >= 3:
                 ordered = sorted(chosen)
-                found.append(Sweep(attribute, side, tuple(chosen[one] for one in ordered), tuple(ordered)))
+                found.append(Sweep(attribute, side, tuple(chosen[level] for level in ordered), tuple(ordered)))
     return found
 
 
@@ -142,7 +142,7 @@ def resampled_counts(
     there = ~np.isnan(share)
     known = np.where(there, share, 0.0)
     weights = settings.weights(found.images).astype(np.float64)
-    right, n = (np.vstack([one.sum(axis=0), weights @ one]) for one in (known, there.astype(np.float64)))
+    right, n = (np.vstack([counts.sum(axis=0), weights @ counts]) for counts in (known, there.astype(np.float64)))
     return right[:, :-1], n[:, :-1], right[:, -1] / np.maximum(n[:, -1], 1e-9)
 
 
@@ -197,7 +197,7 @@ def _mildest(models: list[Outcomes], cells: dict[Cell, str]) -> dict[tuple[tuple
         accuracies = [float(np.nanmean(found.of(edit))) for found in models if edit in found.edits]
         for attribute, level in cell if len(cell) == 2 else ():
             scores[tuple(name for name, _ in cell), attribute][level] += accuracies
-    return {key: max(sorted(levels), key=lambda one: float(np.mean(levels[one]))) for key, levels in scores.items()}
+    return {key: max(sorted(levels), key=lambda level: float(np.mean(levels[level]))) for key, levels in scores.items()}
 
 
 def _rows(

@@ -233,7 +233,7 @@ def result_files(path: Path, wanted: ResultSelection = ResultSelection()) -> dic
         return {name: path} if path.suffix.lower() == ".csv" and _is_results(path) else {}
     if not path.is_dir():
         return {}
-    tree = next((one for one in (path, path / "results") if any(one.glob("*/*_factor"))), None)
+    tree = next((root for root in (path, path / "results") if any(root.glob("*/*_factor"))), None)
     if tree is not None:
         return _of_tree(tree, wanted)
     files = {file.stem: file for file in sorted(path.glob("*.csv")) if not file.name.startswith(".")}
@@ -275,12 +275,12 @@ def _of_tree(tree: Path, wanted: ResultSelection) -> dict[str, Path]:
     if wanted.right not in FOLDERS:
         raise UserError(f"the published tables have no --right {wanted.right}", allowed=", ".join(FOLDERS))
     file = f"{FILE}_metaclass.csv" if wanted.by == "metaclass" else f"{FILE}.csv"
-    place = f"{wanted.partition}/{wanted.which}_factor/*/{FOLDERS[wanted.right]}/{file}"
-    found = {one.parent.parent.name: one for one in sorted(tree.glob(place))}
+    pattern = f"{wanted.partition}/{wanted.which}_factor/*/{FOLDERS[wanted.right]}/{file}"
+    found = {path.parent.parent.name: path for path in sorted(tree.glob(pattern))}
     if not found:
-        there = sorted({str(one.relative_to(tree)) for one in tree.glob(f"*/*_factor/*/*/{FILE}*.csv")})
+        there = sorted({str(path.relative_to(tree)) for path in tree.glob(f"*/*_factor/*/*/{FILE}*.csv")})
         shown = ", ".join(there[:6]) + (f", … ({len(there)} in all)" if len(there) > 6 else "")
-        raise UserError(f"{tree} contains no table {place}", allowed=shown or "the published folder `results`")
+        raise UserError(f"{tree} contains no table {pattern}", allowed=shown or "the published folder `results`")
     return found
 
 
@@ -317,9 +317,9 @@ def _read(name: str, file: Path, by: str | None) -> pl.DataFrame:
     long = numbers.with_row_index("row").unpivot(
         order, index=["row", *keys], variable_name="factor", value_name="accuracy"
     )
-    place = pl.col("factor").replace_strict({f: i for i, f in enumerate(order)}, return_dtype=pl.Int32)
+    position = pl.col("factor").replace_strict({f: i for i, f in enumerate(order)}, return_dtype=pl.Int32)
     averages = numbers.select(*keys, (1 - pl.col("average")).alias("error"))
-    long = long.sort("row", place).join(averages, on=keys, maintain_order="left")
+    long = long.sort("row", position).join(averages, on=keys, maintain_order="left")
     ratio = pl.when(pl.col("error") > 0).then((1 - pl.col("accuracy")) / pl.col("error"))
     empty = pl.lit(None, pl.Float64)
     return long.select(

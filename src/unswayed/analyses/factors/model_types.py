@@ -158,7 +158,7 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
 
 def factor_order() -> pl.Expr:
     """Return the position of the column `factor` in `FACTORS`, to sort by."""
-    return pl.col("factor").replace_strict({name: place for place, name in enumerate(FACTORS)}, return_dtype=pl.Int32)
+    return pl.col("factor").replace_strict({name: index for index, name in enumerate(FACTORS)}, return_dtype=pl.Int32)
 
 
 def shared_keys(errors: pl.DataFrame, about_models: pl.DataFrame) -> list[str]:

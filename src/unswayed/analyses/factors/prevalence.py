@@ -30,20 +30,26 @@ def prevalence(annotations: Annotations) -> pl.DataFrame:
 def factor_distribution(every: Sequence[Annotations]) -> pl.DataFrame:
     """Return rows (partition, which, factor, n, images, share): the share of a partition's images with each factor."""
     tables = []
-    for one in every:
-        counts = one.factors.sum(axis=0)
-        columns = {"partition": one.partition, "which": one.which, "factor": FACTORS, "n": counts, "images": len(one)}
-        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(one))}))
+    for selection in every:
+        counts = selection.factors.sum(axis=0)
+        columns = {
+            "partition": selection.partition,
+            "which": selection.which,
+            "factor": FACTORS,
+            "n": counts,
+            "images": len(selection),
+        }
+        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(selection))}))
     return pl.concat(tables)
 
 
 def active_factor_counts(every: Sequence[Annotations]) -> pl.DataFrame:
     """Return rows (partition, factors, n, share): how many images have so many factors at once."""
     tables = []
-    for one in every:
-        counts = np.bincount(one.factors.sum(axis=1))
-        columns = {"partition": one.partition, "factors": np.arange(len(counts)), "n": counts}
-        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(one))}))
+    for selection in every:
+        counts = np.bincount(selection.factors.sum(axis=1))
+        columns = {"partition": selection.partition, "factors": np.arange(len(counts)), "n": counts}
+        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(selection))}))
     return pl.concat(tables).filter(pl.col("n") > 0)
 
 

@@ -111,7 +111,7 @@ class Study(FactorSettings):
         return self.over_models(factor_errors, self.right, by, **options)
 
     def over_models(self, measure: Callable[..., pl.DataFrame], *arguments: object, **options: object) -> pl.DataFrame:
-        return pl.concat([measure(self.annotations, one, *arguments, **options) for one in self.answers()])
+        return pl.concat([measure(self.annotations, answers, *arguments, **options) for answers in self.answers()])
 
 
 def errors(study: Study) -> pl.DataFrame:
@@ -186,10 +186,10 @@ def _swept(study: Study) -> tuple[pl.DataFrame, pl.DataFrame, int]:
 def compared(study: Study) -> pl.DataFrame:
     if study.pair is None:
         raise UserError("the table compare needs two models", run="unswayed factors … --models A,B")
-    found = {one.model: one for one in study.answers() if one.model in study.pair}
+    found = {answers.model: answers for answers in study.answers() if answers.model in study.pair}
     for name in study.pair:
         if name not in found:
-            raise unknown("model", name, [one.model for one in study.answers()])
+            raise unknown("model", name, [answers.model for answers in study.answers()])
     a, b = (found[name] for name in study.pair)
     options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
     return compare_models(study.annotations, a, b, study.right, **options)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def tango_interval(
     (-0.161, 0.161)
     """
     z = special.ndtri(0.5 + level / 2) if quantile is None else quantile
-    b, c, n, z = (np.array(one, dtype=float) for one in np.broadcast_arrays(losses, gains, n, z))
+    b, c, n, z = (np.array(values, dtype=float) for values in np.broadcast_arrays(losses, gains, n, z))
     estimate = (b - c) / n
 
     def distance(theta: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def score_interval(
     averaging shrinks the variance, so the counts are scaled up to the number of single-answer pairs that would be as
     exact (a design effect below one), never beyond n x answers, with Student's quantile because it is estimated.
     """
-    n, losses, gains, squares = (np.asarray(one, dtype=float) for one in (n, losses, gains, squares))
+    n, losses, gains, squares = (np.asarray(values, dtype=float) for values in (n, losses, gains, squares))
     if answers == 1:
         return tango_interval(losses, gains, n, level)
     mean = (losses - gains) / n
@@ -104,7 +104,7 @@ def resample_weights(ids: Sequence[str], resamples: int = 1000, seed: int = 0) -
     resampled in the same way, and differences between them are paired.
     """
     keys = np.array(
-        [int.from_bytes(hashlib.blake2b(f"{seed}/{one}".encode(), digest_size=8).digest(), "little") for one in ids],
+        [int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little") for name in ids],
         dtype=np.uint64,
     )
     weights = np.empty((resamples, len(ids)), dtype=np.float32)
@@ -225,7 +225,7 @@ def shrink(means: np.ndarray, n: np.ndarray, squares: np.ndarray) -> np.ndarray:
     means, n, squares: (groups,) of each group: mean difference, number of photographs, sum of squared differences.
     A class of three photographs that all flip is shrunk strongly, a class of fifty hardly.
     """
-    means, n, squares = (np.asarray(one, dtype=float) for one in (means, n, squares))
+    means, n, squares = (np.asarray(values, dtype=float) for values in (means, n, squares))
     total = n.sum()
     center = (n * means).sum() / total
     freedom = total - len(n)
