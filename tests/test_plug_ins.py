@@ -1,4 +1,4 @@
-"""An edit and a removal method of another package: installed, they are used like the built-in ones everywhere."""
+"""A package that adds one part of every kind: installed, each is used like the built-in ones everywhere."""
 
 from __future__ import annotations
 
@@ -8,124 +8,80 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-EDIT = """
-from dataclasses import dataclass, replace
-from typing import ClassVar
-
 import numpy as np
+import pytest
+from PIL import Image
 
-from unswayed.edits import Edit
-from unswayed.edits.composition import Adjustment
-from unswayed.edits.edit import Change
-from unswayed.edits.geometry import after, kept_inside, outline, relocated, shift
-from unswayed.edits.edit import Choice, Range, parameter
+from outside_package import install, path_with
 
-
-@dataclass(frozen=True)
-class Shake(Edit):
-    name: ClassVar[str] = "hand-shake"
-    axis: ClassVar[str] = "reach"
-    axis_label: ClassVar[str] = "reach of the shake, share of the frame"
-    description: ClassVar[str] = "how far a hand shakes the object"
-    control: ClassVar[str] = "reinsertion"
-    order: ClassVar[int] = 45
-    changes: ClassVar[tuple] = (Change("object shaken", "reach", 0.0, 0.5),)
-
-    reach: float = parameter(0.1, Range(0.0, 0.5, step=0.02), "largest step")
-    along: str = parameter("both", Choice(("both", "x", "y")), "which way")
-
-    @property
-    def random(self):
-        return True
-
-    @property
-    def needs(self):
-        return ("removal",)
-
-    def apply(self, composition, rng, pool):
-        x, y = rng.uniform(-self.reach, self.reach, 2)
-        step = shift(x if self.along != "y" else 0.0, y if self.along != "x" else 0.0)
-        placement = kept_inside(after(step, composition.placement), outline(composition.mask), "shake")
-        return relocated(composition.adjust(Adjustment(inverted, ()), "object"), placement, 0.0, shake=self.reach)
-
-    def describe(self):
-        return f"object shaken by up to {self.reach:g} of the frame"
-
-
-def inverted(pixels, weight):
-    return 255 - pixels, weight
-"""
-
-REMOVAL = """
-from unswayed.registry import declare
-from unswayed.rendering.removal import hole_of
-
-
-@declare(help="fills the hole with one gray", usage="plain:VALUE")
-class Plain:
-    def __init__(self, detail="128"):
-        self.value, self.name = int(detail), f"plain-{detail}"
-
-    def __call__(self, image, mask, seed=0, label=None):
-        filled = image.copy()
-        filled[hole_of(mask)] = self.value
-        return filled
-
-"""
+HERE = Path(__file__).parent
+PARTS = {
+    "unswayed.edits": {"hand-shake": "outside_edit:Shake"},
+    "unswayed.removals": {"plain": "outside_removal:Plain"},
+    "unswayed.sources": {"mirror": "outside_source:open_mirror"},
+    "unswayed.models": {"hue": "outside_model:open_hue"},
+    "unswayed.analyses": {"certainty": "outside_analysis:certainty"},
+    "unswayed.engines": {"noted": "outside_engine:NotedEngine"},
+    "unswayed.trackers": {"ledger": "outside_tracker:open_ledger"},
+    "unswayed.exporters": {"listing": "outside_exporter:write_listing"},
+    "unswayed.segmenters": {"disc": "outside_segmenter:open_disc"},
+}
 
 # One process for all commands: their imports take longer than their work.
 SCRIPT = """
-import contextlib, io, json, sys
-from unswayed.views.cli import build_app
-
-def unswayed(*arguments):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        build_app()(list(arguments), standalone_mode=False)
-    return printed.getvalue()
-
-unswayed("build", "sample", "-o", "bench", "--recipe", "hand-shake=0.05:0.3:4", "--runs", "3", "--limit", "3",
-        "--renderer", "paste", "--removal", "plain:77")
-unswayed("evaluate", "bench", "-m", "lite:0", "-o", "predictions")
-drops = json.loads(unswayed("analyze", "predictions", "--format", "json"))
-unswayed("report", "predictions", "-o", "report.html")
-unswayed("edit", sys.argv[1], "--hand-shake", "0.2", "--renderer", "paste", "--removal", "plain", "-o", "shaken.png")
-listed = unswayed("edits")
-
-from unswayed.views.app.page import build_page
-from unswayed.views.app.results import Results
-from unswayed.views.app.studio import Studio
-from unswayed.evaluation.changes import directions
-
-page = build_page(Studio(["lite:0"]), Results("predictions"))
-components = {one["props"].get("elem_id"): one for one in page.config["components"]}
-shown = {name: (components[name]["type"], components[name]["props"]) for name in
-         ("on-hand-shake", "hand-shake-reach", "hand-shake-along")}
-
+import json, sys
 import torch
 from torchvision import tv_tensors
-from unswayed.repair.settings import weights_of
-from unswayed.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
+from command_line import run_cli
 
-shaken = EditMixture({"hand-shake": 1.0}, probability=1.0, most=1, ranges={"hand-shake": (0.2, 0.3)})
-assert EditMixture.from_json(shaken.to_json()) == shaken
-images, masks, _ = zip(*(Scenes("sample", 96)[place] for place in range(3)))
-images, masks = torch.stack([*images]), torch.stack([*masks])
-batch, moved = BatchEdit(shaken)(images, masks)
-torch.manual_seed(0)
-single, mask = RandomEdit(shaken)(tv_tensors.Image(images[0][:, :80]), tv_tensors.Mask(masks[0][:80]))
-trained = {
-    "weights": weights_of({"hand-shake-0.1": 10.0, "size-0.05": 5.0}),
-    # the object lies elsewhere and is inverted: its colors are those of a negative
-    "batch": [float((after != before).float().mean()) for after, before in zip(moved, masks)],
-    "inverted": [float(picture.permute(1, 2, 0)[mask > 0.99].float().mean() + image.permute(1, 2, 0)[before > 0.99]
-                 .float().mean()) for picture, mask, image, before in zip(batch, moved, images, masks)],
-    "single": [list(single.shape), float((mask > 0.5).float().mean()), bool((single != images[0][:, :80]).any())],
-}
-print(json.dumps({"drops": drops, "listed": listed, "shown": shown, "directions": list(directions()),
-                  "trained": trained}, default=str))
+def unswayed(*arguments):
+    return run_cli(*arguments, code=0).stdout
+
+if __name__ == "__main__":
+    unswayed("build", "mirror:3", "-o", "bench", "--recipe", "hand-shake=0.05:0.3:4", "--runs", 3,
+             "--renderer", "paste", "--removal", "plain:77", "--engine", "noted", "--workers", 2)
+    unswayed("evaluate", "bench", "-m", "lite:0", "-m", "hue:1", "-o", "predictions")
+    said = {"drops": json.loads(unswayed("analyze", "predictions", "--format", "json"))}
+    said["certainty"] = json.loads(unswayed("analyze", "predictions", "--table", "certainty", "--format", "json"))
+    unswayed("report", "predictions", "-o", "report.html", "--track", "ledger")
+    unswayed("edit", sys.argv[1], "--hand-shake", 0.2, "--renderer", "paste", "--removal", "plain", "-o", "shaken.png")
+    said["edits"] = unswayed("edits")
+    said["models"] = json.loads(unswayed("models", "--json"))
+    unswayed("export", "bench", "--to", "listing", "-o", "listed")
+    said["export"] = run_cli("export", "--help", env={"COLUMNS": "200"}).stdout
+    unswayed("masks", "photographs", "-o", "masks", "--segmenter", "disc:0.25")
+
+    from unswayed.evaluation.changes import directions
+    from unswayed.repair.settings import weights_of
+    from unswayed.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
+    from unswayed.views.app.page import build_page
+    from unswayed.views.app.results import Results
+    from unswayed.views.app.studio import Studio
+
+    page = build_page(Studio(["lite:0"]), Results("predictions"))
+    components = {one["props"].get("elem_id"): one for one in page.config["components"]}
+    said["shown"] = {name: (components[name]["type"], components[name]["props"]) for name in
+                     ("on-hand-shake", "hand-shake-reach", "hand-shake-along")}
+    said["directions"] = list(directions())
+    shaken = EditMixture({"hand-shake": 1.0}, probability=1.0, most=1, ranges={"hand-shake": (0.2, 0.3)})
+    assert EditMixture.from_json(shaken.to_json()) == shaken
+    images, masks, _ = zip(*(Scenes("sample", 96)[place] for place in range(3)))
+    images, masks = torch.stack([*images]), torch.stack([*masks])
+    batch, moved = BatchEdit(shaken)(images, masks)
+    torch.manual_seed(0)
+    single, mask = RandomEdit(shaken)(tv_tensors.Image(images[0][:, :80]), tv_tensors.Mask(masks[0][:80]))
+    said["trained"] = {
+        "weights": weights_of({"hand-shake-0.1": 10.0, "size-0.05": 5.0}),
+        # the object lies elsewhere and is inverted: its colors are those of a negative
+        "batch": [float((after != before).float().mean()) for after, before in zip(moved, masks)],
+        "inverted": [
+            float(picture.permute(1, 2, 0)[after > 0.99].float().mean())
+            + float(image.permute(1, 2, 0)[before > 0.99].float().mean())
+            for picture, after, image, before in zip(batch, moved, images, masks)
+        ],
+        "single": [list(single.shape), float((mask > 0.5).float().mean()), bool((single != images[0][:, :80]).any())],
+    }
+    print(json.dumps(said, default=str))
 """
 
 
@@ -133,26 +89,21 @@ print(json.dumps({"drops": drops, "listed": listed, "shown": shown, "directions"
 def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
     """The folder in which the commands ran with the package installed, and what they printed."""
     packages, folder = tmp_path_factory.mktemp("packages"), tmp_path_factory.mktemp("used")
-    (packages / "shaking.py").write_text(EDIT)
-    (packages / "plain_removal.py").write_text(REMOVAL)
-    about = packages / "shaking-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shaking\nVersion: 1\n")
-    (about / "entry_points.txt").write_text(
-        "[unswayed.edits]\nhand-shake = shaking:Shake\n[unswayed.removals]\nplain = plain_removal:Plain\n"
-    )
+    install(packages, PARTS)
     from unswayed.sources import open_source
 
     photograph = open_source("sample").entry("dog").image
-    paths = [str(packages), os.environ.get("PYTHONPATH", "")]
+    (folder / "photographs").mkdir()
+    Image.open(photograph).save(folder / "photographs" / "dog.png")
+    (folder / "script.py").write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(photograph)],
+        [sys.executable, "script.py", str(photograph)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        env={**os.environ, "PYTHONPATH": path_with(packages, HERE / "outside", HERE / "support")},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder, json.loads(done.stdout.splitlines()[-1])
 
 
@@ -174,8 +125,9 @@ def test_the_build_makes_every_run_with_the_control_and_the_removal(outside) -> 
 
 def test_analyze_subtracts_its_control(outside) -> None:
     shaken = [row for row in outside[1]["drops"] if row["edit"].startswith("hand-shake")]
-    assert len(shaken) == 4
+    assert len(shaken) == 2 * 4
     assert {(row["kind"], row["control"], row["runs"]) for row in shaken} == {("edit", "reinsertion", 3)}
+    assert {row["model"] for row in shaken} == {"lite:0", "hue:1"}
     assert all(row["net_drop"] is not None for row in shaken)
 
 
@@ -196,7 +148,75 @@ def test_the_app_has_its_switch_its_slider_and_its_list(outside) -> None:
     assert "object shaken" in outside[1]["directions"]
 
 
-def test_training_transforms_and_repair_draw_it(outside) -> None:
+def test_the_commands_know_the_edit_and_the_removal(outside) -> None:
+    folder, said = outside
+    assert "hand-shake: how far a hand shakes the object" in said["edits"]
+    assert "removal plain:VALUE: fills the hole with one gray" in said["edits"]
+    record = json.loads((folder / "shaken.json").read_text())
+    assert record["request"]["chain"] == [{"edit": "hand-shake", "reach": 0.2, "along": "both"}]
+
+
+def test_the_source_has_its_own_photographs(outside) -> None:
+    from unswayed.sources import open_source
+
+    card = json.loads((outside[0] / "bench" / "benchmark.json").read_text())
+    assert card["source"]["spec"] == "mirror:3" and card["source"]["scenes"] == 3
+    for file in (outside[0] / "bench" / "images" / "source").iterdir():
+        found = np.asarray(Image.open(file).convert("RGB"))
+        assert (found == open_source("sample")[file.stem].image[:, ::-1]).all()
+
+
+def test_the_model_is_listed_and_evaluated(outside) -> None:
+    folder, said = outside
+    assert "hue" in said["models"]
+    card = json.loads((folder / "predictions" / "hue-1.json").read_text())
+    assert card["model"] == "hue:1"
+
+
+def test_the_analysis_is_a_table_and_a_section_of_the_report(outside) -> None:
+    import polars as pl
+
+    folder, said = outside
+    for row in said["certainty"]:
+        answers = pl.read_parquet(folder / "predictions" / f"{row['model'].replace(':', '-')}.parquet")
+        answers = answers.filter(pl.col("edit").cast(pl.String) == row["edit"])
+        assert row["n"] == len(answers)
+        assert row["certainty"] == pytest.approx(answers["probability"].mean(), abs=1e-6)
+    assert {row["model"] for row in said["certainty"]} == {"lite:0", "hue:1"}
+    assert "Certainty of each edit" in (folder / "report.html").read_text()
+
+
+def test_the_engine_ran_the_build(outside) -> None:
+    assert (outside[0] / "noted.txt").read_text().splitlines() == ["2"]
+
+
+def test_the_tracker_was_told_the_numbers_of_the_table(outside) -> None:
+    folder, said = outside
+    entries = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    assert {entry["run"] for entry in entries} == {"run of lite:0", "run of hue:1"}
+    metrics = {entry["run"]: entry["value"] for entry in entries if entry["kind"] == "metrics"}
+    for row in said["drops"]:
+        if row["edit"].startswith("hand-shake"):
+            told = [value for name, value in metrics[f"run of {row['model']}"].items() if row["edit"] in name]
+            assert any(value == pytest.approx(row["drop"]) for value in told)
+    assert {"report.html"} <= {entry["value"] for entry in entries if entry["kind"] == "file"}
+
+
+def test_the_exporter_lists_every_picture(outside) -> None:
+    folder, said = outside
+    lines = (folder / "listed" / "pictures.txt").read_text().splitlines()
+    assert {line.split()[0] for line in lines} == {
+        str(file.relative_to(folder / "bench")) for file in (folder / "bench" / "images").rglob("*.png")
+    }
+    assert "listing" in said["export"]
+
+
+def test_the_segmenter_makes_masks(outside) -> None:
+    mask = np.asarray(Image.open(outside[0] / "masks" / "dog.png").convert("L")) > 127
+    assert mask.mean() == pytest.approx(np.pi * 0.25**2, abs=0.01)
+
+
+def test_training_transforms_and_repair_draw_the_edit(outside) -> None:
     trained = outside[1]["trained"]
     assert trained["weights"]["hand-shake"] == 1.0
     assert trained["weights"]["size"] == 0.5
@@ -206,11 +226,3 @@ def test_training_transforms_and_repair_draw_it(outside) -> None:
     assert shape == [3, 80, 96]
     assert rate > 0.01
     assert changed
-
-
-def test_the_commands_know_both(outside) -> None:
-    folder, said = outside
-    assert "hand-shake: how far a hand shakes the object" in said["listed"]
-    assert "removal plain:VALUE: fills the hole with one gray" in said["listed"]
-    record = json.loads((folder / "shaken.json").read_text())
-    assert record["request"]["chain"] == [{"edit": "hand-shake", "reach": 0.2, "along": "both"}]
