@@ -13,24 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from outside_package import install, path_with
 from unswayed.sources import open_source
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 EXAMPLE = """
 import json, sys
 from pathlib import Path
-import unswayed.views.cli
-
-def run(*arguments):
-    try:
-        unswayed.views.cli.build_app()(arguments)
-    except SystemExit as stopped:
-        assert not stopped.code, arguments
+from command_line import run_cli
 
 recipe = "backlight=1 x size=0.05,0.1"
-run("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea")
-run("evaluate", "bench", "-m", "chance:0", "-o", "predictions", "--workers", "1")
-run("analyze", "predictions", "--table", "flip-rates", "--format", "json", "-o", "flips.json")
+run_cli("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea", code=0)
+run_cli("evaluate", "bench", "-m", "chance:0", "-o", "predictions", "--workers", "1", code=0)
+run_cli("analyze", "predictions", "--table", "flip-rates", "--format", "json", "-o", "flips.json", code=0)
 """
 
 
@@ -43,25 +38,16 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "unswayed_example").mkdir()
     for name, code in files.items():
         (root / name).write_text(code, encoding="utf-8")
-    # What an installer writes: the metadata by which Python finds the entry points.
-    metadata = root / f"unswayed_example-{project['version']}.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    groups = [
-        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items())
-        for group, points in project["entry-points"].items()
-    ]
-    (metadata / "entry_points.txt").write_text("\n".join(groups))
+    install(root, project["entry-points"])
     (root / "scenes").mkdir()
     sample = open_source("sample")
     for name in ("panda", "koala"):
         scene = sample[name]
         np.savez(root / "scenes" / f"{name}.npz", image=scene.image, mask=scene.mask, label=scene.label)
-    path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", EXAMPLE],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path_with(root)},
         capture_output=True,
         text=True,
     )

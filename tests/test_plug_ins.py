@@ -14,7 +14,6 @@ from PIL import Image
 
 from outside_package import install, path_with
 
-HERE = Path(__file__).parent
 PARTS = {
     "unswayed.edits": {"hand-shake": "outside_edit:Shake"},
     "unswayed.removals": {"plain": "outside_removal:Plain"},
@@ -99,7 +98,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     done = subprocess.run(
         [sys.executable, "script.py", str(photograph)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path_with(packages, HERE / "outside", HERE / "support")},
+        env={**os.environ, "PYTHONPATH": path_with(packages, Path(__file__).parent / "outside")},
         capture_output=True,
         text=True,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from outside_package import install, path_with
 from prediction_worlds import benchmark, folder, frame, random_answers
 
 ANALYSIS = """
@@ -25,13 +26,10 @@ def hits(predictions):
 """
 SCRIPT = """
 import contextlib, io, json, sys
-from unswayed.views.cli import build_app
+from command_line import run_cli
 
 def unswayed(*arguments):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        build_app()(list(arguments), standalone_mode=False)
-    return printed.getvalue()
+    return run_cli(*arguments, code=0).stdout
 
 said = {
     "rows": json.loads(unswayed("analyze", sys.argv[1], "--table", "hits", "--format", "json")),
@@ -48,11 +46,7 @@ print(json.dumps(said))
 def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
     """The folder in which the commands ran with the package installed, and what they printed."""
     root = tmp_path_factory.mktemp("outside")
-    (root / "hitting.py").write_text(ANALYSIS)
-    about = root / "hitting-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: hitting\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[unswayed.analyses]\nhits = hitting:hits\n")
+    install(root, {"unswayed.analyses": {"hits": "hitting:hits"}}, hitting=ANALYSIS)
     shares = {"original": 0.9, "size-0.05": 0.5, "size-0.1": 0.7}
     bench = benchmark(root / "bench", {edit: {} for edit in shares}, 40)
     models = {
@@ -63,7 +57,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(predictions)],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))},
+        env={**os.environ, "PYTHONPATH": path_with(root)},
         capture_output=True,
         text=True,
     )

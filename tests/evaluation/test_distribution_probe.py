@@ -38,7 +38,7 @@ def edited(tmp_path_factory):
     return folder
 
 
-def run(*arguments):
+def outcome(*arguments):
     result = run_cli(*arguments)
     return result.exit_code, result.stdout, result.stderr
 
@@ -46,7 +46,7 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def results(edited, noise, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    code, out, err = run(
+    code, out, err = outcome(
         "distribution", edited, "-m", "lite:0", "-o", folder, "--against", f"images:{noise}", "--no-fid"
     )
     assert code == 0, err
@@ -68,7 +68,7 @@ def test_the_tables_lie_where_the_report_looks(results, edited, tmp_path):
     assert {path.stem for path in folder.glob("*.csv")} == {
         "verdicts", "scores", "histograms", "background", "adaptation"
     }  # fmt: skip
-    assert run("evaluate", edited, "-m", "lite:0", "-o", tmp_path / "p")[0] == 0
+    assert outcome("evaluate", edited, "-m", "lite:0", "-o", tmp_path / "p")[0] == 0
     with drawing("distribution"):
         page = str(distribution_section(folder, find(tmp_path / "p", flips=1)).body)
     assert "reinsertion stays in the distribution" in page and "<svg" in page
@@ -76,7 +76,7 @@ def test_the_tables_lie_where_the_report_looks(results, edited, tmp_path):
 
 def test_a_second_run_measures_nothing_anew(results, edited, noise):
     folder, first, _ = results
-    code, out, err = run(
+    code, out, err = outcome(
         "distribution", edited, "-m", "lite:0", "-o", folder, "--against", f"images:{noise}", "--no-fid"
     )
     assert (code, out) == (0, first)
@@ -93,18 +93,18 @@ def test_adaptation_shows_accuracy_before_and_after(results):
 def test_a_model_that_fails_is_recorded_and_the_others_are_measured(edited, tmp_path):
     (tmp_path / "bad.py").write_text("def build():\n    raise RuntimeError('no layers')\n")
     bad, rest = f"python:{tmp_path}/bad.py:build", ("-o", tmp_path / "out", "--no-fid", "--no-adapt", "--limit", 2)
-    code, out, err = run("distribution", edited, "-m", bad, "-m", "lite:0", *rest)
+    code, out, err = outcome("distribution", edited, "-m", bad, "-m", "lite:0", *rest)
     assert code == 4, err
     assert f"failed: {bad}:" in err and "no layers" in err
     assert "reinsertion" in out and "lite:0" in out
     assert [path.stem for path in (tmp_path / "out/scores").glob("*.parquet")] == ["lite-0"]
-    code, _, err = run("distribution", edited, "-m", bad, *rest)
+    code, _, err = outcome("distribution", edited, "-m", bad, *rest)
     assert code == 2 and "no model could be measured" in err
 
 
 def test_without_the_inception_file_the_message_has_the_command(edited, tmp_path, monkeypatch):
     monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
-    code, _, err = run("distribution", edited, "-m", "lite:0", "-o", tmp_path / "r")
+    code, _, err = outcome("distribution", edited, "-m", "lite:0", "-o", tmp_path / "r")
     assert code == 2
     assert "unswayed weights fetch inception" in err and "--no-fid" in err and "offline" in err
 

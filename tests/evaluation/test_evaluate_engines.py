@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from deadly import unswayed
+from outside_package import install
 from ray_cluster import two_nodes
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation import EvaluateSettings, cards, read_predictions, run_evaluation
@@ -215,13 +216,8 @@ def open_colour(spec, labels=None, **where):
 def test_a_picture_that_ends_its_reader_costs_the_command_only_its_row(
     benchmark: Path, own_models: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "colours.py").write_text(
-        Path(own_models.removeprefix("python:").removesuffix(":")).read_text() + PLUG_IN
-    )
-    package = tmp_path / "colours-1.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1\n")
-    (package / "entry_points.txt").write_text("[unswayed.models]\ncolour = colours:open_colour\n")
+    code = Path(own_models.removeprefix("python:").removesuffix(":")).read_text() + PLUG_IN
+    install(tmp_path, {"unswayed.models": {"colour": "colours:open_colour"}}, colours=code)
     for number, name in enumerate(("red/one", "green/two", "green/deadly")):
         path = tmp_path / "photographs" / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

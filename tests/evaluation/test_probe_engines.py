@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from outside_package import install
 from ray_cluster import two_nodes
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation.distribution_study import DistributionStudy, run_distribution
@@ -110,11 +111,7 @@ def test_a_model_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
 def test_a_picture_that_ends_its_process_costs_its_rows_alone_in_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "deadly_sample-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly-sample\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[unswayed.sources]\ndeadly = deadly_sample:open_scenes\n")
-    (tmp_path / "deadly_sample.py").write_text(DEADLY)
+    install(tmp_path, {"unswayed.sources": {"deadly": "deadly_sample:open_scenes"}}, deadly_sample=DEADLY)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("MAIN_PROCESS", str(os.getpid()))
     study = run_study("deadly", ["lite:0"], tmp_path / "out", SETTINGS, limit=2, engine=EngineSettings(device="cpu"))

@@ -41,7 +41,7 @@ def folder(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def run(*arguments: object, code: int = 0) -> str:
+def printed(*arguments: object, code: int = 0) -> str:
     return run_cli(*arguments, code=code).stdout
 
 
@@ -57,8 +57,8 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same benchmark, built in a local folder, and its predictions."""
     root = tmp_path_factory.mktemp("local")
-    run(*BUILD, "-o", root / "bench")
-    run("evaluate", root / "bench", "-m", "lite:0", "-o", root / "predictions")
+    printed(*BUILD, "-o", root / "bench")
+    printed("evaluate", root / "bench", "-m", "lite:0", "-o", root / "predictions")
     return root
 
 
@@ -71,7 +71,7 @@ def built(store: Store, local: Path, tmp_path_factory: pytest.TempPathFactory) -
     between = store.contents(BENCH)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNSWAYED_CACHE", str(cache))
-        told = json.loads(run(*BUILD, "-o", store.address(BENCH)))
+        told = json.loads(printed(*BUILD, "-o", store.address(BENCH)))
     return {"between": between, "sent": list(store.written), "told": told, "cache": cache}
 
 
@@ -92,7 +92,7 @@ def test_finished_work_is_not_done_again(built, store: Store) -> None:
     assert built["told"]["made"] == 1
     assert not {store.address(f"{BENCH}/{name}") for name in done} & set(built["sent"])
     store.written.clear()
-    assert json.loads(run(*BUILD, "-o", store.address(BENCH)))["made"] == 0
+    assert json.loads(printed(*BUILD, "-o", store.address(BENCH)))["made"] == 0
     assert not [name for name in store.written if "/images/" in name or "/rows/" in name]
 
 
@@ -100,15 +100,15 @@ def test_another_machine_verifies_evaluates_analyzes_and_reports(
     built, store: Store, local: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, predictions = store.address(BENCH), store.address(PREDICTIONS)
-    assert f"{bench}: " in run("status", bench)
+    assert f"{bench}: " in printed("status", bench)
     got = downloads(monkeypatch)
-    assert "no problems" in run("verify", bench)
+    assert "no problems" in printed("verify", bench)
     pictures = [name for name in got if "/images/" in name or "/masks/" in name]
     assert len(pictures) == len(set(pictures)) > 0
     evaluate = ["evaluate", bench, "-m", "lite:0", "-o", predictions]
     store.kill(evaluate, machine.with_name("second"), lambda written: written[-1].endswith("lite-0.parquet"))
     assert [name for name in store.contents(PREDICTIONS) if name.startswith(".parts/lite-0-")]
-    told = run(*evaluate)
+    told = printed(*evaluate)
     assert not [name for name in store.written if "/.parts/" in name]  # nothing was classified again
     assert len([name for name in got if "/images/" in name or "/masks/" in name]) == len(pictures)
     assert told.startswith(f"{predictions}: 10 pictures")
@@ -119,15 +119,17 @@ def test_another_machine_verifies_evaluates_analyzes_and_reports(
     assert SECRET not in str(answers) + str(store.contents(BENCH))
 
     store.written.clear()
-    assert "already evaluated" in run(*evaluate)
+    assert "already evaluated" in printed(*evaluate)
     assert store.written == []
 
     monkeypatch.setenv("UNSWAYED_CACHE", str(machine.with_name("third")))
     got.clear()
-    assert run("analyze", predictions, "--format", "csv") == run("analyze", local / "predictions", "--format", "csv")
+    assert printed("analyze", predictions, "--format", "csv") == printed(
+        "analyze", local / "predictions", "--format", "csv"
+    )
     assert not [name for name in got if "/images/" in name]
     page = "bucket/runs/report.html"
-    assert run("report", predictions, "-o", store.address(page), "--heat-maps", "0").strip() == store.address(page)
+    assert printed("report", predictions, "-o", store.address(page), "--heat-maps", "0").strip() == store.address(page)
     assert b"size-0.05" in store.files().cat_file(page)
     assert [name for name in got if "/images/" in name]
     assert len(store.contents("bucket/runs")) == len(store.contents(BENCH)) + 3
@@ -140,17 +142,17 @@ def test_a_damaged_object_is_found_by_every_machine(built, store: Store, monkeyp
     try:
         for cache in (built["cache"], built["cache"].with_name("other")):
             monkeypatch.setenv("UNSWAYED_CACHE", str(cache))
-            assert f"{picture}: is not the file that was written" in run("verify", store.address(BENCH), code=1)
+            assert f"{picture}: is not the file that was written" in printed("verify", store.address(BENCH), code=1)
     finally:
         store.files().pipe_file(f"{BENCH}/{picture}", before)
-    assert "no problems" in run("verify", store.address(BENCH))
+    assert "no problems" in printed("verify", store.address(BENCH))
 
 
 def test_shards_on_two_machines_make_one_benchmark(store: Store, local: Path, machine: Path, monkeypatch) -> None:
     shards = store.address("bucket/shards")
-    assert json.loads(run(*BUILD, "-o", shards, "--shard", "1/2"))["unfinished"] == 1
+    assert json.loads(printed(*BUILD, "-o", shards, "--shard", "1/2"))["unfinished"] == 1
     monkeypatch.setenv("UNSWAYED_CACHE", str(machine.with_name("second")))
-    assert json.loads(run(*BUILD, "-o", shards, "--shard", "2/2"))["made"] == 1
+    assert json.loads(printed(*BUILD, "-o", shards, "--shard", "2/2"))["made"] == 1
     assert store.contents("bucket/shards") == folder(local / "bench")
 
 
@@ -181,7 +183,7 @@ def test_a_bucket_that_vanishes_ends_the_build_and_one_that_returns_continues_it
     refusal(run_cli(*BUILD, "-o", brief), f"cannot write {brief}/", ": there is no such bucket")
     refusal(run_cli("verify", brief), "there is no such bucket")
     store.files().mkdir("brief")
-    run(*BUILD, "-o", brief)
+    printed(*BUILD, "-o", brief)
     assert store.contents("brief/bench") == folder(local / "bench")
 
 
@@ -191,7 +193,7 @@ def test_a_read_only_bucket_is_a_clear_error_and_what_is_there_stays_readable(
     monkeypatch.setattr(store, "refusal", 403)
     told = refusal(run_cli(*BUILD, "-o", store.address("bucket/locked")), "no permission with these credentials")
     assert SECRET not in told + "".join(capfd.readouterr())
-    assert "no problems" in run("verify", store.address(BENCH))
+    assert "no problems" in printed("verify", store.address(BENCH))
 
 
 def test_no_bucket_and_no_benchmark_are_told_apart(store: Store) -> None:

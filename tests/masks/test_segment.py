@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from command_line import refused
+from outside_package import install
 from unswayed.errors import BadPicture, UserError
 from unswayed.masks import SEGMENTERS
 from unswayed.masks.confidence import mask_confidence
@@ -150,11 +151,7 @@ def test_a_segmenter_that_cannot_be_is_refused(tmp_path):
 
 
 def test_an_installed_package_can_add_a_segmenter(tmp_path, monkeypatch):
-    package = tmp_path / "outside-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[unswayed.segmenters]\nmiddle = outside_segmenter:open_middle\n")
-    (tmp_path / "outside_segmenter.py").write_text(
+    code = (
         "import numpy as np\n"
         "def open_middle(argument):\n"
         "    def middle(image, box=None):\n"
@@ -164,6 +161,7 @@ def test_an_installed_package_can_add_a_segmenter(tmp_path, monkeypatch):
         "        return mask\n"
         "    return middle\n"
     )
+    install(tmp_path, {"unswayed.segmenters": {"middle": "outside_segmenter:open_middle"}}, outside_segmenter=code)
     monkeypatch.syspath_prepend(tmp_path)
     image = open_source("sample")["panda"].image
     assert segment(image, segmenter="middle:0.75").max() == 0.75

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from command_line import refused
+from outside_package import install
 from unswayed.errors import UserError
 from unswayed.labels import imagenet_e_classes
 from unswayed.sources import open_source
@@ -101,17 +102,14 @@ def test_classes_of_a_source_without_labels_are_refused(tmp_path, photograph, ma
 
 
 def test_an_installed_package_can_add_a_source(tmp_path, monkeypatch):
-    package = tmp_path / "reversed_sample-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: reversed-sample\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[unswayed.sources]\nreversed = reversed_sample:open_scenes\n")
-    (tmp_path / "reversed_sample.py").write_text(
+    code = (
         "from dataclasses import replace\n"
         "from unswayed.sources import Source, Spec, open_source\n"
         "def open_scenes(spec: Spec) -> Source:\n"
         "    spec.take()\n"
         "    return replace(open_source('sample')[::-1], spec=spec.text)\n"
     )
+    install(tmp_path, {"unswayed.sources": {"reversed": "reversed_sample:open_scenes"}}, reversed_sample=code)
     monkeypatch.syspath_prepend(str(tmp_path))
     source = open_source("reversed", limit=2)
     assert (source.spec, source.ids) == ("reversed", ("sheep", "scarlet_macaw"))

@@ -21,6 +21,6 @@ def install(folder: Path, entry_points: Mapping[str, Mapping[str, str]], **modul
     (about / "entry_points.txt").write_text("\n".join(groups))
 
 
-def path_with(*folders: Path | str) -> str:
-    """PYTHONPATH with further folders in front of it."""
-    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+def path_with(*folders: Path) -> str:
+    """PYTHONPATH for a process that sees these folders, and the modules that tests share."""
+    return os.pathsep.join([*map(str, folders), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
