@@ -36,9 +36,9 @@ from .prepare import Prepared
 from .quality import count_doubtful, record_masks
 from .render import (
     NetworkBuilder,
-    NetworkDescriber,
     SourceBuilder,
     Summary,
+    describe_network,
     give_up,
     passes_of,
     prepared_passes,
@@ -233,9 +233,13 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     rows = {source_id: read_rows(root, source_id) for source_id in finished_sources(root).intersection(part)}
     missing = {source_id: plan.missing(source_id, its) for source_id, its in rows.items()}
     # Those of which nothing is there come first: they take the longest.
-    waiting = sorted((one for one in part if missing.get(one, 1)), key=lambda one: -missing.get(one, math.inf))
+    waiting = sorted(
+        (source_id for source_id in part if missing.get(source_id, 1)),
+        key=lambda source_id: -missing.get(source_id, math.inf),
+    )
     tally, stages = _Tally(plan, passes_of_start, monitor, progress), Counter[str]()
-    tally.start(len(part), len(waiting), counts(row.status for one in rows.keys() - set(waiting) for row in rows[one]))
+    finished = rows.keys() - set(waiting)
+    tally.start(len(part), len(waiting), counts(row.status for source_id in finished for row in rows[source_id]))
     with contextlib.closing(make(waiting, tally)) as summaries:
         for summary in summaries:
             stages.update(summary.seconds)  # type: ignore[arg-type]
@@ -245,7 +249,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     sweep(root, ours)  # what workers left that died in this run
     refresh(root)  # for rows that other machines have added
     unfinished = len(set(plan.source.ids) - finished_sources(root))
-    everything = [row for one in (part if unfinished else plan.source.ids) for row in read_rows(root, one)]
+    everything = [row for source_id in (part if unfinished else plan.source.ids) for row in read_rows(root, source_id)]
     used = [row for row in everything if row.edit == SOURCE_EDIT and row.status == OK]
     notes = {row.source_id: row.notes for row in used}
     origins = {row.source_id: made for row in used if (made := MaskOrigin.from_values(row.values)) is not None}
@@ -297,7 +301,7 @@ def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[dict[str,
 
 def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[float, int]]:
     """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
-    [outcome] = run_tasks(NetworkDescriber(plan), [None], settings=plan.settings, devices=devices[:1], apart=True)
+    [outcome] = run_tasks(describe_network, [plan], settings=plan.settings, devices=devices[:1], apart=True)
     if outcome.result is None:
         raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
     card, starts = outcome.result

@@ -30,8 +30,8 @@ _KINDS = {
 def read_card(root: Path) -> dict[str, Any]:
     """Return the card of the benchmark in `root`; raises UserError if there is none."""
     if not (root / CARD).is_file():
-        found = "does not exist" if not root.exists() else f"contains no {CARD}"
-        raise UserError(f"{root} is not a benchmark: it {found}", run="unswayed build SOURCE -o BENCH")
+        state = "does not exist" if not root.exists() else f"contains no {CARD}"
+        raise UserError(f"{root} is not a benchmark: it {state}", run="unswayed build SOURCE -o BENCH")
     card = read_object(root / CARD, _KINDS, run="unswayed build SOURCE -o BENCH")
     if isinstance(card.get("recipe"), dict):
         require_fields(card["recipe"], {"edits": list[Any] | None}, f"{root / CARD}, recipe")
@@ -106,6 +106,6 @@ def ids_hash(ids: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
 
 
-def edit_entry(name: str, one: Item | Row) -> dict[str, Any]:
+def edit_entry(name: str, edit: Item | Row) -> dict[str, Any]:
     """Return an edit as the card's recipe names it."""
-    return {"name": name, **{key: getattr(one, key) for key in ("parameters", "attribute", "level", "control")}}
+    return {"name": name, **{key: getattr(edit, key) for key in ("parameters", "attribute", "level", "control")}}

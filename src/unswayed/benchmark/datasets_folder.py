@@ -116,8 +116,8 @@ def _record(root: Path, row: dict[str, Any]) -> dict[str, Any]:
 
 def _copy(path: Path, to: Path) -> None:
     check_regular(path)
-    with whole(to) as file, open(path, "rb") as given:
-        shutil.copyfileobj(given, file)
+    with whole(to) as file, open(path, "rb") as content:
+        shutil.copyfileobj(content, file)
 
 
 def _credits(benchmark: Benchmark) -> bytes | None:
@@ -131,7 +131,7 @@ def _credits(benchmark: Benchmark) -> bytes | None:
     from unswayed.sources.sample import credits
 
     used = set(benchmark.manifest.column("source_id").to_pylist())
-    rows = [(one.id, one.author, one.license, one.source) for one in credits() if one.id in used]
+    rows = [(credit.id, credit.author, credit.license, credit.source) for credit in credits() if credit.id in used]
     return csv_text(pl.DataFrame(rows, ("photograph", "author", "license", "source"), orient="row")).encode()
 
 
@@ -159,7 +159,7 @@ def _dataset_card(benchmark: Benchmark, credited: bool) -> str:
 def _shown(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
-    return ", ".join(f"{name} {one}" for name, one in value.items() if not isinstance(one, dict | list))
+    return ", ".join(f"{name} {item}" for name, item in value.items() if not isinstance(item, dict | list))
 
 
 def _size(pictures: int) -> str:

@@ -82,19 +82,19 @@ def export(
     from .folder import Benchmark
 
     write = EXPORTERS.load(to)
-    given = {name: value for name, value in (("predictions", predictions), ("overwrite", overwrite)) if value}
-    if wrong := [name for name in given if name not in EXPORTERS.part(to).facts.get("options", ())]:
+    options = {name: value for name, value in (("predictions", predictions), ("overwrite", overwrite)) if value}
+    if wrong := [name for name in options if name not in EXPORTERS.part(to).facts.get("options", ())]:
         having = [name for name in EXPORTERS if wrong[0] in EXPORTERS.part(name).facts.get("options", ())]
         raise UserError(f"--{wrong[0]} does not apply to --to {to}", allowed=f"--to {' or '.join(having)}")
     opened = benchmark if isinstance(benchmark, Benchmark) else Benchmark(benchmark)
     fetch_pictures(opened.root)
     show = progress or (lambda done, total: None)
     if EXPORTERS.part(to).facts.get("named"):
-        return write(opened, str(output), show, **given)
+        return write(opened, str(output), show, **options)
     folder = local_copy(output).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} already exists and is not empty", allowed="a new or empty folder")
-    return write(opened, folder, show, **given)
+    return write(opened, folder, show, **options)
 
 
 def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exported:

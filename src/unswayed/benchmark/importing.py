@@ -88,7 +88,7 @@ def open_release(path: Path) -> Iterator[Release]:
         raise UserError(f"{path} does not exist")
     with contextlib.ExitStack() as open_files:
         root = path if path.is_file() else _release_folder(path)
-        shards = [path] if path.is_file() else [root / one for one in files_below(root, SHARDS)]
+        shards = [path] if path.is_file() else [root / name for name in files_below(root, SHARDS)]
         labels: dict[str, str] = {}
         pieces = [] if shards else list(_from_folders(root))
         for archive in [open_files.enter_context(open_archive(shard)) for shard in shards]:
@@ -106,12 +106,13 @@ def _release_folder(path: Path) -> Path:
     """The folder that holds the edits: `path`, or the only folder below it with one named `ori`."""
     if (path / ORIGINALS).is_dir():
         return path
-    found = sorted({path / one.parent for one, _ in folders_below(path) if one.name == ORIGINALS})
-    if len(found) > 1:
+    holders = sorted({path / folder.parent for folder, _ in folders_below(path) if folder.name == ORIGINALS})
+    if len(holders) > 1:
         raise UserError(
-            f"{path} contains {len(found)} folders named {ORIGINALS}", allowed=f"one of {', '.join(map(str, found))}"
+            f"{path} contains {len(holders)} folders named {ORIGINALS}",
+            allowed=f"one of {', '.join(map(str, holders))}",
         )
-    return found[0] if found else path / "ImageNet-E" if (path / "ImageNet-E").is_dir() else path
+    return holders[0] if holders else path / "ImageNet-E" if (path / "ImageNet-E").is_dir() else path
 
 
 def read_labels(path: Path, space: LabelSpace) -> dict[str, int]:
@@ -161,12 +162,12 @@ def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], lab
         return
     elif name.name in LABEL_FILES:
         lines = archive.read(member).decode("utf-8", "replace").splitlines()
-        for _, given, label in label_lines(Path(member.name), lines):
-            labels[PurePosixPath(without_suffix(given)).name] = label
+        for _, name_there, label in label_lines(Path(member.name), lines):
+            labels[PurePosixPath(without_suffix(name_there)).name] = label
     elif extension.lower() in _LABEL_MEMBERS:
-        found = _member_label(extension.lower(), archive.read(member))
-        if found is not None:
-            labels.setdefault(key, found)
+        written = _member_label(extension.lower(), archive.read(member))
+        if written is not None:
+            labels.setdefault(key, written)
 
 
 def _member_label(extension: str, data: bytes) -> str | None:
@@ -177,8 +178,8 @@ def _member_label(extension: str, data: bytes) -> str | None:
         value = parse_json(text, extension)
     except UserError:
         return None
-    found = [value[name] for name in ("label", "cls", "class") if isinstance(value, dict) and name in value]
-    return str(found[0]) if found and isinstance(found[0], str | int) else None
+    labels = [value[name] for name in ("label", "cls", "class") if isinstance(value, dict) and name in value]
+    return str(labels[0]) if labels and isinstance(labels[0], str | int) else None
 
 
 def _shard_edit(root: Path, shard: Path) -> str:
@@ -324,19 +325,19 @@ def _edits(release: Release, original: str | None) -> dict[str, str]:
 def _by_edit_and_stem(release: Release, edits: dict[str, str]) -> dict[tuple[str, str], Piece]:
     """Return the pieces by edit and stem."""
     names = {folder: edit for edit, folder in edits.items()}
-    found: dict[tuple[str, str], Piece] = {}
+    pieces: dict[tuple[str, str], Piece] = {}
     for piece in release.pieces:
         key = names[piece.folder], piece.stem
-        if key in found:
+        if key in pieces:
             raise UserError(f"{release.root} has more than one picture {piece.folder}/{piece.stem}")
-        found[key] = piece
-    return found
+        pieces[key] = piece
+    return pieces
 
 
-def _labels(release: Release, given: str | Path | None, space: LabelSpace) -> dict[str, int]:
+def _labels(release: Release, file: str | Path | None, space: LabelSpace) -> dict[str, int]:
     """Return class indices by stem, from the given file, the dataset's own labels file, or its shards."""
-    if given is not None:
-        return read_labels(Path(given).expanduser(), space)
+    if file is not None:
+        return read_labels(Path(file).expanduser(), space)
     for name in LABEL_FILES:
         if (release.root / name).is_file():
             return read_labels(release.root / name, space)

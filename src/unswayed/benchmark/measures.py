@@ -68,9 +68,9 @@ def glcm_measures(image: np.ndarray, object_mask: np.ndarray) -> dict[str, float
 def background_measures(image: np.ndarray, object_mask: np.ndarray) -> dict[str, float]:
     """GLCM contrast and dissimilarity and spectral amplitude of a background; empty where there is none."""
     texture = glcm_measures(image, object_mask)
-    found = {name: texture[name] for name in ("contrast", "dissimilarity")}
-    found["amplitude"] = background_amplitude(image, object_mask)
-    return {f"background_{name}": round(value, 5) for name, value in found.items() if math.isfinite(value)}
+    measures = {name: texture[name] for name in ("contrast", "dissimilarity")}
+    measures["amplitude"] = background_amplitude(image, object_mask)
+    return {f"background_{name}": round(value, 5) for name, value in measures.items() if math.isfinite(value)}
 
 
 def background_amplitude(image: np.ndarray, object_mask: np.ndarray) -> float:

@@ -92,7 +92,7 @@ class Plan:
     def missing(self, source_id: str, rows: Sequence[Row]) -> int:
         """How many pictures of a source are still to be made: they failed, or were not planned when it was finished."""
         there = {(row.edit, row.run, row.seed) for row in rows if row.status != FAILED}
-        planned = {(one.item.name, one.run, one.seed) for one in self.pictures(source_id)}
+        planned = {(picture.item.name, picture.run, picture.seed) for picture in self.pictures(source_id)}
         return len(planned - there) or sum(row.status == FAILED for row in rows)
 
     @property
@@ -124,14 +124,14 @@ class Plan:
         described = renderer.describe()
         # The renderer's description contains the network's facts; a removal's does not.
         facts, removal_spec = self.settings.network_facts, self.settings.removal
-        told = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
+        network_facts = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
         return {
             "format": 1,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
-            "recipe": {"name": self.recipe.name, "edits": [edit_entry(one.name, one) for one in self.recipe.items]},
+            "recipe": {"name": self.recipe.name, "edits": [edit_entry(item.name, item) for item in self.recipe.items]},
             **self.settings.on_card(),
-            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **told},
+            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **network_facts},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),
             "guide": self.guide,

@@ -75,7 +75,7 @@ class Witness:
         size = self.backgrounds.size
         scale = min(1.0, OUTLINE_SIDE / min(scene.mask.shape))
         shape = tuple(max(1, round(side * scale)) for side in scene.mask.shape[::-1])
-        image, mask = (cv2.resize(one, shape, interpolation=cv2.INTER_AREA) for one in (scene.image, scene.mask))
+        image, mask = (cv2.resize(array, shape, interpolation=cv2.INTER_AREA) for array in (scene.image, scene.mask))
         original, own = resized(framed.image, size), resized(framed.mask, size)
         seam, bare = validity.seam(original, own) or 0.0, validity.unsupported_outline(image, mask)
         return Evidence(original, own, box(outline(framed.mask)), seam, bare)
@@ -83,9 +83,12 @@ class Witness:
     def of_picture(self, shared: Evidence, composition: Composition) -> Evidence:
         """The same with what the removals left that this composition uses."""
         used = [composition.background, *(cover.fill for cover in composition.covers)]
-        found = [self._removal(one, composition) for one in dict.fromkeys(used) if isinstance(one, Removed)]
-        names = dict.fromkeys(name for one in found for name in one)
-        return replace(shared, left={name: max(one.get(name, 0.0) for one in found) for name in names})
+        most: dict[str, float] = {}
+        for background in used:
+            if isinstance(background, Removed):
+                for name, value in self._removal(background, composition).items():
+                    most[name] = max(value, most.get(name, 0.0))
+        return replace(shared, left=most)
 
     def _removal(self, removed: Removed, composition: Composition) -> dict[str, float]:
         if removed.scene_id not in self._removals:

@@ -77,14 +77,14 @@ class _OpenSource:
         pictures = enumerate(self.prepared.pictures)
         rows = [written[number].row if number in written else picture.row for number, picture in pictures]
         started = time.perf_counter()
-        settle(file for one in written.values() for file in one.files)
+        settle(part for file in written.values() for part in file.files)
         write_rows(root, self.prepared.source_id, rows)
         seconds = {
             **self.prepared.seconds,
             "render": self.rendered,
-            "encode": sum(one.encode for one in written.values()),
-            "judge": self.prepared.seconds.get("judge", 0.0) + sum(one.judge for one in written.values()),
-            "write": time.perf_counter() - started + sum(one.write for one in written.values()),
+            "encode": sum(file.encode for file in written.values()),
+            "judge": self.prepared.seconds.get("judge", 0.0) + sum(file.judge for file in written.values()),
+            "write": time.perf_counter() - started + sum(file.write for file in written.values()),
         }
         return Summary(self.prepared.source_id, counts(row.status for row in rows), seconds)
 
@@ -223,16 +223,11 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
 BATCHES = 8
 
 
-class NetworkDescriber:
-    """The worker that opens the renderer on a device and returns the benchmark's card, and each start's passes."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    def __call__(self, _: object, device: str) -> tuple[dict[str, Any], dict[float, int]]:
-        plan = self.plan.on(device)
-        renderer = plan.open_renderer()
-        return plan.card(renderer, plan.open_removal()), {start: passes_of(renderer, start) for start in plan.starts}
+def describe_network(plan: Plan, device: str) -> tuple[dict[str, Any], dict[float, int]]:
+    """Open the renderer on a device and return the benchmark's card, and each start's passes."""
+    plan = plan.on(device)
+    renderer = plan.open_renderer()
+    return plan.card(renderer, plan.open_removal()), {start: passes_of(renderer, start) for start in plan.starts}
 
 
 class NetworkBuilder:

@@ -124,8 +124,8 @@ def finished_sources(root: Path) -> set[str]:
 
 def counts(statuses: Iterable[str]) -> dict[str, int]:
     """Return how often each status occurs: {"ok": …, "skipped": …, "failed": …}."""
-    found = Counter(statuses)
-    return {status: found[status] for status in (OK, SKIPPED, FAILED)}
+    numbers = Counter(statuses)
+    return {status: numbers[status] for status in (OK, SKIPPED, FAILED)}
 
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
@@ -161,7 +161,9 @@ def read_manifest(
             f"{root} has no {MANIFEST}: its build did not finish", run="the same `unswayed build` command again"
         )
     run = "the same `unswayed build` command again, which rewrites it"
-    columns = {one.name: Column(kind(one.type), nulls=one.name not in (*_NEEDED, "status")) for one in schema()}
+    columns = {
+        column.name: Column(kind(column.type), nulls=column.name not in (*_NEEDED, "status")) for column in schema()
+    }
     columns["run"] = Column("integer", nulls=False, lowest=0, highest=2**31)
     table = read_checked(root / MANIFEST, columns, required=[*_NEEDED, *needed], run=run)
     for edit in table["edit"].unique().to_pylist():
@@ -206,10 +208,10 @@ def record(row: Row) -> dict[str, Any]:
 def row_of(record: Mapping[str, Any]) -> Row:
     """Return the row of a record of the manifest; the inverse of `record`."""
     where = f"the manifest's row {record.get('sample_id')}"
-    given = {one.name: record[one.name] for one in fields(Row) if record.get(one.name) is not None}
-    for name in _JSON & given.keys():
-        given[name] = parse_json(given[name], f"{where}, column '{name}'")
-    return checked(Row, given, where)
+    values = {column.name: record[column.name] for column in fields(Row) if record.get(column.name) is not None}
+    for name in _JSON & values.keys():
+        values[name] = parse_json(values[name], f"{where}, column '{name}'")
+    return checked(Row, values, where)
 
 
 _JSON = frozenset(("parameters", "values", "measures", "notes", "validity_reasons", "validity_measures"))
@@ -258,7 +260,7 @@ def add_review(root: Path, review: Review) -> None:
     busy = UserError(f"{root / REVIEWS} is held by another process", run="the answer once more")
     with alone(root / REVIEWS_LOCK, busy, REVIEWS_WAIT):
         key = (review.sample_id, review.rater)
-        others = [one for one in read_reviews(root) if (one.sample_id, one.rater) != key]
+        others = [other for other in read_reviews(root) if (other.sample_id, other.rater) != key]
         _write(root, [*others, review])
 
 
@@ -266,5 +268,5 @@ def _write(root: Path, reviews: Iterable[Review]) -> None:
     import pyarrow
 
     columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
-    table = pyarrow.Table.from_pylist([asdict(one) for one in reviews], schema=parquet_columns(columns))
+    table = pyarrow.Table.from_pylist([asdict(review) for review in reviews], schema=parquet_columns(columns))
     write_parquet(root / REVIEWS, table)

@@ -64,7 +64,7 @@ class BuildSettings(EngineSettings, RenderSettings):
 
     def on_card(self) -> dict[str, Any]:
         """Return the part of `benchmark.json` with these settings."""
-        # Only `strict` changes pictures, so it is omitted otherwise, as in benchmarks of earlier versions.
+        # Only `strict` changes pictures.
         strict = {"strict": {"tries": self.tries}} if self.quality == "strict" else {}
         return {**{name: getattr(self, name) for name in ON_CARD}, **strict}
 

@@ -113,7 +113,7 @@ def position_error(mask: np.ndarray, original_mask: np.ndarray, shift: tuple[flo
     size = mask.shape[0]
     errors = []
     for axis, wanted in zip((0, 1), shift, strict=True):
-        here, before = (np.flatnonzero((one > 0.5).any(axis=axis)) for one in (mask, original_mask))
+        here, before = (np.flatnonzero((part > 0.5).any(axis=axis)) for part in (mask, original_mask))
         if not len(here) or not len(before):
             return 256.0
         errors.append(abs(here[0] - before[0] - wanted) * 256 / size)
@@ -164,11 +164,11 @@ def residue(background: np.ndarray, original: np.ndarray, mask: np.ndarray) -> f
     rows, columns = np.nonzero(inside)
     if len(rows) < 32:
         return None
-    found, removed = _gradients(background, inside), _gradients(original, inside)
+    remaining, removed = _gradients(background, inside), _gradients(original, inside)
     upper, left = rows < np.median(rows), columns < np.median(columns)
     core = cv2.erode((mask > 0.5).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
     parts = [np.ones(len(rows), bool), upper, ~upper, left, ~left, ~core[inside]]
-    return max(_correlation(found[part], removed[part]) for part in parts)
+    return max(_correlation(remaining[part], removed[part]) for part in parts)
 
 
 def _gradients(picture: np.ndarray, where: np.ndarray) -> np.ndarray:
@@ -180,9 +180,9 @@ def _gradients(picture: np.ndarray, where: np.ndarray) -> np.ndarray:
     return both / np.sqrt(1 + strength)
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
-    return max(0.0, float((one * other).sum()) / scale) if scale > 0 else 0.0
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
+    return max(0.0, float((first * second).sum()) / scale) if scale > 0 else 0.0
 
 
 def noise_level(picture: np.ndarray, where: np.ndarray) -> float:
@@ -211,7 +211,7 @@ def sharpness_change(picture: np.ndarray, reference: np.ndarray, where: np.ndarr
     """The absolute base-2 logarithm of the ratio of two pictures' mean gradients in the pixels of `where`."""
     if not where.any():
         return 0.0
-    means = [float(_steps(one)[where].mean()) + 0.5 for one in (picture, reference)]
+    means = [float(_steps(array)[where].mean()) + 0.5 for array in (picture, reference)]
     return float(abs(np.log2(means[0] / means[1])))
 
 
@@ -242,7 +242,7 @@ def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray,
             )
             for sign in (np.float32(1), np.float32(-1))
         ]
-        strongest.append(max(0.0, *(float(one.max()) for one in weakest)))
+        strongest.append(max(0.0, *(float(edge.max()) for edge in weakest)))
     return min(strongest)
 
 
@@ -261,7 +261,7 @@ def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:
     scale = min(mask.shape) / 256
     soft = cv2.GaussianBlur(original, (0, 0), 1.0 * scale).astype(np.float32)
     contours, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    found: list[tuple[np.ndarray, np.ndarray, float]] = []
+    stretches: list[tuple[np.ndarray, np.ndarray, float]] = []
     for contour in contours:
         for points in _straight_stretches(contour, 1.5 * scale):
             first, last = points[0], points[-1]
@@ -272,8 +272,9 @@ def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:
             bare = np.mean([1 - _support(soft, *piece, scale) for piece in zip(ends, ends[1:], strict=False)])
             # A line on the grid of pixels strays from itself by 0.3 pixels; the outline of an object by more.
             stray = float(((points - first) @ _normal(first, last)).std()) / scale
-            found.append((first, last, length * float(bare) * float(np.clip((0.7 - stray) / 0.3, 0, 1))))
-    return max((_length_on_line(first, last, found, 2 * scale) for first, last, _ in found), default=0.0) / area**0.5
+            stretches.append((first, last, length * float(bare) * float(np.clip((0.7 - stray) / 0.3, 0, 1))))
+    lengths = [_length_on_line(first, last, stretches, 2 * scale) for first, last, _ in stretches]
+    return max(lengths, default=0.0) / area**0.5
 
 
 def _straight_stretches(contour: np.ndarray, tolerance: float) -> list[np.ndarray]:

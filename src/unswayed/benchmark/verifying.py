@@ -90,9 +90,9 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     problems = _plan_problems(benchmark, rows)
     files = 0
     with ThreadPoolExecutor(workers) as pool:
-        for number, (read, found) in enumerate(pool.map(lambda row: _check_row(benchmark.root, row), rows), start=1):
+        for number, (read, wrong) in enumerate(pool.map(lambda row: _check_row(benchmark.root, row), rows), start=1):
             files += read
-            problems += found
+            problems += wrong
             if report is not None:
                 report(number, len(rows))
     return Verdict(benchmark.root, len(rows), files, counts(row["status"] for row in rows), tuple(problems))
@@ -167,11 +167,11 @@ def _validity_problem(row: dict[str, Any]) -> Problem | None:
     if row["validity"] is None:
         return None
     try:
-        given = row_of(row)
+        known = row_of(row)
     except UserError as error:
         return Problem(row["sample_id"], error.given)
-    verdict = judge(given.validity_measures)
-    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != given.validity_reasons:
+    verdict = judge(known.validity_measures)
+    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != known.validity_reasons:
         return Problem(row["sample_id"], f"has the validity {row['validity']:g}, its measures give {verdict.score:g}")
     return None
 

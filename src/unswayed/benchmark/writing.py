@@ -54,19 +54,19 @@ def settle(files: Iterable[Waiting]) -> None:
         return
     with ThreadPoolExecutor(min(8, len(waiting)), thread_name_prefix="settle") as pool:
         list(pool.map(_sync, waiting))
-    for one in waiting:
-        with explained(one.path):
-            os.replace(one.part, one.path)
+    for file in waiting:
+        with explained(file.path):
+            os.replace(file.part, file.path)
 
 
-def _sync(one: Waiting) -> None:
-    with explained(one.path):
-        handle = os.open(one.part, os.O_RDONLY)
+def _sync(file: Waiting) -> None:
+    with explained(file.path):
+        handle = os.open(file.part, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-        upload(one.part, one.path)
+        upload(file.part, file.path)
 
 
 def sweep(root: Path, ids: Collection[str] | None = None) -> None:
