@@ -11,7 +11,7 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.scene import Scene
 from unswayed.specs import Spec, existing_folder
 
-from .labeled import SPACES, class_folder, label_space, pictures_below
+from .labeled import SPACES, class_folder, label_space, pictures_below, within
 from .pictures import read_cutout, read_picture, shrunk
 from .source import Entry, Source, unique_slugs
 
@@ -28,19 +28,21 @@ def open_cutouts(spec: Spec) -> Source:
     options = spec.take(backgrounds=None, fill="0.6", space="auto")
     space = spec.one_of("space", options["space"], SPACES)
     fill = _share(options["fill"])
-    given = options["backgrounds"]
-    folder = existing_folder(root / BACKGROUNDS if given is None else _within(root, given), spec.text)
+    folder = existing_folder(within(root, options["backgrounds"] or BACKGROUNDS), spec.text)
     backgrounds = pictures_below(folder)
     if not backgrounds:
         raise UserError(f"{folder} holds no background pictures for the cut-outs")
-    names = [name for name in pictures_below(root) if not _below(root / name, folder, root / BACKGROUNDS)]
+    behind = (folder, root / BACKGROUNDS)
+    names = [name for name in pictures_below(root) if not any(map((root / name).is_relative_to, behind))]
     labels = label_space(map(class_folder, names), space)
     entries = []
     for scene_id, name in zip(unique_slugs(names), names, strict=True):
         kind = class_folder(name)
         label = None if kind is None else labels.index(kind)
-        behind = str(folder / backgrounds[_draw(name, len(backgrounds))])
-        entries.append(Entry(scene_id, str(root / name), None, label, detail=(behind, fill)))
+        # The draw depends only on the name, so a cut-out keeps its background in any selection.
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        background = str(folder / backgrounds[int.from_bytes(digest) % len(backgrounds)])
+        entries.append(Entry(scene_id, str(root / name), None, label, detail=(background, fill)))
     return Source(spec.text, labels, tuple(entries), load_over_background)
 
 
@@ -84,15 +86,6 @@ def composed(
     return image, mask
 
 
-def _draw(name: str, count: int) -> int:
-    """A number below `count` that depends only on the name, so a cut-out keeps its background in any selection."""
-    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()) % count
-
-
-def _below(path: Path, *folders: Path) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
-
-
 def _share(text: str | None) -> float:
     try:
         share = float(str(text))
@@ -101,7 +94,3 @@ def _share(text: str | None) -> float:
     if not 0.01 <= share <= 1:
         raise UserError(f"the option fill is '{text}'", allowed="0.01 to 1")
     return share
-
-
-def _within(root: Path, name: str) -> Path:
-    return root / name if (root / name).is_dir() else Path(name).expanduser()

@@ -22,7 +22,7 @@ from unswayed.files.text_tables import read_csv
 from unswayed.scene import MaskOrigin, Scene
 from unswayed.specs import Spec, existing_folder
 
-from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table
+from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table, within
 from .pictures import load_scene, read_picture, shrunk
 from .source import Entry, Source, unique_slugs
 
@@ -62,7 +62,8 @@ def open_folder(spec: Spec) -> Source:
     segmenter = options["segment"]
     if segmenter is not None:
         _segmenting().open_segmenter(segmenter)
-    listing = list_folder(root, None if options["masks"] is None else _within(root, options["masks"], spec.text))
+    masks = options["masks"]
+    listing = list_folder(root, None if masks is None else existing_folder(within(root, masks), spec.text))
     rows = _rows(root, listing, options["labels"])
     labels = label_space((row.label for row in rows), space)
     entries = tuple(
@@ -150,7 +151,7 @@ def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
     """One row per scene: those of the table, if there is one, else every picture with its class folder as label."""
     if labels is None and not (root / TABLE).is_file():
         return [Row(name, class_folder(name)) for name in listing.pictures]
-    table = _within(root, labels) if labels is not None else root / TABLE
+    table = within(root, labels) if labels is not None else root / TABLE
     rows = read_table(table)
     if rows and not any((listing.root / row.file).is_file() for row in rows):
         raise UserError(
@@ -181,12 +182,6 @@ def _unlabeled(rows: list[Row]) -> tuple[str, ...]:
         return ()
     count = f"{len(missing)} of {len(rows)} pictures are in no class folder and have no label"
     return (f"{count}, such as {missing[0]}; no model can be measured on them",)
-
-
-def _within(root: Path, name: str, text: str | None = None) -> Path:
-    """A path that the user gave: inside the source's folder if it exists there, else as written."""
-    path = root / name if (root / name).exists() else Path(name).expanduser()
-    return path if text is None else existing_folder(path, text)
 
 
 MASK_ENDINGS = ("_mask", "-mask", ".mask")
@@ -272,7 +267,10 @@ def open_images(spec: Spec) -> Source:
     options = spec.take(labels=None, space="auto")
     space = spec.one_of("space", options["space"], SPACES)
     names, masks = without_masks(pictures_below(root))
-    rows = _labeled(names, _table(root, options["labels"]), root)
+    tables = [root / name for name in TABLES if (root / name).is_file()]
+    if options["labels"] is not None:
+        tables = [within(root, options["labels"])]
+    rows = _labeled(names, tables[0] if tables else None, root)
     labels = label_space((row.label for row in rows), space)
     entries = tuple(
         Entry(scene_id, str(root / row.file), None, labels.index(row.label))
@@ -298,12 +296,6 @@ def corruption_of(path: str) -> tuple[str, int, str] | None:
     """
     found = _CORRUPTED.search(path)
     return None if found is None else (found[1], int(found[2]), found[3])
-
-
-def _table(root: Path, given: str | None) -> Path | None:
-    if given is not None:
-        return root / given if (root / given).is_file() else Path(given).expanduser()
-    return next((root / name for name in TABLES if (root / name).is_file()), None)
 
 
 def _labeled(names: list[str], table: Path | None, root: Path) -> list[Row]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import read_lines
@@ -95,6 +95,11 @@ def _cannot_list(error: OSError) -> NoReturn:
     raise UserError(f"the folder {error.filename} cannot be listed: {error.strerror}") from None
 
 
+def within(root: Path, name: str) -> Path:
+    """A path that the user gave: inside the source's folder if it exists there, else as written."""
+    return root / name if (root / name).exists() else Path(name).expanduser()
+
+
 def class_folder(name: str) -> str | None:
     """The first folder of a picture's name, which is its class; None for a picture at the root."""
     parts = PurePosixPath(name).parts
@@ -110,7 +115,7 @@ def read_table(path: Path) -> list[Row]:
     if path.suffix.lower() == ".csv":
         rows = list(_with_header(path))
     else:
-        rows = [Row(_posix(file), label, None, _line(path, number)) for number, file, label in label_lines(path)]
+        rows = [Row(_posix(file), label, None, f"line {number} of {path}") for number, file, label in label_lines(path)]
     blank = [row for row in rows if row.label == ""]
     if blank:
         more = f", and {len(blank) - 1} more" if len(blank) > 1 else ""
@@ -118,7 +123,7 @@ def read_table(path: Path) -> list[Row]:
             f"{blank[0].where} has no label: {blank[0].file}{more}",
             allowed="a label in every row; without labels, leave out the column `label`",
         )
-    twice = _first_repeated(row.file for row in rows)
+    twice = next((name for name, count in Counter(row.file for row in rows).items() if count > 1), None)
     if twice is not None:
         raise UserError(f"{path} names {twice} more than once", allowed="one row per picture")
     return rows
@@ -208,35 +213,18 @@ def _with_header(path: Path) -> Iterator[Row]:
         if name not in _COLUMNS:
             raise unknown(f"column for {path.name}", name, _COLUMNS)
     reader.fieldnames = columns
-    for row in _lines_of(reader, path):
-        values = {name: (row.get(name) or "").strip() for name in _COLUMNS}
-        if values["file"]:
-            label = values["label"] if "label" in columns else None
-            yield Row(_posix(values["file"]), label, _posix(values["mask"]) or None, _line(path, reader.line_num))
-
-
-def _line(path: Path, number: int) -> str:
-    return f"line {number} of {path}"
-
-
-def _lines_of(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, Any]]:
     try:
-        yield from reader
+        for row in reader:
+            values = {name: (row.get(name) or "").strip() for name in _COLUMNS}
+            if values["file"]:
+                label, where = values["label"] if "label" in columns else None, f"line {reader.line_num} of {path}"
+                yield Row(_posix(values["file"]), label, _posix(values["mask"]) or None, where)
     except csv.Error as error:
         raise UserError(f"line {reader.line_num} of {path} is not CSV: {error}") from None
 
 
 def _posix(name: str) -> str:
     return name.replace("\\", "/").removeprefix("./")
-
-
-def _first_repeated(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
 
 
 def _in_imagenet(name: str) -> bool:

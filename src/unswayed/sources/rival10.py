@@ -64,19 +64,15 @@ def open_rival10(spec: Spec) -> Source:
         for path in listed(pictures)
         if path.suffix.lower() in SUFFIXES and not path.stem.endswith("_merged_mask") and not path.name.startswith(".")
     )
-    masks = {path.stem: path for path in _files(folder / "entire_object_masks")}
+    masks_folder = folder / "entire_object_masks"
+    masks = {path.stem: str(path) for path in listed(masks_folder)} if masks_folder.is_dir() else {}
     entries = []
     for scene_id, name in zip(unique_slugs(names), names, strict=True):
         wnid, stem = name.partition("_")[0], Path(name).stem
-        mask = str(masks[stem]) if stem in masks else None
-        beside = str(pictures / stem)
-        if wnid not in _CLASS_OF:
-            entries.append(
-                Entry(scene_id, str(pictures / name), mask, None, f"{wnid} is not a class of RIVAL10", beside)
-            )
-            continue
-        label = _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
-        entries.append(Entry(scene_id, str(pictures / name), mask, label, detail=beside))
+        known = wnid in _CLASS_OF
+        label = None if not known else _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
+        problem = None if known else f"{wnid} is not a class of RIVAL10"
+        entries.append(Entry(scene_id, str(pictures / name), masks.get(stem), label, problem, str(pictures / stem)))
     return Source(spec.text, labels, tuple(entries), load_attributed)
 
 
@@ -155,7 +151,3 @@ def _picture_bytes(value: Any, name: str, path: str | Path) -> bytes:
 def _sharp(mask: np.ndarray) -> np.ndarray:
     """The mask as zeros and ones: JPEG leaves artifacts around it that are not part of the object."""
     return (mask > 0.5).astype(np.float32)
-
-
-def _files(folder: Path) -> list[Path]:
-    return listed(folder) if folder.is_dir() else []

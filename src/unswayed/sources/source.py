@@ -148,7 +148,9 @@ class Source:
             raise UserError(f"{' and '.join(given)} are given", allowed="one of limit, sample and per_class")
         entries = self.entries
         if classes is not None:
-            wanted = set(choose(self.labels, classes)) if len(self.labels) else _no_classes(self.spec)
+            if not len(self.labels):
+                raise UserError(f"the scenes of '{self.spec}' have no labels, so no classes can be chosen")
+            wanted = set(choose(self.labels, classes))
             entries = tuple(entry for entry in entries if entry.label in wanted)
             if not entries:
                 raise UserError(f"no scene of '{self.spec}' has one of the classes {classes}", allowed=self._present())
@@ -181,8 +183,7 @@ class Source:
         return {self.labels.classes[label]: counts[label] for label in sorted(counts)}
 
     def _present(self) -> str:
-        present = sorted({entry.label for entry in self.entries if entry.label is not None})
-        names = [self.labels.classes[label] for label in present]
+        names = list(self.class_counts)
         return ", ".join(names[:40]) + (f", … ({len(names)} in total)" if len(names) > 40 else "") or "none has a label"
 
 
@@ -200,10 +201,6 @@ def _drawn(entries: Sequence[Entry], count: int, seed: int, each: bool) -> set[s
     # The first of every class, then the second of every class, and so on.
     turns = itertools.zip_longest(*by_class.values())
     return set([one for turn in turns for one in turn if one is not None][:count])
-
-
-def _no_classes(spec: str) -> set[int]:
-    raise UserError(f"the scenes of '{spec}' have no labels, so no classes can be chosen")
 
 
 _LONGEST = 100

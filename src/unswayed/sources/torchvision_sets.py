@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -31,19 +32,23 @@ from .source import Entry, Source, unique_slugs
 
 
 def downloaded(
-    spec: Spec, find: Callable[[Path], Path | None], fetch: Callable[[Path], object], download: bool, layout: str
+    spec: Spec, download: str | None, below: Sequence[str], holding: str, layout: str, fetch: Callable[[Path], object]
 ) -> Path:
-    """The data set's folder below the spec's path; fetched there first if it is missing and `download` is set.
+    """The data set's folder: the first of those below the spec's path that holds the folder `holding`.
 
-    find: the path -> the data set's folder, or None; fetch: downloads into the path; layout: what should be there.
+    It is fetched into the path first if it is missing and download is `yes`; layout: what should be there.
     """
+
+    def find() -> Path | None:
+        return next((path / name for name in below if (path / name / holding).is_dir()), None)
+
+    wanted = spec.one_of("download", download, ("no", "yes")) == "yes"
     if not spec.name:
         raise UserError(f"the source '{spec.text}' has no path", allowed=f"{spec.kind}:PATH")
     path = Path(spec.name).expanduser()
-    found = find(path)
-    if found is not None:
-        return found
-    if not download:
+    if (folder := find()) is not None:
+        return folder
+    if not wanted:
         joint = "&" if spec.options else "?"
         raise UserError(
             f"{path} does not hold the data set of '{spec.kind}:'",
@@ -59,10 +64,9 @@ def downloaded(
             f"the data set of '{spec.kind}:' could not be downloaded into {path}: {error}",
             allowed=f"a network, or a folder with {layout} copied from elsewhere",
         ) from None
-    found = find(path)
-    if found is None:
+    if (folder := find()) is None:
         raise UserError(f"the download into {path} is not complete", allowed=f"a folder with {layout}")
-    return found
+    return folder
 
 
 PET_SPLITS = ("test", "trainval", "all")
@@ -81,27 +85,30 @@ def open_oxford_pet(spec: Spec) -> Source:
     labeled as such, so that every ImageNet classifier answers; `all`, the 37 breeds as a label space of their own, in
     which those 25 have ImageNet's names. download=yes fetches what is missing.
     """
+
+    def fetch(folder: Path) -> None:
+        from torchvision.datasets import OxfordIIITPet
+
+        OxfordIIITPet(folder, download=True)
+
     options = spec.take(split="test", breeds="imagenet", download="no")
     split = spec.one_of("split", options["split"], PET_SPLITS)
     breeds = spec.one_of("breeds", options["breeds"], BREEDS)
-    root = _pet_folder(spec, spec.one_of("download", options["download"], ("no", "yes")) == "yes")
-    names = [name for one in (PET_SPLITS[:2] if split == "all" else (split,)) for name in _listed(root, one)]
+    layout = "images/ and annotations/trimaps/, or oxford-iiit-pet/ with them"
+    root = downloaded(spec, options["download"], ("", "oxford-iiit-pet"), "annotations/trimaps", layout, fetch)
+    trimaps = root / "annotations" / "trimaps"
+    names = [name for part in (PET_SPLITS[:2] if split == "all" else (split,)) for name in _pets_of(root, part)]
     foreign = sorted({breed_of(name) for name in names} - set(BREED_WNIDS))
     if foreign:
         raise UserError(f"{root} lists the breeds {', '.join(foreign[:5])}", allowed=", ".join(BREED_WNIDS))
     if breeds == "imagenet":
         names = [name for name in names if BREED_WNIDS[breed_of(name)]]
     labels = imagenet() if breeds == "imagenet" else own(map(class_name, BREED_WNIDS), "oxford-pet")
-    entries = tuple(
-        Entry(
-            scene_id,
-            str(root / "images" / f"{name}.jpg"),
-            str(root / "annotations" / "trimaps" / f"{name}.png"),
-            labels.index(class_name(breed_of(name))),
-        )
-        for scene_id, name in zip(unique_slugs(names), names, strict=True)
-    )
-    return Source(spec.text, labels, entries, load_pet)
+    entries = []
+    for scene_id, name in zip(unique_slugs(names), names, strict=True):
+        label = labels.index(class_name(breed_of(name)))
+        entries.append(Entry(scene_id, str(root / "images" / f"{name}.jpg"), str(trimaps / f"{name}.png"), label))
+    return Source(spec.text, labels, tuple(entries), load_pet)
 
 
 def load_pet(entry: Entry) -> Scene:
@@ -149,21 +156,7 @@ def class_name(breed: str) -> str:
     return imagenet().classes[imagenet().index(wnid)] if wnid else breed.replace("_", " ")
 
 
-def _pet_folder(spec: Spec, download: bool) -> Path:
-    def find(folder: Path) -> Path | None:
-        return next(
-            (one for one in (folder, folder / "oxford-iiit-pet") if (one / "annotations" / "trimaps").is_dir()), None
-        )
-
-    def fetch(folder: Path) -> None:
-        from torchvision.datasets import OxfordIIITPet
-
-        OxfordIIITPet(folder, download=True)
-
-    return downloaded(spec, find, fetch, download, "images/ and annotations/trimaps/, or oxford-iiit-pet/ with them")
-
-
-def _listed(root: Path, split: str) -> list[str]:
+def _pets_of(root: Path, split: str) -> list[str]:
     """The names in annotations/<split>.txt, whose lines are `NAME CLASS SPECIES BREED`."""
     path = root / "annotations" / f"{split}.txt"
     if not os.path.exists(path):
@@ -180,8 +173,7 @@ CLASSES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Annotated:
+class VocObject(NamedTuple):
     """One object of an annotation: its number in SegmentationObject, its class, the area of its box in pixels."""
 
     number: int
@@ -195,34 +187,36 @@ def open_voc(spec: Spec) -> Source:
     year: 2012 (default) to 2007; split: val (default), train, trainval, or test of 2007; objects: `largest` (by its
     box), one scene per picture, or `all`, one per object. download=yes fetches what is missing.
     """
+
+    def fetch(folder: Path) -> None:
+        from torchvision.datasets import VOCSegmentation
+
+        VOCSegmentation(folder, year=year, image_set=split, download=True)
+
     options = spec.take(year="2012", split="val", objects="largest", download="no")
     year = spec.one_of("year", options["year"], YEARS)
     split = spec.one_of("split", options["split"], VOC_SPLITS)
     objects = spec.one_of("objects", options["objects"], OBJECTS)
-    download = spec.one_of("download", options["download"], ("no", "yes")) == "yes"
     if split == "test" and year != "2007":
         raise UserError(f"the test split of VOC {year} has no published masks", allowed="split=val, train or trainval")
-    root = _voc_folder(spec, year, split, download)
+    below = ("", f"VOC{year}", f"VOCdevkit/VOC{year}", f"TrainVal/VOCdevkit/VOC{year}")
+    layout = f"VOCdevkit/VOC{year}/SegmentationObject, JPEGImages, …"
+    root = downloaded(spec, options["download"], below, "SegmentationObject", layout, fetch)
     listing = root / "ImageSets" / "Segmentation" / f"{split}.txt"
     if not os.path.exists(listing):
         raise UserError(f"{listing} is not there", allowed="the lists of PASCAL VOC as published")
     labels = own(CLASSES, "voc")
     names, entries = [], []
     for picture in " ".join(read_lines(listing, "list")).split():
-        found, problem = _annotated(root / "Annotations" / f"{picture}.xml")
-        if objects == "largest" and found:
-            found = [max(found, key=lambda one: one.area)]
-        for one in found or [Annotated(0, "", 0.0)]:
-            names.append(f"{picture}-{one.number}.jpg" if objects == "all" else f"{picture}.jpg")
+        shown, problem = _voc_objects(root / "Annotations" / f"{picture}.xml")
+        if objects == "largest" and shown:
+            shown = [max(shown, key=lambda voc_object: voc_object.area)]
+        for number, name, _ in shown or [VocObject(0, "", 0.0)]:
+            names.append(f"{picture}-{number}.jpg" if objects == "all" else f"{picture}.jpg")
             image, mask = root / "JPEGImages" / f"{picture}.jpg", root / "SegmentationObject" / f"{picture}.png"
-            label = labels.index(one.name) if one.name else None
-            entries.append(Entry("", str(image), str(mask), label, problem, one.number))
-    slugs = unique_slugs(names)
-    placed = (
-        Entry(slug, one.image, one.mask, one.label, one.problem, one.detail)
-        for slug, one in zip(slugs, entries, strict=True)
-    )
-    return Source(spec.text, labels, tuple(placed), load_object)
+            entries.append(Entry("", str(image), str(mask), labels.index(name) if name else None, problem, number))
+    named = (replace(entry, id=scene_id) for scene_id, entry in zip(unique_slugs(names), entries, strict=True))
+    return Source(spec.text, labels, tuple(named), load_object)
 
 
 def load_object(entry: Entry) -> Scene:
@@ -235,36 +229,22 @@ def load_object(entry: Entry) -> Scene:
     return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label))
 
 
-def _annotated(path: Path) -> tuple[list[Annotated], str | None]:
+def _voc_objects(path: Path) -> tuple[list[VocObject], str | None]:
     """The objects of an annotation file in their order, and what is wrong with it if they cannot be read."""
     try:
         tree = ElementTree.fromstring(read_file(path, MOST_TEXT))
-        found = []
-        for number, one in enumerate(tree.iter("object"), 1):
-            left, top, right, bottom = (float(one.findtext(f"bndbox/{side}", "")) for side in _SIDES)
-            name = one.findtext("name", "")
+        objects = []
+        for number, element in enumerate(tree.iter("object"), 1):
+            left, top, right, bottom = (float(element.findtext(f"bndbox/{side}", "")) for side in _SIDES)
+            name = element.findtext("name", "")
             if name not in CLASSES:
                 return [], f"{path.name} has an object of the class '{name}'"
-            found.append(Annotated(number, name, (right - left) * (bottom - top)))
+            objects.append(VocObject(number, name, (right - left) * (bottom - top)))
     except UserError as error:
         return [], f"its annotation {error.given}"
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
         return [], f"its annotation {path} cannot be read ({error})"
-    return found, None if found else f"{path.name} names no object"
-
-
-def _voc_folder(spec: Spec, year: str, split: str, download: bool) -> Path:
-    places = ("", f"VOC{year}", f"VOCdevkit/VOC{year}", f"TrainVal/VOCdevkit/VOC{year}")
-
-    def find(folder: Path) -> Path | None:
-        return next((folder / one for one in places if (folder / one / "SegmentationObject").is_dir()), None)
-
-    def fetch(folder: Path) -> None:
-        from torchvision.datasets import VOCSegmentation
-
-        VOCSegmentation(folder, year=year, image_set=split, download=True)
-
-    return downloaded(spec, find, fetch, download, f"VOCdevkit/VOC{year}/SegmentationObject, JPEGImages, …")
+    return objects, None if objects else f"{path.name} names no object"
 
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
