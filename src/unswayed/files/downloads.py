@@ -143,14 +143,14 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None],
     try:
         response = urllib.request.urlopen(request, timeout=30)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and done:  # nothing is left to send: the file is whole, and its hash will tell
+        if error.code == 416 and done:  # nothing is left to send; the hash is checked later
             return
         raise
     with response:
         resumed = response.status == 206
         done = done if resumed else 0
         length = response.headers.get("Content-Length")
-        # A server that says no number is taken for one that says nothing: the hash tells in the end.
+        # Without a usable length a download that ends early is found by its hash.
         total = done + int(length) if length is not None and length.isdecimal() else None
         with explained(part, remedy), open(part, "ab" if resumed else "wb") as file:
             try:

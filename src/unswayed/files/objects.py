@@ -25,11 +25,8 @@ from unswayed.errors import UserError, missing_extra
 # Scheme -> the package that opens it, which is the extra of the same name; None needs no package.
 SCHEMES: dict[str, str | None] = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": None}
 Result = TypeVar("Result")
+_LOGGERS = ("adlfs", "azure", "gcsfs", "google", "s3fs")
 PATIENCE = 5.0  # seconds until a storage that does not answer the first request counts as unreachable
-
-for _name in ("adlfs", "azure", "gcsfs", "google", "s3fs"):
-    # Their errors would also be printed with a traceback in a program that has not set up logging.
-    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -143,6 +140,9 @@ def _opened(address: str) -> Any:
         raise missing_extra(package, scheme)
     import fsspec
 
+    for name in _LOGGERS if not logging.getLogger(_LOGGERS[0]).handlers else ():
+        # Their errors would also be printed with a traceback in a program that has not set up logging.
+        logging.getLogger(name).addHandler(logging.NullHandler())
     with _explained("open", address):
         try:
             files = fsspec.filesystem(scheme, use_listings_cache=False)
@@ -184,7 +184,8 @@ def _answered(call: Callable[[], Result], address: str) -> Result:
         if future.done():
             raise
         raise UserError(
-            f"cannot reach {address}: no answer within {PATIENCE:g} seconds", run="the command again, with a network"
+            f"cannot reach {address}: no answer within {PATIENCE:g} seconds",
+            run="the same command again, with a network",
         ) from None
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -121,20 +120,13 @@ class MaskMaker:
     box: Box | None = None
     choice_for: Callable[..., Choice | None] | None = None
 
-    @functools.cached_property
-    def opened(self) -> Segmenter:
-        return open_segmenter(self.segmenter)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
-
     def result(self, outcome: Outcome[str, Made]) -> Made:
         """What became of a photograph, also if its process died."""
         name = outcome.task
         return outcome.result or Made(name, str(mask_path(self.masks, name)), "failed", f"{name}: {outcome.failure}")
 
     def __call__(self, name: str, device: str | None = None) -> Made:
-        path, segmenter = mask_path(self.masks, name), self.opened
+        path, segmenter = mask_path(self.masks, name), _opened(self.segmenter)
         try:
             image = read_picture(self.root / name)
             place = None if self.box is None else checked_box(self.box, image.shape)
@@ -147,6 +139,11 @@ class MaskMaker:
         note_confidence(self.masks, name, found)
         write_bytes(path, mask_png(mask))
         return Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
+
+
+@functools.cache
+def _opened(segmenter: str) -> Segmenter:
+    return open_segmenter(segmenter)
 
 
 def mask_png(mask: np.ndarray) -> bytes:

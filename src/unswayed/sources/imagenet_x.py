@@ -13,8 +13,7 @@ import ast
 import contextlib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,13 +43,14 @@ WHICH = ("top", "multi")
 PARTITIONS = ("val", "train")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Annotations:
     """N annotated images in the order of their file, all arrays aligned.
 
     `keys` names images by file name without folder and ending; `factors` is (N, 16) bool, columns as in `FACTORS`;
     `labels` (N,) in 0…999; `metaclasses` (N,) indices into `METACLASSES`; `metaclass_of_class` (1000,) the same for
-    every class; `real` (N, K) the ReaL labels padded with -1, or None for training images.
+    every class; `real` (N, K) the ReaL labels padded with -1, or None for training images; `kinds`: the images sorted
+    by equal metaclass and factors, so that counting needs one pass over images.
     """
 
     which: str
@@ -61,16 +61,15 @@ class Annotations:
     metaclasses: np.ndarray
     metaclass_of_class: np.ndarray
     real: np.ndarray | None
+    kinds: Kinds = field(init=False)
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    @cached_property
-    def kinds(self) -> Kinds:
-        """The images sorted into kinds of equal metaclass and factors, so that counting needs one pass over images."""
+    def __post_init__(self) -> None:
         codes = self.factors @ (1 << np.arange(len(FACTORS))) + (self.metaclasses.astype(np.int64) << len(FACTORS))
-        found, first, kind = np.unique(codes, return_index=True, return_inverse=True)
-        return Kinds(kind.ravel(), self.factors[first].astype(np.float64), found >> len(FACTORS))
+        unique, first, kind = np.unique(codes, return_index=True, return_inverse=True)
+        self.kinds = Kinds(kind.ravel(), self.factors[first].astype(np.float64), unique >> len(FACTORS))
 
     def count(self, mask: np.ndarray, by_metaclass: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """How many masked images have each factor (groups, 16) and how many there are (groups,): 17 groups, or one."""
