@@ -13,12 +13,10 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
-from jinja2 import StrictUndefined, Template
 
 from unswayed.errors import UserError
 from unswayed.files.records import require_fields
@@ -28,7 +26,6 @@ from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_fo
 
 from .exporting import Exported, Show
 from .folder import Benchmark
-from .importing import Imported
 from .rows import CARD, OK, SOURCE_EDIT, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
 
 if TYPE_CHECKING:
@@ -39,6 +36,17 @@ DATA, REST, CREDITS, HUB = "data", "benchmark", "CREDITS.csv", "hf:"
 _SHARD = 400 << 20  # bytes of pictures in one Parquet file
 _GROUP = 64  # pictures in one row group, which readers load as a whole
 _FILES = {"image": ("path", "sha256"), "mask": ("mask_path", "mask_sha256")}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The result of an import: rows by status, number of photographs, and the edits in order."""
+
+    root: Path
+    counts: dict[str, int]
+    sources: int
+    edits: tuple[str, ...]
+    failures: dict[str, str]
 
 
 def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
@@ -128,6 +136,8 @@ def _credits(benchmark: Benchmark) -> bytes | None:
     if benchmark.card.get("source", {}).get("spec") != "sample":
         return None
 
+    import polars as pl
+
     from unswayed.sources.sample import credits
 
     used = set(benchmark.manifest.column("source_id").to_pylist())
@@ -137,6 +147,8 @@ def _credits(benchmark: Benchmark) -> bytes | None:
 
 def _dataset_card(benchmark: Benchmark, credited: bool) -> str:
     """README.md in the form that the Hugging Face Hub shows: settings on top, then the text."""
+
+    from jinja2 import StrictUndefined, Template
 
     rows, card = benchmark.manifest.to_pylist(), benchmark.card
     made = Counter(row["edit"] for row in rows if row["status"] == OK)

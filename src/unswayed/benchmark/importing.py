@@ -27,6 +27,7 @@ from unswayed.sources.pictures import SUFFIXES, check_picture
 from unswayed.sources.source import unique_slugs
 
 from .card import edit_entry, ids_hash, settle_card
+from .datasets_folder import Imported, import_published, is_published
 from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, write_manifest
 from .settings import ImportSettings
 
@@ -191,17 +192,6 @@ def _shard_edit(root: Path, shard: Path) -> str:
     return shard.parent.name if root.is_dir() and shard.parent != root else shard.stem
 
 
-@dataclass(frozen=True)
-class Imported:
-    """The result of an import: rows by status, number of photographs, and the edits in order."""
-
-    root: Path
-    counts: dict[str, int]
-    sources: int
-    edits: tuple[str, ...]
-    failures: dict[str, str]
-
-
 @takes(ImportSettings)
 def import_benchmark(
     path: str | Path,
@@ -215,18 +205,21 @@ def import_benchmark(
     path: an archive, a folder, or `hf:OWNER/NAME`. The fields of settings are also keywords; they do not apply to an
     exported benchmark. Pictures in archives are always copied. progress: called with the pictures done and in all.
     """
-    from .datasets_folder import import_published, is_published
-
-    labels, classes, original, copy = settings.labels, settings.classes, settings.original, settings.copy
     if is_published(str(path)):
-        if labels or classes or original:
+        if settings.labels or settings.classes or settings.original:
             raise UserError("an exported benchmark has its labels: --labels, --classes and --original do not apply")
         return import_published(path, output, progress=progress)
-    root = Path(output).expanduser()
-    with open_release(Path(path).expanduser()) as release:
+    return _import_release(Path(path).expanduser(), Path(output).expanduser(), settings, progress)
+
+
+def _import_release(
+    path: Path, root: Path, settings: ImportSettings, progress: Callable[[int, int], None] | None
+) -> Imported:
+    classes, copy = settings.classes, settings.copy
+    with open_release(path) as release:
         space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
-        by_name = _labels(release, labels, space)
-        edits = _edits(release, original)
+        by_name = _labels(release, settings.labels, space)
+        edits = _edits(release, settings.original)
         stems = sorted({piece.stem for piece in release.pieces})
         ids = dict(zip(stems, unique_slugs([f"{stem}.png" for stem in stems]), strict=True))
         pieces = _by_edit_and_stem(release, edits)
