@@ -48,7 +48,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
     allowed: size, position
     """
     names = list(allowed)
-    by_lower = {one.lower(): one for one in reversed(names)}
+    by_lower = {name.lower(): name for name in reversed(names)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     hint = f"; did you mean '{by_lower[near[0]]}'?" if near else ""
     shown = names if len(names) <= 40 else [*names[:40], f"… ({len(names)} in all)"]

@@ -91,7 +91,7 @@ def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
     names = tuple(classes)
     count = Counter(map(plain, names))
     if len(count) != len(names):
-        groups = [[name for name in names if plain(name) == one] for one, times in count.items() if times > 1]
+        groups = [[name for name in names if plain(name) == form] for form, times in count.items() if times > 1]
         shown = ", ".join(" = ".join(group) for group in groups[:5]) + (" …" if len(groups) > 5 else "")
         raise UserError(
             f"class names occur more than once: {shown}", allowed="names that differ in more than capitals and signs"
@@ -134,17 +134,17 @@ def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
     if len(classes) > _MOST_COMPARED:
         return []
     found = []
-    for one, other in itertools.combinations(classes, 2):
-        a, b = plain(one), plain(other)
+    for name, other in itertools.combinations(classes, 2):
+        a, b = plain(name), plain(other)
         if f"{a}s" == b or f"{b}s" == a or re.sub(r"([a-z])\1", r"\1", a) == re.sub(r"([a-z])\1", r"\1", b):
-            found.append((one, other))
+            found.append((name, other))
             continue
         if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
             continue
         # Two letters that changed places count more than their share.
         least = 0.75 if sorted(a) == sorted(b) else 0.85
         if abs(len(a) - len(b)) <= 2 and difflib.SequenceMatcher(None, a, b).ratio() >= least:
-            found.append((one, other))
+            found.append((name, other))
     return found
 
 

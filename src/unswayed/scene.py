@@ -94,10 +94,10 @@ class Scene:
         """The scene in another size (width, height)."""
         import cv2
 
-        def change(one: np.ndarray) -> np.ndarray:
-            made = cv2.resize(one, size, interpolation=cv2.INTER_AREA)
+        def change(pixels: np.ndarray) -> np.ndarray:
+            made = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
             # Means of ones can be rounded up to more than 1, which no mask may have.
-            return made if one is self.image else np.minimum(made, 1)
+            return made if pixels is self.image else np.minimum(made, 1)
 
         return self.each(change, *notes)
 
@@ -150,7 +150,7 @@ def frame(scene: Scene, how: Frame = "object") -> Scene:
 
 def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
     cut = np.s_[:, offset : offset + side] if along_width else np.s_[offset : offset + side]
-    return scene.each(lambda one: np.ascontiguousarray(one[cut]))
+    return scene.each(lambda pixels: np.ascontiguousarray(pixels[cut]))
 
 
 def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:

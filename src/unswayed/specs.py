@@ -46,7 +46,7 @@ wrappers=('tencrop',))
         found: list[str] = []
         while wrappers and (wrapper := _WRAPPER.search(rest)):
             if wrapper[1] not in wrappers:
-                raise unknown("wrapper", wrapper[0], [f"+{one}" for one in wrappers])
+                raise unknown("wrapper", wrapper[0], [f"+{wrapper_name}" for wrapper_name in wrappers])
             found.insert(0, wrapper[1])
             rest = rest[: wrapper.start()]
         start = _OPTIONS.search(rest)

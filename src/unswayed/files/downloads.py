@@ -170,7 +170,7 @@ def _unpacked(archive: Path, known: Known, path: Path, remedy: str) -> Path:
     part = path.with_name(path.name + ".member.part")
     try:
         with open_archive(archive) as opened:
-            data = next((opened.read(one) for one in opened.members if one.name == known.member), None)
+            data = next((opened.read(member) for member in opened.members if member.name == known.member), None)
         reason = "there is no such file in it"
     except UserError as error:
         data, reason = None, error.given
@@ -182,12 +182,12 @@ def _unpacked(archive: Path, known: Known, path: Path, remedy: str) -> Path:
 
 
 def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
-    found = sha256(path)
-    if found != wanted.lower():
+    digest = sha256(path)
+    if digest != wanted.lower():
         if remove:
             path.unlink()
         raise UserError(
-            f"{path.name} is not what it should be: its SHA-256 is {found}, expected {wanted}"
+            f"{path.name} is not what it should be: its SHA-256 is {digest}, expected {wanted}"
             + ("; the download was removed" if remove else ""),
             run=remedy,
         )
@@ -195,25 +195,25 @@ def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
 
 def recognized(path: Path) -> str:
     """The file's SHA-256; refused where the file bears the name of a known one and is not it."""
-    found, _ = verify(path)
+    digest, _ = verify(path)
     known = KNOWN.get(path.stem)
-    if known is not None and known.sha256 not in (None, found):
+    if known is not None and known.sha256 not in (None, digest):
         raise UserError(
-            f"{path} bears the name of a known network and is another file: its SHA-256 is {found}, expected "
+            f"{path} bears the name of a known network and is another file: its SHA-256 is {digest}, expected "
             f"{known.sha256}",
             allowed="the known file; or a network of your own under another name, what its tensors do not tell in a "
             "sidecar NAME.json or as --network-fact",
             run=f"unswayed weights fetch {path.stem}",
         )
-    return found
+    return digest
 
 
 def verify(path: str | Path) -> tuple[str, str | None]:
     """(SHA-256 of the file, the known name it belongs to or None)."""
     if not Path(path).is_file():
         raise UserError(f"the file {path} does not exist")
-    found = sha256(path)
-    return found, next((name for name, known in KNOWN.items() if known.sha256 == found), None)
+    digest = sha256(path)
+    return digest, next((name for name, known in KNOWN.items() if known.sha256 == digest), None)
 
 
 def listing() -> list[dict[str, Any]]:
@@ -288,15 +288,15 @@ def _reachable(endpoint: str) -> bool:
 
 def _connect(endpoint: str) -> None:
     """Open a connection and close it; an exception if that is not possible."""
-    place = urlsplit(endpoint)
-    host, port = str(place.hostname), place.port or (80 if place.scheme == "http" else 443)
+    hub = urlsplit(endpoint)
+    host, port = str(hub.hostname), hub.port or (80 if hub.scheme == "http" else 443)
     proxies = urllib.request.getproxies()
-    given = proxies.get(place.scheme) or proxies.get("all")
-    if given is None or urllib.request.proxy_bypass(host):
+    address = proxies.get(hub.scheme) or proxies.get("all")
+    if address is None or urllib.request.proxy_bypass(host):
         socket.create_connection((host, port), PATIENCE).close()
         return
-    proxy = urlsplit(given if "://" in given else f"http://{given}")
-    if (proxy.scheme, place.scheme) != ("http", "https"):
+    proxy = urlsplit(address if "://" in address else f"http://{address}")
+    if (proxy.scheme, hub.scheme) != ("http", "https"):
         # Of another kind of proxy it is only known whether it is there.
         socket.create_connection((str(proxy.hostname), proxy.port or 1080), PATIENCE).close()
         return

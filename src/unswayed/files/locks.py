@@ -266,7 +266,7 @@ def are_renewed(slots: Mapping[str, Slot]) -> dict[str, bool]:
     """Whether somebody holds each of some leases, as far as two beats can tell; says on stderr if that takes long."""
     seen = {name: data for name, slot in slots.items() if (data := slot.read()) is not None}
     renewed = dict.fromkeys(slots, False)
-    started, told = time.monotonic(), False
+    started, reported = time.monotonic(), False
     while seen and time.monotonic() - started < 2 * BEAT:
         time.sleep(LOOK)
         for name in list(seen):
@@ -274,8 +274,8 @@ def are_renewed(slots: Mapping[str, Slot]) -> dict[str, bool]:
             if now != seen[name]:
                 renewed[name] = now is not None
                 del seen[name]
-        if seen and not told and time.monotonic() - started >= QUIET:
-            told = True
+        if seen and not reported and time.monotonic() - started >= QUIET:
+            reported = True
             names = ", ".join(str(slots[name]) for name in seen)
             _say(f"waiting at most {2 * BEAT:g} s to see whether another run still holds {names}")
     return renewed

@@ -52,16 +52,16 @@ def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
     files = _opened(address)
     with _explained("read", address):
         try:
-            found = _answered(lambda: files.ls(address, detail=True), address)
+            entries = _answered(lambda: files.ls(address, detail=True), address)
         except FileNotFoundError:
             if _lacks_bucket(files, address):
                 raise
             return {}
-        inside = [one["name"] for one in found if one["type"] == "directory"]
+        inside = [entry["name"] for entry in entries if entry["type"] == "directory"]
         for name in inside:
             if name.rstrip("/").rpartition("/")[2] not in folders:
-                found += files.find(name, detail=True).values()
-        return _by_name(files, address, found)
+                entries += files.find(name, detail=True).values()
+        return _by_name(files, address, entries)
 
 
 def names_in(address: str, prefix: str) -> list[str]:
@@ -72,9 +72,9 @@ def names_in(address: str, prefix: str) -> list[str]:
     return []
 
 
-def _by_name(files: Any, address: str, found: Iterable[dict[str, Any]]) -> dict[str, Entry]:
+def _by_name(files: Any, address: str, entries: Iterable[dict[str, Any]]) -> dict[str, Entry]:
     root = str(files._strip_protocol(address)).rstrip("/")
-    return {one["name"][len(root) :].lstrip("/"): _entry(one) for one in found if one["type"] != "directory"}
+    return {entry["name"][len(root) :].lstrip("/"): _entry(entry) for entry in entries if entry["type"] != "directory"}
 
 
 def get(address: str, path: Path) -> bool:
@@ -189,15 +189,15 @@ def _answered(call: Callable[[], Result], address: str) -> Result:
         ) from None
 
 
-def _entry(one: dict[str, Any]) -> Entry:
-    token = str(next((one[name] for name in ("ETag", "etag", "md5Hash", "created", "mtime") if one.get(name)), ""))
+def _entry(info: dict[str, Any]) -> Entry:
+    token = str(next((info[name] for name in ("ETag", "etag", "md5Hash", "created", "mtime") if info.get(name)), ""))
     md5 = token.strip('"') if re.fullmatch(r'"?[0-9a-f]{32}"?', token) else None
-    if one.get("md5Hash"):  # Google
-        md5 = base64.b64decode(one["md5Hash"]).hex()
-    stored = (one.get("content_settings") or {}).get("content_md5")  # Azure
-    times = (one.get(name) for name in ("LastModified", "last_modified", "mtime", "created"))
+    if info.get("md5Hash"):  # Google
+        md5 = base64.b64decode(info["md5Hash"]).hex()
+    stored = (info.get("content_settings") or {}).get("content_md5")  # Azure
+    times = (info.get(name) for name in ("LastModified", "last_modified", "mtime", "created"))
     written = next((time.timestamp() for time in times if isinstance(time, datetime)), None)
-    return Entry(int(one["size"]), token, bytes(stored).hex() if stored else md5, written)
+    return Entry(int(info["size"]), token, bytes(stored).hex() if stored else md5, written)
 
 
 @contextlib.contextmanager
@@ -218,7 +218,7 @@ def _failure(verb: str, address: str, cause: str) -> UserError:
 def _cause(error: Exception) -> str:
     if getattr(error, "errno", None) == errno.ENOSPC:
         return "the disk of the cache folder is full"
-    names = {kind.__name__ for one in (error, error.__cause__) if one is not None for kind in type(one).__mro__}
+    names = {kind.__name__ for cause in (error, error.__cause__) if cause is not None for kind in type(cause).__mro__}
     for cause, kinds in _CAUSES.items():
         if names & set(kinds.split()):
             return cause

@@ -131,8 +131,8 @@ def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = 
     if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
         return [
             line
-            for index, (one, other) in enumerate(zip(there, now, strict=True))
-            for line in differences(one, other, f"{where}[{index}]", words)
+            for index, (item, other) in enumerate(zip(there, now, strict=True))
+            for line in differences(item, other, f"{where}[{index}]", words)
         ]
     return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
 

@@ -121,17 +121,17 @@ def reachable_copy(given: str | Path) -> Path:
 
 def refresh(root: Path) -> None:
     """Make a working copy equal to its storage again, less pictures; does nothing for any other folder."""
-    place = address_of(root)
-    if place is None:
+    remote = address_of(root)
+    if remote is None:
         return
     # Listed in this order: a file that another process writes meanwhile is in both lists or only in the second.
     here = set(_names(root, PICTURES))
-    there = _usable(objects.listed_without(place, (*PICTURES, SCRATCH)))
+    there = _usable(objects.listed_without(remote, (*PICTURES, SCRATCH)))
     for name in here - there.keys():
         (root / name).unlink(missing_ok=True)
-    known = _read_known(_index(place)).get(_MANIFEST)
+    known = _read_known(_index(remote)).get(_MANIFEST)
     replaced = _MANIFEST in here & there.keys() and not _is_same(root / _MANIFEST, there[_MANIFEST], known)
-    _download(root, place, there)
+    _download(root, remote, there)
     if replaced:  # the pictures may be others now, with the same names
         for name in _names(root, (), PICTURES):
             (root / name).unlink(missing_ok=True)
@@ -145,59 +145,59 @@ def fetch_pictures(root: Path, only: Iterable[str] | None = None) -> None:
 
     only: their paths relative to the folder; all if None. Does nothing for any other folder.
     """
-    place = address_of(root)
-    if place is None:
+    remote = address_of(root)
+    if remote is None:
         return
     there = {
         f"{folder}/{name}": entry
         for folder in PICTURES
-        for name, entry in _usable(objects.listed(f"{place}/{folder}")).items()
+        for name, entry in _usable(objects.listed(f"{remote}/{folder}")).items()
     }
     wanted = set(_names(root, (), PICTURES)) | there.keys() if only is None else set(only)
     for name in wanted - there.keys():
         if _is_inside(name):
             (root / name).unlink(missing_ok=True)
-    _download(root, place, {name: entry for name, entry in there.items() if name in wanted})
+    _download(root, remote, {name: entry for name, entry in there.items() if name in wanted})
 
 
 def fetch_missing(path: str | Path) -> bool:
     """Download one file of a working copy if it is not there; whether it was downloaded."""
-    place = address_of(path)
-    return place is not None and not os.path.exists(path) and _get(place, Path(path))
+    remote = address_of(path)
+    return remote is not None and not os.path.exists(path) and _get(remote, Path(path))
 
 
 def upload(part: Path, path: Path) -> None:
     """Upload a complete temporary file as the object of `path`, if `path` lies in a working copy."""
-    place = _object_of(path)
-    if place is not None:
-        objects.put(part, place)
+    remote = _object_of(path)
+    if remote is not None:
+        objects.put(part, remote)
 
 
 def remove_file(path: Path) -> None:
     """Remove a file, if it exists, and its object if it lies in a working copy."""
-    place = _object_of(path)
-    if place is not None:
-        objects.remove(place)
+    remote = _object_of(path)
+    if remote is not None:
+        objects.remove(remote)
     path.unlink(missing_ok=True)
 
 
 def remove_folder(path: Path) -> None:
     """Remove a folder of intermediate files as far as possible, and its objects if it lies in a working copy."""
-    place = _object_of(path)
-    if place is not None:
+    remote = _object_of(path)
+    if remote is not None:
         with contextlib.suppress(UserError):
-            objects.remove_below(place)
+            objects.remove_below(remote)
     shutil.rmtree(path, ignore_errors=True)
 
 
 def _object_of(path: Path) -> str | None:
-    place = address_of(path)
-    return None if place is None or SCRATCH in place.split("/") else place
+    remote = address_of(path)
+    return None if remote is None or SCRATCH in remote.split("/") else remote
 
 
 def _usable(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """The objects that belong to a folder: no locks and no names that would lead out of the working copy."""
-    return {name: one for name, one in entries.items() if _is_inside(name) and not _NO_RESULT.fullmatch(name)}
+    return {name: entry for name, entry in entries.items() if _is_inside(name) and not _NO_RESULT.fullmatch(name)}
 
 
 def _is_inside(name: str) -> bool:
@@ -209,7 +209,7 @@ def _names(root: Path, without: tuple[str, ...], only: tuple[str, ...] = ()) -> 
     for folder, folders, files in os.walk(root):
         inside = Path(folder).relative_to(root)
         if inside == Path("."):
-            folders[:] = [one for one in folders if one not in (*without, SCRATCH) and (not only or one in only)]
+            folders[:] = [name for name in folders if name not in (*without, SCRATCH) and (not only or name in only)]
             if only:
                 continue
         for name in files:
@@ -217,15 +217,15 @@ def _names(root: Path, without: tuple[str, ...], only: tuple[str, ...] = ()) -> 
                 yield (inside / name).as_posix()
 
 
-def _download(root: Path, place: str, entries: Mapping[str, Entry]) -> None:
+def _download(root: Path, remote: str, entries: Mapping[str, Entry]) -> None:
     """Download every entry that the working copy does not have in this state."""
-    index = _index(place)
+    index = _index(remote)
     known = _read_known(index)
 
     def settle(name: str) -> tuple[str, list[object] | None]:
         path, entry = root / name, entries[name]
         same = _is_same(path, entry, known.get(name))
-        if not same and not _get(f"{place}/{name}" if name else place, path):
+        if not same and not _get(f"{remote}/{name}" if name else remote, path):
             return name, None
         try:
             if not same and entry.written is not None:
@@ -245,8 +245,8 @@ def _download(root: Path, place: str, entries: Mapping[str, Entry]) -> None:
         os.replace(part, index)
 
 
-def _index(place: str) -> Path:
-    return copies_folder() / ".known" / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json"
+def _index(remote: str) -> Path:
+    return copies_folder() / ".known" / f"{hashlib.sha256(remote.encode()).hexdigest()[:32]}.json"
 
 
 def _read_known(index: Path) -> Known:
@@ -272,12 +272,12 @@ def _is_same(path: Path, entry: Entry, known: object) -> bool:
         return False
 
 
-def _get(place: str, path: Path) -> bool:
+def _get(remote: str, path: Path) -> bool:
     """Download one object, which appears whole; False if it does not exist any more."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part(path)
     try:
-        if not objects.get(place, part):
+        if not objects.get(remote, part):
             return False
         os.replace(part, path)
         return True

@@ -80,9 +80,9 @@ def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str]
 
     sizes = check_size(path)
     leaves = [file.schema.column(index) for index in range(len(file.schema)) if index not in sizes.plain]
-    texts = [one.path for one in leaves if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type != "DECIMAL"]
     table = parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts).read(columns=wanted)
-    check_size(path, sum(_text_bytes(chunk) for one in table.columns for chunk in one.chunks))
+    check_size(path, sum(_text_bytes(chunk) for column in table.columns for chunk in column.chunks))
     for index, name in enumerate(table.column_names):
         declared = file.schema_arrow.field(name)
         if declared.type != table.field(index).type:
@@ -179,28 +179,28 @@ def check_column(values: pa.ChunkedArray, column: Column, where: str, run: str |
     if not _has_kind(values.type, column.kind):
         raise UserError(f"{where} contains {values.type}", allowed=WORDS[column.kind], run=run)
     if values.null_count and not column.nulls:
-        raise UserError(f"{where}, row {_place(compute.is_null(values)) + first} has no value", run=run)
+        raise UserError(f"{where}, row {_first_row(compute.is_null(values)) + first} has no value", run=run)
     if column.kind in ("integer", "number") and len(values) > values.null_count:
         tests: list[tuple[Callable[..., pa.ChunkedArray], float | None]] = [
             (compute.less, column.lowest),
             (compute.greater, column.highest),
         ]
         for outside, limit in tests:
-            found = None if limit is None else outside(values, limit)
-            if found is not None and compute.any(found).as_py():
-                place = _place(found)
+            outliers = None if limit is None else outside(values, limit)
+            if outliers is not None and compute.any(outliers).as_py():
+                row = _first_row(outliers)
                 raise UserError(
-                    f"{where}, row {place + first} is {values[place].as_py()}",
+                    f"{where}, row {row + first} is {values[row].as_py()}",
                     allowed=f"{column.lowest} to {column.highest}",
                     run=run,
                 )
 
 
-def _place(found: pa.ChunkedArray) -> int:
+def _first_row(outliers: pa.ChunkedArray) -> int:
     """The index of the first row in which a column of truth values is true."""
     import pyarrow.compute as compute
 
-    return int(compute.index(found, True).as_py())
+    return int(compute.index(outliers, True).as_py())
 
 
 def _has_kind(kind: pa.DataType, wanted: Kind) -> bool:
@@ -271,60 +271,60 @@ def _chunk_bytes(data: mmap.mmap, chunk: dict[int, Any], length: int, encodings:
     return held + values * (length if chunk[1] == _FIXED else _WIDTHS[chunk[1]])
 
 
-def _struct(data: mmap.mmap, place: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+def _struct(data: mmap.mmap, position: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     """The fields of a struct by number, and where it ends."""
-    if place < 0 or depth > _DEEPEST:
+    if position < 0 or depth > _DEEPEST:
         raise IndexError("a struct outside the file, or too deep")
     fields: dict[int, Any] = {}
     number = 0
-    while (head := data[place]) != 0:
-        place += 1
+    while (head := data[position]) != 0:
+        position += 1
         if head >> 4:
             number += head >> 4
         else:
-            number, place = _integer(data, place)
+            number, position = _integer(data, position)
         if head & 15 in (1, 2):  # a truth value is its type
             fields[number] = head & 15 == 1
         else:
-            fields[number], place = _value(data, place, head & 15, depth)
-    return fields, place + 1
+            fields[number], position = _value(data, position, head & 15, depth)
+    return fields, position + 1
 
 
-def _value(data: mmap.mmap, place: int, kind: int, depth: int) -> tuple[Any, int]:
+def _value(data: mmap.mmap, position: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (1, 2, 3):
-        return data[place], place + 1
+        return data[position], position + 1
     if kind in (4, 5, 6):
-        return _integer(data, place)
+        return _integer(data, position)
     if kind == 7:
-        return data[place + 7], place + 8
+        return data[position + 7], position + 8
     if kind == 8:
-        size, place = _varint(data, place)
-        return None, place + size  # no text is needed
+        size, position = _varint(data, position)
+        return None, position + size  # no text is needed
     if kind in (9, 10):
-        size, inner = data[place] >> 4, data[place] & 15
-        size, place = _varint(data, place + 1) if size == 15 else (size, place + 1)
+        size, inner = data[position] >> 4, data[position] & 15
+        size, position = _varint(data, position + 1) if size == 15 else (size, position + 1)
         items = []
         for _ in range(size):
-            item, place = _value(data, place, inner, depth + 1)
+            item, position = _value(data, position, inner, depth + 1)
             items.append(item)
-        return items, place
+        return items, position
     if kind == 12:
-        return _struct(data, place, depth + 1)
+        return _struct(data, position, depth + 1)
     raise IndexError(f"a value of the unknown type {kind}")
 
 
-def _integer(data: mmap.mmap, place: int) -> tuple[int, int]:
-    value, place = _varint(data, place)
-    return value >> 1 ^ -(value & 1), place
+def _integer(data: mmap.mmap, position: int) -> tuple[int, int]:
+    value, position = _varint(data, position)
+    return value >> 1 ^ -(value & 1), position
 
 
-def _varint(data: mmap.mmap, place: int) -> tuple[int, int]:
+def _varint(data: mmap.mmap, position: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 70:
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 127) << shift
-        place += 1
+        position += 1
         if byte < 128:
-            return value, place
+            return value, position
         shift += 7
     raise IndexError("a number of more than 64 bits")

@@ -76,12 +76,12 @@ def read_csv(
         try:
             table = arrow_csv.read_csv(path, read, arrow_csv.ParseOptions(newlines_in_values=True), convert)
         except pa.ArrowInvalid as error:
-            found = re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?.*?: (.*)", str(error), re.DOTALL)
-            if found is None or names[int(found[1])] not in declared:
+            problem = re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?.*?: (.*)", str(error), re.DOTALL)
+            if problem is None or names[int(problem[1])] not in declared:
                 raise
-            kind = declared[name := names[int(found[1])]].kind
-            where = f"{path}, column '{name}'" + (f", row {found[2]}" if found[2] else "")
-            raise UserError(f"{where}: {found[3][:100]}", allowed=WORDS[kind], run=run) from None
+            kind = declared[name := names[int(problem[1])]].kind
+            where = f"{path}, column '{name}'" + (f", row {problem[2]}" if problem[2] else "")
+            raise UserError(f"{where}: {problem[3][:100]}", allowed=WORDS[kind], run=run) from None
     return _checked(table.unify_dictionaries(), declared, path, run)
 
 
@@ -93,7 +93,9 @@ def read_json_lines(path: str | Path, columns: Mapping[str, Column], run: str | 
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.type_for_alias(_TYPES[column.kind])) for name, column in columns.items()])
-    kinds = {name: _JSON[one.kind] | None if one.nulls else _JSON[one.kind] for name, one in columns.items()}
+    kinds = {
+        name: _JSON[column.kind] | None if column.nulls else _JSON[column.kind] for name, column in columns.items()
+    }
     rows = []
     for number, line in enumerate(read_lines(path, "file"), 1):
         if line.strip():
@@ -133,7 +135,7 @@ def _checked(
     import pyarrow.compute as compute
     import pyarrow.types as types
 
-    for place, name in enumerate(table.column_names):
+    for index, name in enumerate(table.column_names):
         values, where = table.column(name), f"{path}, column '{name}'"
         if types.is_binary(values.type):
             raise UserError(f"{where} contains bytes that are not UTF-8", run=run)
@@ -143,5 +145,5 @@ def _checked(
             number = compute.match_substring_regex(values, f"^'{_NUMBER}$")
             formula = compute.and_not(compute.match_substring_regex(values, f"^'{_FORMULA}"), number)
             bare = compute.if_else(formula, compute.utf8_slice_codeunits(values, 1), values)
-            table = table.set_column(place, name, bare)
+            table = table.set_column(index, name, bare)
     return table

@@ -221,10 +221,10 @@ def _is_deep(value: Any) -> bool:
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(DEEPEST):
         level = [
-            one
+            item
             for holder in level
-            for one in (holder.values() if isinstance(holder, dict) else holder)
-            if isinstance(one, (dict, list))
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(item, (dict, list))
         ]
         if not level:
             return False

@@ -122,8 +122,8 @@ def exchanged_masks(source: Source | Mapping[str, Scene], notes: Mapping[str, It
             scenes.append(source[scene_id])
     found = []
     for scene in scenes:
-        alike = [one for one in scenes if one.mask.shape == scene.mask.shape]
-        fits = {one.id: fit.deviations for one in alike if (fit := mask_fit(scene.image, one.mask))}
+        alike = [other for other in scenes if other.mask.shape == scene.mask.shape]
+        fits = {other.id: fit.deviations for other in alike if (fit := mask_fit(scene.image, other.mask))}
         best = max(fits, key=fits.__getitem__, default=scene.id)
         if best != scene.id and fits[best] > OWN:
             found.append(f"that of {best} fits the photograph {scene.id}")
@@ -202,10 +202,13 @@ def mask_fit(image: np.ndarray, mask: np.ndarray) -> Fit | None:
     turned = {
         name: _contrast(colors, [_turned(band, inside.shape, *how) for band in bands]) for name, how in TURNS.items()
     }
-    others, aside = (np.array([one for one in some if one is not None]) for some in ((*moved, *turned.values()), moved))
+    others, aside = (
+        np.array([contrast for contrast in some if contrast is not None])
+        for some in ((*moved, *turned.values()), moved)
+    )
     if own is None or len(aside) < PLACES or others.max() < PLAIN:
         return None
-    name, best = max(((name, one or 0.0) for name, one in turned.items()), key=lambda pair: pair[1])
+    name, best = max(((name, contrast or 0.0) for name, contrast in turned.items()), key=lambda pair: pair[1])
     better = best > max(own, aside.mean() + BELONGS * aside.std())
     return Fit(float((own - others.mean()) / max(others.std(), 1e-9)), name if better else None)
 

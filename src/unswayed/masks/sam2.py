@@ -131,7 +131,7 @@ class PromptedSegmenter:
         batch = ((pixels - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None].astype(np.float32)
         network = open_session(self.encoder)
         answers = network.run(None, {network.get_inputs()[0].name: batch})
-        named = dict(zip((one.name for one in network.get_outputs()), answers, strict=True))
+        named = dict(zip((output.name for output in network.get_outputs()), answers, strict=True))
         return [named["image_embed"], named["high_res_feats_0"], named["high_res_feats_1"]]
 
     def _decode(
@@ -156,8 +156,8 @@ class PromptedSegmenter:
             },
         )
         logits, scores = answers[0][0], answers[1][0]
-        masks = [cv2.resize(one, (wide, high), interpolation=cv2.INTER_LINEAR) for one in logits]
-        return np.stack([1 / (1 + np.exp(-np.clip(one, -30, 30))) for one in masks]).astype(np.float32), scores
+        masks = [cv2.resize(logit, (wide, high), interpolation=cv2.INTER_LINEAR) for logit in logits]
+        return np.stack([1 / (1 + np.exp(-np.clip(mask, -30, 30))) for mask in masks]).astype(np.float32), scores
 
 
 def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.ndarray:
@@ -210,7 +210,7 @@ def inner_points(mask: np.ndarray, most: int = 3) -> list[tuple[int, int]]:
     least = max(0.3 * float(depth.max()), 1.0)  # thin parts may belong to something else
     found: list[tuple[int, int]] = []
     while len(found) < most and float(depth.max()) >= least:
-        y, x = (int(one) for one in np.unravel_index(depth.argmax(), depth.shape))
+        y, x = (int(index) for index in np.unravel_index(depth.argmax(), depth.shape))
         found.append((x, y))
         cv2.circle(depth, (x, y), round(1.5 * float(depth[y, x])), 0, cv2.FILLED)
     return found
@@ -222,9 +222,9 @@ def overlap(first: np.ndarray, second: np.ndarray) -> float:
     >>> overlap(np.array([1.0, 1, 0]), np.array([1.0, 0, 0]))
     0.5
     """
-    one, two = first > 0.5, second > 0.5
-    union = (one | two).sum()
-    return float((one & two).sum() / union) if union else 1.0
+    first, second = first > 0.5, second > 0.5
+    union = (first | second).sum()
+    return float((first & second).sum() / union) if union else 1.0
 
 
 def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarray], int]:
@@ -242,7 +242,7 @@ def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarr
         for mask in masks:
             hole = cv2.dilate((mask > 0.5).astype(np.uint8), np.ones((5, 5), np.uint8))
             without.append(cv2.inpaint(image, hole, 5, cv2.INPAINT_TELEA))
-        batch = torch.stack([model.prepare(one) for one in (image, *without)])
+        batch = torch.stack([model.prepare(picture) for picture in (image, *without)])
         chances = torch.softmax(model.logits(batch), 1)[:, label].cpu().numpy()
         losses = chances[0] - chances[1:]
         sizes = np.array([(mask > 0.5).mean() for mask in masks])
@@ -270,11 +270,11 @@ class ChosenBy:
     def __call__(self, picture: str, device: str | None = None) -> Callable[[np.ndarray, np.ndarray], int]:
         from unswayed.sources.labeled import class_folder
 
-        given = self.label or class_folder(picture)
-        if given is None:
+        label = self.label or class_folder(picture)
+        if label is None:
             raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
         opened = _opened(self.model, device_at(device, self.asked))
-        return most_needed(opened, opened.labels.index(given))
+        return most_needed(opened, opened.labels.index(label))
 
 
 @functools.cache

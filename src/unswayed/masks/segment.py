@@ -100,9 +100,9 @@ def checked_box(box: Box, shape: tuple[int, ...]) -> Box:
     (0, 0, 8, 4)
     """
     text, (high, wide) = ",".join(map(str, box)), shape[:2]
-    if len(box) != 4 or any(one != int(one) for one in box):
+    if len(box) != 4 or any(value != int(value) for value in box):
         raise BadPicture(f"the box is {text}", allowed="x, y, width, height in whole pixels")
-    x, y, width, height = (int(one) for one in box)
+    x, y, width, height = (int(value) for value in box)
     if not (0 <= x < x + width <= wide and 0 <= y < y + height <= high):
         raise BadPicture(
             f"the box {text} reaches beyond the picture of {wide}×{high} pixels",

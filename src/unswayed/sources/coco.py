@@ -79,7 +79,7 @@ def open_coco(spec: Spec) -> Source:
     chosen = [annotation for annotation in ordered if not annotation.iscrowd and annotation.image_id in pictures]
     if objects == "largest":
         chosen = _largest(chosen)
-    names = [_name(pictures[one.image_id], one.id if objects == "all" else None) for one in chosen]
+    names = [_name(pictures[annotation.image_id], annotation.id if objects == "all" else None) for annotation in chosen]
     entries = []
     for scene_id, annotation in zip(unique_slugs(names), chosen, strict=True):
         picture = pictures[annotation.image_id]
@@ -107,7 +107,11 @@ def _read(path: Path) -> _Content:
     where = f"{path} is not a COCO annotation file with objects"
     content = read_json(path, MOST_BYTES)
     require_fields(content, {"annotations": list[Any]}, where)
-    outlined = [one for one in content["annotations"] if isinstance(one, dict) and "segmentation" in one]
+    outlined = [
+        annotation
+        for annotation in content["annotations"]
+        if isinstance(annotation, dict) and "segmentation" in annotation
+    ]
     return checked(_Content, content | {"annotations": outlined}, where)
 
 

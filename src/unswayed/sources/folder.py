@@ -168,7 +168,7 @@ def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segment
         return Entry(scene_id, image, str(listing.root / row.mask), label)
     candidates = sorted(map(str, listing.masks.get(stem(row.file), ())))
     if len(candidates) > 1:
-        names = ", ".join(PurePosixPath(one).name for one in candidates)
+        names = ", ".join(PurePosixPath(mask).name for mask in candidates)
         return Entry(scene_id, image, None, label, f"it has more than one candidate mask: {names}; keep only one")
     if candidates:
         return Entry(scene_id, image, candidates[0], label, detail=listing.confidence.get(stem(row.file)))

@@ -49,8 +49,8 @@ def open_imagenet_s(spec: Spec) -> Source:
             raise UserError(f"{folder} does not exist", allowed=f"{root}/{split} and {root}/{split}-segmentation")
     names = [name for name in pictures_below(pictures) if "/" in name]
     wnids = {PurePosixPath(name).parts[0] for name in names}
-    given = options["subset"] and spec.one_of("subset", options["subset"], SUBSETS)
-    classes = subset_classes(given or _subset_of(root, wnids))
+    subset = options["subset"] and spec.one_of("subset", options["subset"], SUBSETS)
+    classes = subset_classes(subset or _subset_of(root, wnids))
     numbers = {wnid: number for number, wnid in enumerate(classes, 1)}
     numbers |= {wnid: numbers[other] for wnid, other in MERGED.items() if other in numbers}
     foreign = sorted(wnids - set(numbers))

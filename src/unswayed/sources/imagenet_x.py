@@ -226,8 +226,8 @@ def read_real_labels(folder: Path, places: np.ndarray) -> np.ndarray:
     lists = read_json(path)
     if not lists or not fits(lists, list[list[int]]):
         raise UserError(f"{path} has no list of labels for each image", allowed="lists of class numbers")
-    lengths = np.array([len(one) for one in lists])
-    flat = np.array([label for one in lists for label in one], dtype=object)
+    lengths = np.array([len(labels) for labels in lists])
+    flat = np.array([label for labels in lists for label in labels], dtype=object)
     if len(flat) and not (min(flat) >= 0 and max(flat) < CLASSES):
         raise UserError(f"{path} has the labels {min(flat)} to {max(flat)}", allowed=f"0 to {CLASSES - 1}")
     table = np.full((len(lists), max(1, lengths.max())), -1, dtype=np.int16)

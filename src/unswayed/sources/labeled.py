@@ -78,7 +78,7 @@ def folders_below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 def listed(folder: Path) -> list[Path]:
     """What a folder contains, sorted; a folder that cannot be listed is an error."""
     try:
-        return sorted(Path(one) for one in os.scandir(folder))
+        return sorted(Path(entry) for entry in os.scandir(folder))
     except OSError as error:
         _cannot_list(error)
 
@@ -162,9 +162,9 @@ def name_remarks(labels: LabelSpace, written: Iterable[str | None] = ()) -> tupl
     >>> name_remarks(imagenet(), ["0", "1"])[0].partition(";")[0]
     'the labels 0, 1 were read as indices of ImageNet-1k (tench, goldfish)'
     """
-    numbers = sorted({int(one) for one in written if one is not None and one.isdecimal()})
+    numbers = sorted({int(label) for label in written if label is not None and label.isdecimal()})
     if labels == imagenet() and 0 < len(numbers) <= FEW_NUMBERS and numbers[-1] < FEW_NUMBERS:
-        read = ", ".join(labels.classes[one] for one in numbers)
+        read = ", ".join(labels.classes[number] for number in numbers)
         shown = ", ".join(map(str, numbers))
         told = f"the labels {shown} were read as indices of ImageNet-1k ({read})"
         return (f"{told}; for classes of your own: the option space=own",)
@@ -194,7 +194,7 @@ def label_lines(path: Path, lines: Iterable[str] | None = None) -> Iterator[tupl
     for number, line in enumerate(read_lines(path, "labels file") if lines is None else lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
-        separator = next((one for one in ("\t", ",", " ") if one in line.strip()), " ")
+        separator = next((sign for sign in ("\t", ",", " ") if sign in line.strip()), " ")
         name, _, label = (part.strip().strip('"') for part in line.strip().rpartition(separator))
         if not name:
             raise UserError(

@@ -54,7 +54,10 @@ def open_rival10(spec: Spec) -> Source:
     pictures = folder / spec.one_of("kind", options["kind"], KINDS)
     if not pictures.is_dir():
         there = sorted(
-            str(one.relative_to(root)) for split in SPLITS for kind in KINDS if (one := root / split / kind).is_dir()
+            str(existing.relative_to(root))
+            for split in SPLITS
+            for kind in KINDS
+            if (existing := root / split / kind).is_dir()
         )
         raise UserError(
             f"{pictures} does not exist", allowed=", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"

@@ -49,8 +49,10 @@ def open_sample(spec: Spec) -> Source:
         raise UserError(f"the source 'sample' takes no path, but '{spec.name}' was given", allowed="sample")
     folder = _folder()
     entries = tuple(
-        Entry(one.id, str(folder.joinpath(f"{one.id}.jpg")), str(folder.joinpath(f"{one.id}.png")), one.label)
-        for one in credits()
+        Entry(
+            credit.id, str(folder.joinpath(f"{credit.id}.jpg")), str(folder.joinpath(f"{credit.id}.png")), credit.label
+        )
+        for credit in credits()
     )
     return Source(spec.text, imagenet(), entries, load_scene)
 

@@ -197,10 +197,10 @@ def _drawn(entries: Sequence[Entry], count: int, seed: int, each: bool) -> set[s
     for entry in sorted(entries, key=place):
         by_class.setdefault(entry.label, []).append(entry.id)
     if each:
-        return {one for ids in by_class.values() for one in ids[:count]}
+        return {scene_id for ids in by_class.values() for scene_id in ids[:count]}
     # The first of every class, then the second of every class, and so on.
     turns = itertools.zip_longest(*by_class.values())
-    return set([one for turn in turns for one in turn if one is not None][:count])
+    return set([scene_id for turn in turns for scene_id in turn if scene_id is not None][:count])
 
 
 _LONGEST = 100
@@ -229,14 +229,14 @@ def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise UserError(f"two scenes have the same name, {twice}", allowed="distinct names")
     slugs = [slug(name) for name in names]
-    counts = Counter(one.lower() for one in slugs)
-    taken = {one for one, count in counts.items() if count == 1}
+    counts = Counter(scene_id.lower() for scene_id in slugs)
+    taken = {scene_id for scene_id, count in counts.items() if count == 1}
     answer = []
-    for name, one in zip(names, slugs, strict=True):
-        if counts[one.lower()] > 1 or one.lower() in _RESERVED:
-            one = _hashed(one, name, taken)
-            taken.add(one.lower())
-        answer.append(one)
+    for name, scene_id in zip(names, slugs, strict=True):
+        if counts[scene_id.lower()] > 1 or scene_id.lower() in _RESERVED:
+            scene_id = _hashed(scene_id, name, taken)
+            taken.add(scene_id.lower())
+        answer.append(scene_id)
     return tuple(answer)
 
 
@@ -245,10 +245,10 @@ def _safe(part: str) -> str:
     return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", ascii_only)).strip("_-")
 
 
-def _hashed(one: str, name: str, taken: set[str]) -> str:
+def _hashed(scene_id: str, name: str, taken: set[str]) -> str:
     digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape")).hexdigest()
     for length in range(8, len(digest), 4):
-        candidate = f"{one}-{digest[:length]}"
+        candidate = f"{scene_id}-{digest[:length]}"
         if candidate.lower() not in taken:
             return candidate
     raise AssertionError("two names share a whole hash")
@@ -293,7 +293,7 @@ def same_files(paths: Iterable[str], others: Iterable[str]) -> set[str]:
         if size is None or size not in by_size:
             continue
         if size not in keys:
-            keys[size] = {content_key(one) for one in by_size[size]}
+            keys[size] = {content_key(path) for path in by_size[size]}
         if content_key(path) in keys[size]:
             found.add(path)
     return found
