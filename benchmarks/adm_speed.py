@@ -33,8 +33,8 @@ from unswayed.choices import Precision
 from unswayed.edits.composition import Guidance
 from unswayed.rendering.diffusion import Diffusion, open_diffusion
 from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.networks import Network
 from unswayed.rendering.networks.diffusers_unet import build_unet
-from unswayed.rendering.networks.network import Network
 from unswayed.rendering.removal.diffusion import inpaint, jump_levels
 from unswayed.rendering.sampling.samplers import find_sampler
 

@@ -13,9 +13,8 @@ import torch
 
 from unswayed.rendering.diffusion import Diffusion
 from unswayed.rendering.layers import Layers, Refused, Rendered
-from unswayed.rendering.sampling import guidance
+from unswayed.rendering.sampling import Schedule, as_seeds, guidance, normal, predicted_x0
 from unswayed.rendering.sampling.loop import Job
-from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal, predicted_x0
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from unswayed.errors import UserError
 from unswayed.rendering import Schedule, load_network
 from unswayed.rendering.networks.diffusers_unet import save_unet
 from unswayed.rendering.networks.noisy_classifier import load_noisy_classifier
+from unswayed.rendering.sampling import predicted_x0, step_sigma
 from unswayed.rendering.sampling.samplers import sample_ancestral
-from unswayed.rendering.sampling.schedule import predicted_x0, step_sigma
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"

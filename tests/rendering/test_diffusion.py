@@ -13,9 +13,9 @@ from unswayed.errors import UserError
 from unswayed.rendering import RenderSettings, load_network
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.sampling import Schedule, as_seeds, normal
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
 from unswayed.rendering.sampling.samplers import SAMPLERS, visited
-from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal
 
 SIZE = 32
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"

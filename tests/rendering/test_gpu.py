@@ -20,7 +20,7 @@ from unswayed.models.transforms import Transform
 from unswayed.rendering import load_network
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers, Rendered
-from unswayed.rendering.sampling.schedule import as_seeds, normal
+from unswayed.rendering.sampling import as_seeds, normal
 
 pytestmark = [
     pytest.mark.gpu,
@@ -72,7 +72,7 @@ def test_float32_is_the_originals(monkeypatch):
     assert apart() < 1e-5
     assert torch.backends.cudnn.conv.fp32_precision == before
     # without the care, ten bits of each factor are left of it
-    monkeypatch.setattr("unswayed.rendering.networks.network.true_float32", contextlib.nullcontext)
+    monkeypatch.setattr("unswayed.rendering.networks.true_float32", contextlib.nullcontext)
     assert apart() > 1e-5
 
 

@@ -8,7 +8,7 @@ import torch
 from gaussian_network import gaussian
 from sample_scenes import SAMPLE_IDS, sample_scene
 from unswayed.errors import UserError
-from unswayed.rendering.sampling import guidance
+from unswayed.rendering.sampling import Schedule, as_seeds, guidance, normal
 from unswayed.rendering.sampling.guidance import (
     adversarial,
     amplitude,
@@ -19,7 +19,6 @@ from unswayed.rendering.sampling.guidance import (
 )
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
 from unswayed.rendering.sampling.samplers import SAMPLERS, total_push, visited
-from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal
 
 FULL = Schedule.respaced(1000).alpha_bar
 

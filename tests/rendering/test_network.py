@@ -10,8 +10,8 @@ import torch
 from unswayed.errors import UserError
 from unswayed.files.downloads import KNOWN, Known
 from unswayed.rendering import load_network
-from unswayed.rendering.networks.network import Network
-from unswayed.rendering.sampling.schedule import predicted_x0
+from unswayed.rendering.networks import Network
+from unswayed.rendering.sampling import predicted_x0
 
 MINI = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 MINI_FACTS = {"num_head_channels": 32, "image_size": 256}

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from unswayed.rendering.sampling.schedule import as_seeds, normal
+from unswayed.rendering.sampling import as_seeds, normal
 
 
 def test_it_is_standard_normal_to_its_tails():

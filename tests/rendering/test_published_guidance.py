@@ -17,10 +17,10 @@ from unswayed.models import open_model
 from unswayed.rendering import RenderSettings, load_network
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers
+from unswayed.rendering.sampling import Schedule, as_seeds, normal
 from unswayed.rendering.sampling.guidance import adversarial
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
 from unswayed.rendering.sampling.samplers import SAMPLERS, visited
-from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal
 
 DATA = Path(__file__).parent.parent / "data"
 WEIGHTS = DATA / "adm_mini_weights.safetensors"

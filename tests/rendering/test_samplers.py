@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gaussian_network import gaussian
 from unswayed.errors import UserError
+from unswayed.rendering.sampling import Schedule, as_seeds, normal
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
 from unswayed.rendering.sampling.samplers import SAMPLERS, find_sampler, total_push, visited
-from unswayed.rendering.sampling.schedule import Schedule, as_seeds, normal
 
 FULL = Schedule.respaced(1000).alpha_bar
 PICTURES = 6

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from unswayed.errors import UserError
 from unswayed.rendering import Schedule
+from unswayed.rendering.sampling import BETAS, spaced_timesteps
 from unswayed.rendering.sampling.samplers import sample_ancestral
-from unswayed.rendering.sampling.schedule import BETAS, spaced_timesteps
 
 # index -> timestep, ᾱ, posterior variance of guided-diffusion's 1000 linear steps respaced to 100
 ORIGINAL = {

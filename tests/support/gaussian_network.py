@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from unswayed.rendering.networks.network import Network
-from unswayed.rendering.sampling.schedule import Schedule
+from unswayed.rendering.networks import Network
+from unswayed.rendering.sampling import Schedule
 
 
 class ExactDenoiser(nn.Module):

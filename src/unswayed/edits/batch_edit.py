@@ -56,7 +56,7 @@ class BatchEdit(nn.Module):
         self.register_buffer("backgrounds", backgrounds, persistent=False)
         self._compiled: Callable[..., tuple[Tensor, Tensor]] | None = None
 
-    def compile(self, **options: Any) -> None:  # type: ignore[override]
+    def compile(self, **options: Any) -> None:
         """Compiles the edits with `torch.compile`, to which the options go; the draws stay outside."""
         self._compiled = torch.compile(edit_batch, **options)
 

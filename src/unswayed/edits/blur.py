@@ -30,9 +30,7 @@ class Blur(Edit):
     )
 
     pixels: float = parameter(
-        4.0,
-        Range(0.0, 32.0, unit="pixels of a 256-pixel picture", step=0.5),
-        "radius of the disc that a point becomes",
+        4.0, Range(0.0, 32.0, unit="pixels of a 256-pixel picture", step=0.5), "radius of the disc that a point becomes"
     )
     where: str = where("background", "what is blurred")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from unswayed.errors import BadPicture
 from unswayed.scene import Scene
 
 IDENTITY = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -137,9 +138,7 @@ class Pool:
 
     def other(self, scene_id: str, rng: np.random.Generator) -> str | None:
         """Return the id of a random usable scene other than `scene_id`; None if there is none."""
-        from unswayed.errors import BadPicture
-
-        candidates = [one for one in self.ids if one != scene_id]
+        candidates = [other for other in self.ids if other != scene_id]
         for position in rng.permutation(len(candidates)):
             try:
                 self.load(candidates[position])

@@ -133,7 +133,7 @@ def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
 def file_parameters(edit: Any) -> tuple[str, ...]:
     """Return the names of an edit's parameters that are picture files."""
     declared = {name: field.metadata["allowed"] for name, field in parameters(edit).items()}
-    return tuple(name for name, one in declared.items() if isinstance(one, Text) and one.file)
+    return tuple(name for name, space in declared.items() if isinstance(space, Text) and space.file)
 
 
 def allowed(edit: Any, name: str) -> Allowed:

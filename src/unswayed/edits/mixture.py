@@ -94,12 +94,12 @@ class EditMixture:
     @staticmethod
     def from_json(value: Mapping[str, Any], where: str = "the mixture of edits") -> EditMixture:
         """The mixture of a JSON object with any of these fields; `where` is what an error names."""
-        allowed = [one.name for one in fields(EditMixture)]
+        names = [setting.name for setting in fields(EditMixture)]
         kinds = {"weights": dict[str, float], "probability": float, "most": int, "ranges": dict[str, list[float]]}
         require_fields(value, {}, where)
         for name in value:
-            if name not in allowed:
-                raise unknown("setting of the edits to train with", name, allowed)
+            if name not in names:
+                raise unknown("setting of the edits to train with", name, names)
         require_fields(value, {name: kinds.get(name, list[float]) for name in value}, where)
         spans = {name: value[name] for name in LIMITS if name in value}
         for name, span in {**spans, **value.get("ranges", {})}.items():

@@ -80,10 +80,7 @@ def placements(
 def _bounds(points: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     """The corners of the box around the points that are inside: two (n, 2)."""
     out = torch.full((), float("inf"), device=points.device)
-    return (
-        torch.where(inside[:, :, None], points, out).amin(1),
-        torch.where(inside[:, :, None], points, -out).amax(1),
-    )
+    return (torch.where(inside[:, :, None], points, out).amin(1), torch.where(inside[:, :, None], points, -out).amax(1))
 
 
 def smooth_fills(pictures: Tensor, alpha: Tensor) -> Tensor:

@@ -69,8 +69,8 @@ class RandomEdit(v2.Transform):
         """The sample with its picture and its mask edited; a picture without an object is left as it is."""
         sample = inputs if len(inputs) > 1 else inputs[0]
         flat, structure = pytree.tree_flatten(sample)
-        pictures = [place for place, one in enumerate(flat) if isinstance(one, tv_tensors.Image | Image.Image)]
-        masks = [place for place, one in enumerate(flat) if isinstance(one, tv_tensors.Mask)]
+        pictures = [index for index, leaf in enumerate(flat) if isinstance(leaf, tv_tensors.Image | Image.Image)]
+        masks = [index for index, leaf in enumerate(flat) if isinstance(leaf, tv_tensors.Mask)]
         if len(pictures) != 1 or len(masks) != 1:
             raise UserError(
                 f"RandomEdit was given {len(pictures)} pictures and {len(masks)} masks",
@@ -112,8 +112,8 @@ class RandomEdit(v2.Transform):
     def _background(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """A background that covers the picture's shape: the middle of one that was given or seen."""
         bank: Sequence[Any] = self.backgrounds if self.backgrounds is not None else self.seen
-        one = bank[int(rng.integers(len(bank)))]
-        array = read_picture(one) if isinstance(one, str | Path) else np.asarray(one)
+        picture = bank[int(rng.integers(len(bank)))]
+        array = read_picture(picture) if isinstance(picture, str | Path) else np.asarray(picture)
         if array.shape == shape:
             return array
         factor = max(shape[0] / array.shape[0], shape[1] / array.shape[1])

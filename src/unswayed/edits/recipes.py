@@ -113,23 +113,17 @@ CONTROLS = {
 }
 
 
-def single(name: str, text: str) -> Item:
-    """Return the only item of an expression under another name; its last attribute is what varies."""
-    (only,) = expression(text)
-    return Item(name, only.chain, only.levels[-1:])
-
-
 def _inside(inside: str) -> dict[str, str]:
     """Return the parameters written `name=value, name=value`; a value may be a list, `name=value,value`."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     key = ""
     for part in filter(None, (part.strip() for part in inside.split(","))):
         name, equals, value = part.partition("=")
         key = name.strip() if equals else key
         if not key:
             raise UserError(f"'({inside})' is not a list of parameters", allowed="(parameter=value, …)")
-        found.setdefault(key, []).append(value.strip() if equals else part)
-    return {name: ",".join(values) for name, values in found.items()}
+        values.setdefault(key, []).append(value.strip() if equals else part)
+    return {name: ",".join(parts) for name, parts in values.items()}
 
 
 def expression(text: str) -> tuple[Item, ...]:
@@ -159,40 +153,26 @@ def _axis(text: str) -> list[Item]:
             allowed="attribute=low:high:count, attribute=value,value,… or attribute(parameter=value,value,…)",
         )
     name, inside, levels = match.groups()
-    kind = EDITS.load(name)
-    given = _inside(inside or "")
-    lists = [key for key, value in given.items() if "," in value or _is_range(value)]
+    kind, fixed, swept = EDITS.load(name), _inside(inside or ""), None
+    lists = [key for key, value in fixed.items() if "," in value or _is_range(value)]
     if levels is not None and lists:
         raise UserError(
             f"'{text}' sweeps {kind.axis} and {', '.join(lists)}", allowed="one parameter with several values"
         )
     if levels is None:
-        if len(lists) > 1 or (not lists and len(given) > 1):
+        if len(lists) > 1 or (not lists and len(fixed) > 1):
             raise UserError(f"'{text}' does not say which parameter is swept", allowed="one with several values")
-        (swept,) = lists or list(given)
-        return _swept(name, swept, given.pop(swept), given)
-    fixed = given
-    attribute = "-".join([name, *map(_slug, fixed.values())])
-    space = allowed(kind, kind.axis)
+        (swept,) = lists or list(fixed)
+        levels = fixed.pop(swept)
+    space = allowed(kind, swept or kind.axis)
+    attribute = "-".join([name, *filter(None, [swept]), *map(_slug, fixed.values())])
     items = []
-    for value in _levels(name, levels, space):
-        edit = parse_edit(name, value, **fixed)
-        numeric = _is_number(value) and isinstance(space, Range)
-        label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
-        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else edit.level),)))
-    return items
-
-
-def _swept(name: str, parameter: str, levels: str, fixed: dict[str, str]) -> list[Item]:
-    """One item per level of one parameter, whichever it is."""
-    space = allowed(EDITS.load(name), parameter)
-    attribute = "-".join([name, parameter, *map(_slug, fixed.values())])
-    items = []
-    for value in _levels(f"{name}({parameter})", levels, space):
-        edit = make_edit(name, **{parameter: value}, **fixed)
-        numeric = _is_number(value) and isinstance(space, Range)
-        label = space.name(float(value)) if numeric else f"-{_slug(value)}"  # type: ignore[union-attr]
-        items.append(Item(attribute + label, (edit,), ((attribute, float(value) if numeric else value),)))
+    for value in _levels(name if swept is None else f"{name}({swept})", levels, space):
+        edit = parse_edit(name, value, **fixed) if swept is None else make_edit(name, **{swept: value}, **fixed)
+        label, level = f"-{_slug(value)}", edit.level if swept is None else value
+        if isinstance(space, Range) and _is_number(value):
+            label, level = space.name(float(value)), float(value)
+        items.append(Item(attribute + label, (edit,), ((attribute, level),)))
     return items
 
 
@@ -218,9 +198,9 @@ def _levels(name: str, text: str, space: Allowed) -> list[str]:
 def _is_number(text: str) -> bool:
     try:
         float(text)
+        return True
     except ValueError:
         return False
-    return True
 
 
 def _slug(text: str) -> str:
@@ -228,14 +208,12 @@ def _slug(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")
 
 
-__all__ = ["RECIPES", "Item", "Recipe", "named_items", "open_recipe"]
-
-
 def _named(text: str) -> tuple[Item, ...]:
     """Return the items of a line in recipes.toml: `original`, a control, `name: expression` or an expression."""
     name, colon, written = text.partition(": ")
     if colon:
-        return (single(name, written),)
+        (only,) = expression(written)
+        return (Item(name, only.chain, only.levels[-1:]),)
     return (_FIXED[text],) if text in _FIXED else expression(text)
 
 

@@ -113,8 +113,8 @@ def cropped(composition: Composition) -> Composition:
     (left, wide), (top, high) = spans
     window = slice(top, top + high), slice(left, left + wide)
     image, mask = (
-        cv2.resize(np.ascontiguousarray(one[window]), (side, side), interpolation=cv2.INTER_LINEAR)
-        for one in (composition.image, composition.mask)
+        cv2.resize(np.ascontiguousarray(array[window]), (side, side), interpolation=cv2.INTER_LINEAR)
+        for array in (composition.image, composition.mask)
     )
     requested = {**composition.requested, "size": "full", "window": [left, top, left + wide, top + high]}
     return replace(composition, image=image, mask=mask, cropped=True, requested=requested)
@@ -128,9 +128,9 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
     """
     tried: list[float] = []
     for aside in ASIDE:
-        found, measured, largest = _scaled(composition, placement, rate, size, aside)
+        scaled, measured, largest = _scaled(composition, placement, rate, size, aside)
         if abs(measured - rate) <= tolerance(rate, size):
-            return found
+            return scaled
         if measured < rate and largest and not tried:
             raise Impossible(f"size {rate:g}: the largest size that fits the frame is {measured:.3f}")
         tried.append(measured)

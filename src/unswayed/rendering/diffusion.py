@@ -21,6 +21,7 @@ from unswayed.jobs.resources import Threads, shrinking
 from unswayed.jobs.settings import choose_device
 
 from .layers import Layers, Refused, Rendered, composite
+from .networks import Network
 from .networks.loading import (
     PRECISIONS,
     choose_batch_size,
@@ -29,7 +30,6 @@ from .networks.loading import (
     loading_onto_device,
     out_of_memory,
 )
-from .networks.network import Network
 from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise_all
 from .sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
@@ -208,18 +208,18 @@ def open_diffusion(
     """
     if steps is not None and not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
-    place = choose_device(device)
-    kind = choose_precision(precision, place)
+    target = choose_device(device)
+    kind = choose_precision(precision, target)
     loaded = load_network(network, size=size, **(network_facts or {}))
     guided, chosen = _settled(loaded, steps, sampler, guidance)
-    with loading_onto_device(f"the network {loaded.name}", place):
-        exact = loaded.on(place, PRECISIONS[kind])
+    with loading_onto_device(f"the network {loaded.name}", target):
+        exact = loaded.on(target, PRECISIONS[kind])
     pictures = choose_batch_size(exact, exact.size, batch_size)
-    compiled = (place.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
+    compiled = (target.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
     module: Any = torch.compile(exact.module, dynamic=False) if compiled else exact.module
     running = replace(exact, module=module)
-    with loading_onto_device("the guide", place):
-        opened = None if guide is None else open_guide(guide, place, exact.size)
+    with loading_onto_device("the guide", target):
+        opened = None if guide is None else open_guide(guide, target, exact.size)
     return Diffusion(running, exact, steps or chosen.default, chosen.name, opened, pictures, kind, guided)
 
 

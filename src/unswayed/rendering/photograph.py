@@ -26,15 +26,7 @@ from unswayed.edits.recipes import Item, expression
 from unswayed.errors import UserError
 from unswayed.files.records import differences, require_fields, versions
 from unswayed.files.storage import is_address
-from unswayed.files.whole import (
-    MOST_PICTURE,
-    check_regular,
-    check_writable,
-    read_json,
-    sha256,
-    write_bytes,
-    write_json,
-)
+from unswayed.files.whole import MOST_PICTURE, check_regular, check_writable, read_json, sha256, write_bytes, write_json
 from unswayed.masks.checks import ALL, mask_warnings
 from unswayed.masks.segment import Box, segmented
 from unswayed.models.opening import refuse_untrusted

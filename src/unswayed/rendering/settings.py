@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unswayed.edits import Edit
 
     from .layers import Renderer
-    from .networks.network import Network
+    from .networks import Network
 
 NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
 DEFAULT_GUIDE = "lite:2"

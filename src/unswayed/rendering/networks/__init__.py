@@ -1,0 +1,192 @@
+"""A denoising network with the facts needed to use it, and how weights are read into a module."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unswayed.choices import GuidanceName
+from unswayed.errors import UserError, unknown
+from unswayed.files.tensor_files import read_tensor_file
+from unswayed.models.runtime import true_float32
+
+# Steps of the noise schedule that every network here was trained on.
+TIMESTEPS = 1000
+PREDICTION_TYPES = ("epsilon", "v_prediction", "sample")
+BETA_SCHEDULES = ("linear", "cosine", "scaled_linear")
+VARIANCES = ("fixed", "fixed_large", "learned_range", "error")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A denoising network with the facts needed to use it.
+
+    module: forward(x, t) or forward(x, t, y) -> raw output; prediction_type: epsilon | v_prediction | sample;
+    variance_type: fixed (the posterior's), fixed_large (β), learned_range (the second half of the output places the
+    variance between posterior and β), error (the second half is the log of the prediction's squared error, of which the
+    share `doubt` is added to the posterior variance); beta_schedule: one of BETA_SCHEDULES; size: side of the pictures
+    that it was trained on; classes: of a class-conditional network, else None; noise_scale: what the noise of
+    stochastic samplers is multiplied by (S_noise of Karras et al. 2022); facts: what else was needed to read its file;
+    guidance: how backgrounds are guided with it unless a user chooses otherwise.
+    """
+
+    module: nn.Module
+    name: str
+    size: int
+    prediction_type: str = "epsilon"
+    variance_type: str = "learned_range"
+    beta_schedule: str = "linear"
+    classes: int | None = None
+    noise_scale: float = 1.0
+    doubt: float = 1.0
+    weights_hash: str | None = None
+    dtype: torch.dtype = torch.float32
+    channels_last: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    guidance: GuidanceName = "calibrated"
+
+    def __post_init__(self) -> None:
+        _one_of("prediction type", self.prediction_type, PREDICTION_TYPES)
+        _one_of("variance type", self.variance_type, VARIANCES)
+        _one_of("β schedule", self.beta_schedule, BETA_SCHEDULES)
+
+    @property
+    def learned_variance(self) -> bool:
+        """Whether the second half of the output is about the variance."""
+        return self.variance_type in ("learned_range", "error")
+
+    def variance_output(self, raw: Tensor) -> Tensor | None:
+        """The part of `raw` that sets a step's variance, from −1 (the posterior's) to 1 (β); None if that is fixed.
+
+        For the variance type `error`: the log of the prediction's squared error.
+        """
+        if self.variance_type == "fixed_large":
+            return raw.new_ones(())
+        return raw[:, 3:] if self.learned_variance else None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    def __call__(self, x: Tensor, t: Tensor | float, y: Tensor | None = None) -> Tensor:
+        """Raw output (N, 3 or 6, H, W) float32 of x (N, 3, H, W) at t (N,) or one for all; y: (N,) class indices."""
+        # Contiguous, since a compiled network is compiled again for another layout.
+        times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0]).contiguous()
+        if (self.classes is None) != (y is None):
+            asked = "a class for each picture" if y is None else "no classes"
+            raise UserError(f"the network {self.name} takes {asked}")
+        # A loaded network computes in the original's order of operations; `on` makes it channels-last, which is faster.
+        layout = torch.channels_last if self.channels_last else torch.preserve_format
+        inputs = x.to(self.dtype, memory_format=layout)
+        with true_float32(x.device) if self.dtype == torch.float32 else contextlib.nullcontext():
+            output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
+        return output.float()
+
+    def on(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Network:
+        """A copy of this network on a device, in a precision, its weights channels-last."""
+        module = copy.deepcopy(self.module)
+        prepare = getattr(module, "prepare", None)
+        module = prepare(dtype) if prepare is not None else module.to(dtype)
+        module = module.to(device).to(memory_format=torch.channels_last)
+        return replace(self, module=module.eval().requires_grad_(False), dtype=dtype, channels_last=True)
+
+    def check_size(self, size: int) -> None:
+        if size != self.size:
+            raise UserError(
+                f"the network {self.name} makes pictures of {self.size}×{self.size}, {size}×{size} was requested",
+                allowed=f"pictures of {self.size}×{self.size}, or a network trained at {size}",
+                run="unswayed weights",
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """The network's entry in benchmark.json."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "prediction_type": self.prediction_type,
+            "variance_type": self.variance_type,
+            "beta_schedule": self.beta_schedule,
+            "classes": self.classes,
+            "noise_scale": self.noise_scale,
+            "doubt": self.doubt,
+            "weights_sha256": self.weights_hash,
+            **({"facts": dict(self.facts)} if self.facts else {}),
+        }
+
+
+def _one_of(kind: str, value: Any, allowed: Any) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise unknown(kind, str(value), allowed)
+
+
+def wrong_number(name: str, value: Any) -> str | None:
+    """The reason why a stated number is wrong; None if it is an integer from 1 or is not stated."""
+    if value is None or (type(value) is int and value >= 1):
+        return None
+    return f"{name} is {value!r}: an integer from 1 is allowed"
+
+
+_NESTS = ("state_dict", "model", "ema")
+
+
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Name -> tensor, on the CPU, in the file's own precision."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"there is no weights file {path}", run="unswayed weights")
+    found = read_tensor_file(path, run="unswayed weights fetch NAME, or copy the file again")
+    for nest in _NESTS:
+        if isinstance(found, dict) and isinstance(found.get(nest), dict):
+            found = found[nest]
+    if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
+        raise UserError(f"{path} holds {_what(found)} instead of a table of tensors", allowed="a state dict")
+    strange = next((name for name, value in found.items() if value.is_complex()), None)
+    if strange is not None:
+        raise UserError(f"{path}: {strange} holds complex numbers", allowed="real numbers")
+    return {str(name): value for name, value in found.items()}
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str | None = None) -> None:
+    """Load the tensors into the module; raises UserError if one is missing, unexpected or has another shape."""
+    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    wrong = [f"{name} is missing" for name in own if name not in tensors]
+    wrong += [f"{name} is unexpected" for name in tensors if name not in own]
+    wrong += [
+        f"{name} is {_by(tensors[name].shape)}, not {_by(shape)}"
+        for name, shape in own.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    if wrong:
+        raise UserError(
+            f"the weights in {where} do not fit the network: {len(wrong)} tensors, first {wrong[0]}", run=run
+        )
+    module.load_state_dict(dict(tensors))
+
+
+def refuse_broken(module: nn.Module, name: str) -> None:
+    """Raises UserError if a weight is not finite."""
+    broken = [key for key, value in module.state_dict().items() if not bool(value.isfinite().all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
+        raise UserError(
+            f"the weights of {name} hold NaN or infinity in {len(broken)} tensors: {shown}",
+            allowed="finite numbers",
+            run="unswayed weights fetch NAME, or train again",
+        )
+
+
+def _by(shape: Iterable[int]) -> str:
+    return "×".join(map(str, shape)) or "a number"
+
+
+def _what(found: Any) -> str:
+    if isinstance(found, dict):
+        return f"a table of {len(found)} entries such as {', '.join(map(str, list(found)[:3])) or 'none'}"
+    return f"a {type(found).__name__}"

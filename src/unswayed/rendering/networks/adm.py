@@ -19,8 +19,8 @@ from torch import Tensor
 from unswayed.errors import UserError
 from unswayed.files.whole import read_json
 
+from . import TIMESTEPS, Network, fill, read_tensors, wrong_number
 from .diffusers_unet import build_unet, known_facts
-from .network import TIMESTEPS, Network, fill, read_tensors, wrong_number
 
 FACTS = (
     "num_head_channels",

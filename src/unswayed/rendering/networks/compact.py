@@ -22,7 +22,7 @@ from unswayed.errors import UserError
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
 from unswayed.files.whole import read_json, write_json
 
-from .network import fill
+from . import fill
 
 
 @dataclass(frozen=True)

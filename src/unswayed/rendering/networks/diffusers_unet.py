@@ -13,7 +13,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.tensor_files import write_tensor_file
 from unswayed.files.whole import read_json, sha256, write_json
 
-from .network import TIMESTEPS, Network, fill, read_tensors, wrong_number
+from . import TIMESTEPS, Network, fill, read_tensors, wrong_number
 
 # Facts that are not in a UNet2DModel's config but in the scheduler config of its pipeline (or in `unswayed.json`).
 FACTS = ("prediction_type", "beta_schedule", "variance_type", "image_size", "noise_scale")

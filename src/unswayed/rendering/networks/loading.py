@@ -19,10 +19,10 @@ from unswayed.files.downloads import KNOWN, cached
 from unswayed.files.whole import sha256
 from unswayed.jobs.resources import is_out_of_memory
 
+from . import Network, refuse_broken
 from .adm import load_adm
 from .compact import load_compact
 from .diffusers_unet import load_unet
-from .network import Network, refuse_broken
 
 
 def load_network(spec: str | Path | Network = "compact", *, size: int | None = None, **facts: Any) -> Network:
@@ -55,9 +55,7 @@ def _find(spec: str) -> Path:
         return cached(stem)
     if "/" in spec or Path(spec).suffix:
         raise UserError(
-            f"there is no network {spec}",
-            allowed="compact, a known name, a file or a folder",
-            run="unswayed weights",
+            f"there is no network {spec}", allowed="compact, a known name, a file or a folder", run="unswayed weights"
         )
     raise unknown("network", spec, ["compact", *KNOWN, "FILE", "FOLDER"], run="unswayed weights")
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from unswayed.errors import UserError
 
+from . import fill, read_tensors, refuse_broken
 from .adm import MULTIPLIERS, convert, read_sidecar
-from .network import fill, read_tensors, refuse_broken
 
 
 class AttentionPool(nn.Module):

@@ -17,10 +17,10 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.jobs.resources import shrinking
 from unswayed.jobs.settings import choose_device
 
+from ..networks import Network
 from ..networks.loading import PRECISIONS, choose_precision, loading_onto_device, out_of_memory
-from ..networks.network import Network
+from ..sampling import Schedule, as_seeds, normal, predicted_x0, step_sigma
 from ..sampling.samplers import sample_ancestral
-from ..sampling.schedule import Schedule, as_seeds, normal, predicted_x0, step_sigma
 from . import hole_of
 
 _FIRST, _STEP, _KNOWN, _UP = 0, 1, 2, 3
@@ -113,10 +113,10 @@ class DiffusionRemoval:
         """options: passed to `inpaint`."""
         from ..networks.loading import load_network
 
-        place = choose_device(device)
+        target = choose_device(device)
         loaded = load_network("compact" if network is None else network)
-        with loading_onto_device(f"the network {loaded.name}", place):
-            self.network = loaded.on(place, PRECISIONS[choose_precision(precision, place)])
+        with loading_onto_device(f"the network {loaded.name}", target):
+            self.network = loaded.on(target, PRECISIONS[choose_precision(precision, target)])
         self.options = options
         digest = (self.network.weights_hash or "unknown")[:12]
         self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))

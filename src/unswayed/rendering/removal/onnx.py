@@ -38,10 +38,7 @@ class OnnxRemoval:
             cv2.resize(image, (wide, high), interpolation=cv2.INTER_AREA) if (high, wide) != image.shape[:2] else image
         )
         hole_small = cv2.resize(hole.astype(np.uint8), (wide, high), interpolation=cv2.INTER_NEAREST).astype(bool)
-        feeds = {
-            self.picture.name: _as_input(small, self.picture),
-            self.mask.name: _as_mask(hole_small, self.mask),
-        }
+        feeds = {self.picture.name: _as_input(small, self.picture), self.mask.name: _as_mask(hole_small, self.mask)}
         try:
             answer = self.session.run(None, feeds)[0]
         except Exception as error:
@@ -55,9 +52,11 @@ class OnnxRemoval:
 def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
     """(picture input, mask input): found by name, else by channels."""
     inputs = session.get_inputs()
-    described = ", ".join(f"{one.name} {one.shape} {one.type}" for one in inputs)
-    masks = [one for one in inputs if "mask" in one.name.lower()] or [one for one in inputs if _channels(one) == 1]
-    pictures = [one for one in inputs if one not in masks and _channels(one) in (3, None)]
+    described = ", ".join(f"{port.name} {port.shape} {port.type}" for port in inputs)
+    masks = [port for port in inputs if "mask" in port.name.lower()] or [
+        port for port in inputs if _channels(port) == 1
+    ]
+    pictures = [port for port in inputs if port not in masks and _channels(port) in (3, None)]
     if len(inputs) != 2 or len(masks) != 1 or len(pictures) != 1:
         raise UserError(
             f"{path} takes {described}", allowed="two inputs: a picture (3 channels) and a mask (1 channel)"
@@ -65,39 +64,39 @@ def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
     return pictures[0], masks[0]
 
 
-def _channels(one: Any) -> int | None:
-    shape = one.shape
+def _channels(port: Any) -> int | None:
+    shape = port.shape
     places = [shape[1], shape[-1]] if len(shape) == 4 else []
     return next((size for size in places if size in (1, 3)), None)
 
 
-def _last(one: Any) -> bool:
+def _last(port: Any) -> bool:
     """Whether channels come last."""
-    return len(one.shape) == 4 and one.shape[-1] in (1, 3) and one.shape[1] not in (1, 3)
+    return len(port.shape) == 4 and port.shape[-1] in (1, 3) and port.shape[1] not in (1, 3)
 
 
-def _size(one: Any, wanted: tuple[int, int]) -> tuple[int, int]:
+def _size(port: Any, wanted: tuple[int, int]) -> tuple[int, int]:
     """The input's fixed height and width; the picture's own where they are not fixed."""
-    places = one.shape[1:3] if _last(one) else one.shape[2:4]
+    places = port.shape[1:3] if _last(port) else port.shape[2:4]
     fixed = [size if isinstance(size, int) and size > 0 else own for size, own in zip(places, wanted, strict=True)]
     return fixed[0], fixed[1]
 
 
-def _as_input(image: np.ndarray, one: Any) -> np.ndarray:
-    array = image if "uint8" in one.type else (image.astype(np.float32) / 255)
-    if "float16" in one.type:
+def _as_input(image: np.ndarray, port: Any) -> np.ndarray:
+    array = image if "uint8" in port.type else (image.astype(np.float32) / 255)
+    if "float16" in port.type:
         array = array.astype(np.float16)
-    return np.ascontiguousarray((array if _last(one) else array.transpose(2, 0, 1))[None])
+    return np.ascontiguousarray((array if _last(port) else array.transpose(2, 0, 1))[None])
 
 
-def _as_mask(hole: np.ndarray, one: Any) -> np.ndarray:
-    if "uint8" in one.type:
+def _as_mask(hole: np.ndarray, port: Any) -> np.ndarray:
+    if "uint8" in port.type:
         array = np.where(hole, 0, 255).astype(np.uint8)
     else:
-        array = hole.astype(np.float16 if "float16" in one.type else np.float32)
-    if len(one.shape) == 3:
+        array = hole.astype(np.float16 if "float16" in port.type else np.float32)
+    if len(port.shape) == 3:
         return array[None]
-    return array[None, ..., None] if _last(one) else array[None, None]
+    return array[None, ..., None] if _last(port) else array[None, None]
 
 
 def _as_picture(answer: np.ndarray, path: Path) -> np.ndarray:

@@ -23,8 +23,8 @@ from unswayed.errors import UserError
 from unswayed.jobs.resources import one_thread
 from unswayed.models.runtime import true_float32
 
+from . import Schedule
 from .samplers import SAMPLERS, total_push, visited
-from .schedule import Schedule
 
 Push = Callable[[Tensor], Tensor]
 Guide = Callable[[Tensor], Tensor]
@@ -124,11 +124,11 @@ def amplitude(x0: Tensor, band: str | Sequence[str] = "all") -> Tensor:
     band: one for all, or one per picture.
     """
     bands = [band] * len(x0) if isinstance(band, str) else band
-    for one in bands:
-        _known_band(one)
+    for name in bands:
+        _known_band(name)
     size = torch.fft.fft2((x0.float() + 1) / 2).abs()
     if "high" in bands:
-        whole = torch.tensor([one == "all" for one in bands], device=x0.device).view(-1, 1, 1, 1)
+        whole = torch.tensor([name == "all" for name in bands], device=x0.device).view(-1, 1, 1, 1)
         size = size * torch.where(whole, 1.0, _high(x0, half=False))
     return size.mean(dim=(1, 2, 3))
 

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from unswayed.choices import GuidanceName
 
-from ..networks.network import Network
+from ..networks import Network
+from . import Schedule, as_seeds, normal, predicted_x0, step_sigma
 from . import guidance as guiding
 from .samplers import Sampler
-from .schedule import Schedule, as_seeds, normal, predicted_x0, step_sigma
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,12 +220,7 @@ def _advance(
 
 
 def _push(
-    network: Network,
-    state: _State,
-    numbers: dict[str, Tensor],
-    x0: Tensor,
-    jobs: Sequence[Job],
-    settings: Settings,
+    network: Network, state: _State, numbers: dict[str, Tensor], x0: Tensor, jobs: Sequence[Job], settings: Settings
 ) -> Tensor | None:
     """Strength × ∇ for every slot, (slots, 3, S, S), or None if no slot is guided."""
     current = [jobs[job] if job >= 0 else None for job in state.job]

@@ -16,7 +16,7 @@ import numpy as np
 
 from unswayed.errors import UserError, unknown
 
-from .schedule import Schedule
+from . import Schedule
 
 
 @dataclass(frozen=True, eq=False)

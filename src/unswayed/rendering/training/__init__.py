@@ -111,7 +111,7 @@ def read_tensors(folder: Path, record: dict[str, Any], device: torch.device) -> 
 
 def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with the prefix, without it."""
-    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
@@ -146,11 +146,11 @@ def stop_asked() -> Iterator[threading.Event]:
         os.write(2, b"stopping after this step; press Ctrl-C again to stop at once\n")
 
     def restore() -> None:
-        for one, handler in before.items():
-            signal.signal(one, handler or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
     if threading.current_thread() is threading.main_thread():
-        before = {one: signal.signal(one, ask) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:

@@ -305,9 +305,9 @@ def train(
         raise UserError(f"the time limit is {minutes:g} minutes", allowed="above 0")
     if every < 1:
         raise UserError(f"progress is to be printed every {every} steps", allowed="1 or more")
-    folder, place = Path(folder), choose_device(device)
+    folder, target = Path(folder), choose_device(device)
     torch.backends.cudnn.benchmark = True
-    photos, held = load_photos(paths, recipe.held_out, place)
+    photos, held = load_photos(paths, recipe.held_out, target)
     judge = None if critic is None else load_critic(critic)
     begun = None
     if begin is not None:
@@ -374,7 +374,7 @@ class Muon(torch.optim.Optimizer):
                 buffers = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
                 torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
                 nesterov = torch._foreach_lerp(gradients, buffers, group["momentum"])
-                stacked = torch.stack([one.reshape(rows, columns) for one in nesterov])
+                stacked = torch.stack([gradient.reshape(rows, columns) for gradient in nesterov])
                 # 0.2·sqrt(max side): the root mean square of an AdamW update (Liu et al. 2025).
                 rate = group["lr"] * 0.2 * math.sqrt(max(rows, columns))
                 update = orthogonal(stacked).float()

@@ -47,7 +47,7 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
 
 def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
     with open_archive(path) as archive:
-        for member in sorted(archive.members, key=lambda one: one.name):
+        for member in sorted(archive.members, key=lambda member: member.name):
             if member.name.lower().endswith(SUFFIXES):
                 yield member.name, archive.read(member)
 
