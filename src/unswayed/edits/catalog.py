@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from . import all_edits
@@ -68,7 +69,7 @@ def _edit(edit: type[Edit]) -> dict[str, Any]:
     }
 
 
-def _parameter(field: Any) -> dict[str, Any]:
+def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
     declared = field.metadata["allowed"]
     record = {"default": field.default, "explains": field.metadata["explains"], "allowed": declared.describe()}
     if isinstance(declared, Range):

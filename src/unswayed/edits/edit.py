@@ -79,7 +79,7 @@ class Choice:
     names: tuple[str, ...]
     meanings: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
-    def checked(self, name: str, value: Any) -> str:
+    def checked(self, name: str, value: object) -> str:
         if value not in self.names:
             raise unknown(name, str(value), self.names, run="unswayed edits")
         return str(value)
@@ -95,7 +95,7 @@ class Text:
     meaning: str
     file: bool = False
 
-    def checked(self, name: str, value: Any) -> str:
+    def checked(self, name: str, value: object) -> str:
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r}", allowed=self.meaning, run="unswayed edits")
         return value
@@ -108,7 +108,7 @@ Allowed = Range | Choice | Text
 
 
 def parameter(
-    default: Any,
+    default: float | str | None,
     allowed: Allowed,
     explains: str,
     *,
@@ -130,13 +130,13 @@ def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(edit) if "allowed" in field.metadata}
 
 
-def file_parameters(edit: Any) -> tuple[str, ...]:
+def file_parameters(edit: Edit | type[Edit]) -> tuple[str, ...]:
     """Return the names of an edit's parameters that are picture files."""
     declared = {name: field.metadata["allowed"] for name, field in parameters(edit).items()}
     return tuple(name for name, space in declared.items() if isinstance(space, Text) and space.file)
 
 
-def allowed(edit: Any, name: str) -> Allowed:
+def allowed(edit: Edit | type[Edit], name: str) -> Allowed:
     """Return the allowed values of parameter `name`; raises UserError with the existing names."""
     declared = parameters(edit)
     if name not in declared:
@@ -145,7 +145,7 @@ def allowed(edit: Any, name: str) -> Allowed:
     return found
 
 
-def check(edit: Any) -> None:
+def check(edit: Edit) -> None:
     """Convert every parameter to its declared type and check its range; called when an edit is created."""
     for name, field in parameters(edit).items():
         value = getattr(edit, name)
@@ -154,7 +154,7 @@ def check(edit: Any) -> None:
         object.__setattr__(edit, name, field.metadata["allowed"].checked(f"{edit.name}: {name}", value))
 
 
-def as_json(edit: Any) -> dict[str, Any]:
+def as_json(edit: Edit) -> dict[str, Any]:
     """Return the edit as a complete record: {"edit": "size", "rate": 0.05}."""
     values = {name: getattr(edit, name) for name in parameters(edit)}
     return {"edit": edit.name, **{name: value for name, value in values.items() if value is not None}}
@@ -178,7 +178,7 @@ class Change:
     parameter: str
     neutral: float | None
     extreme: float
-    others: tuple[tuple[str, Any], ...] = ()
+    others: tuple[tuple[str, float | str], ...] = ()
     falls: bool = False
 
 

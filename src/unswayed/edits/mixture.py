@@ -14,7 +14,7 @@ from unswayed.scene import Scene
 
 from . import EDITS
 from .composition import Composition, Impossible, Original, PictureReference, Pool, Removed
-from .edit import Allowed, Choice, Range, allowed
+from .edit import Allowed, Choice, Edit, Range, allowed
 from .geometry import resized
 from .layers import composite, drawn_picture, realize, without_object
 
@@ -139,20 +139,8 @@ LIMITS: dict[str, Span] = {
 }
 # What `lighting` and `blur` act on.
 OBJECT, BACKGROUND, BOTH = 0, 1, 2
-NUMBERS = (
-    "size",
-    "x",
-    "y",
-    "direction",
-    "lighting",
-    "blur",
-    "color",
-    "saturation",
-    "occlusion",
-    "donor",
-    "place",
-    "tilt",
-)
+_SPANNED = ("size", "x", "y", "direction", "lighting", "blur", "color", "saturation", "occlusion")
+NUMBERS = (*_SPANNED, "donor", "place", "tilt")
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +242,7 @@ def edited_by_others(
     return np.ascontiguousarray(image), np.ascontiguousarray(mask)
 
 
-def _drawn_edit(name: str, share: float, mixture: EditMixture) -> Any:
+def _drawn_edit(name: str, share: float, mixture: EditMixture) -> Edit:
     """The edit with its main parameter at a share of its range; a choice and a text take it from their own values."""
     edit, space = EDITS.load(name), _axis_space(name)
     if isinstance(space, Range):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import cv2
 import numpy as np
@@ -32,6 +32,8 @@ from .occlusion import hiding_batch
 from .placement import GRID, placements
 
 REMEMBERED = 16
+AnyPicture: TypeAlias = tv_tensors.Image | Image.Image
+Lender: TypeAlias = str | Path | np.ndarray | Image.Image
 
 
 class RandomEdit(v2.Transform):
@@ -56,7 +58,7 @@ class RandomEdit(v2.Transform):
     def __init__(
         self,
         mixture: EditMixture | None = None,
-        backgrounds: Sequence[str | Path | np.ndarray | Image.Image] | None = None,
+        backgrounds: Sequence[Lender] | None = None,
     ) -> None:
         super().__init__()
         self.mixture = mixture or EditMixture()
@@ -79,7 +81,7 @@ class RandomEdit(v2.Transform):
         flat[pictures[0]], flat[masks[0]] = self._edited(flat[pictures[0]], flat[masks[0]])
         return pytree.tree_unflatten(flat, structure)
 
-    def _edited(self, picture: Any, mask: tv_tensors.Mask) -> tuple[Any, tv_tensors.Mask]:
+    def _edited(self, picture: AnyPicture, mask: tv_tensors.Mask) -> tuple[AnyPicture, tv_tensors.Mask]:
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
         may_borrow = self.backgrounds is not None or bool(self.seen)
         draws = draw(1, self.mixture, rng, () if may_borrow else ("background", "occlusion"))
@@ -111,7 +113,7 @@ class RandomEdit(v2.Transform):
 
     def _background(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """A background that covers the picture's shape: the middle of one that was given or seen."""
-        bank: Sequence[Any] = self.backgrounds if self.backgrounds is not None else self.seen
+        bank: Sequence[Lender] = self.backgrounds if self.backgrounds is not None else self.seen
         picture = bank[int(rng.integers(len(bank)))]
         array = read_picture(picture) if isinstance(picture, str | Path) else np.asarray(picture)
         if array.shape == shape:
@@ -126,7 +128,7 @@ class RandomEdit(v2.Transform):
 BORROWERS = ("background", "occlusion")
 
 
-def _array(picture: Any) -> np.ndarray:
+def _array(picture: AnyPicture) -> np.ndarray:
     """(H, W, 3) uint8."""
     if isinstance(picture, Image.Image):
         return np.asarray(picture.convert("RGB"))
@@ -146,7 +148,7 @@ def _unit(mask: tv_tensors.Mask) -> np.ndarray:
     return values / 255 if array.dtype.kind in "iu" and values.max() > 1 else values
 
 
-def _picture_like(image: np.ndarray, before: Any) -> Any:
+def _picture_like(image: np.ndarray, before: AnyPicture) -> AnyPicture:
     if isinstance(before, Image.Image):
         return Image.fromarray(image)
     pixels = torch.from_numpy(image).permute(2, 0, 1).contiguous()

@@ -17,6 +17,8 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.tensor_files import read_tensor_file
 from unswayed.models.runtime import true_float32
 
+# What a file, its sidecar or its user states of a network, by name.
+Facts = dict[str, Any]
 # Steps of the noise schedule that every network here was trained on.
 TIMESTEPS = 1000
 PREDICTION_TYPES = ("epsilon", "v_prediction", "sample")
@@ -49,7 +51,7 @@ class Network:
     weights_hash: str | None = None
     dtype: torch.dtype = torch.float32
     channels_last: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
     guidance: GuidanceName = "calibrated"
 
     def __post_init__(self) -> None:
@@ -80,8 +82,8 @@ class Network:
         # Contiguous, since a compiled network is compiled again for another layout.
         times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0]).contiguous()
         if (self.classes is None) != (y is None):
-            asked = "a class for each picture" if y is None else "no classes"
-            raise UserError(f"the network {self.name} takes {asked}")
+            classes = "a class for each picture" if y is None else "no classes"
+            raise UserError(f"the network {self.name} takes {classes}")
         # A loaded network computes in the original's order of operations; `on` makes it channels-last, which is faster.
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         inputs = x.to(self.dtype, memory_format=layout)
@@ -121,12 +123,12 @@ class Network:
         }
 
 
-def _one_of(kind: str, value: Any, allowed: Any) -> None:
+def _one_of(kind: str, value: object, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
         raise unknown(kind, str(value), allowed)
 
 
-def wrong_number(name: str, value: Any) -> str | None:
+def wrong_number(name: str, value: object) -> str | None:
     """The reason why a stated number is wrong; None if it is an integer from 1 or is not stated."""
     if value is None or (type(value) is int and value >= 1):
         return None
@@ -141,16 +143,16 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no weights file {path}", run="unswayed weights")
-    found = read_tensor_file(path, run="unswayed weights fetch NAME, or copy the file again")
+    content = read_tensor_file(path, run="unswayed weights fetch NAME, or copy the file again")
     for nest in _NESTS:
-        if isinstance(found, dict) and isinstance(found.get(nest), dict):
-            found = found[nest]
-    if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
-        raise UserError(f"{path} holds {_what(found)} instead of a table of tensors", allowed="a state dict")
-    strange = next((name for name, value in found.items() if value.is_complex()), None)
+        if isinstance(content, dict) and isinstance(content.get(nest), dict):
+            content = content[nest]
+    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
+        raise UserError(f"{path} holds {_what(content)} instead of a table of tensors", allowed="a state dict")
+    strange = next((name for name, value in content.items() if value.is_complex()), None)
     if strange is not None:
         raise UserError(f"{path}: {strange} holds complex numbers", allowed="real numbers")
-    return {str(name): value for name, value in found.items()}
+    return {str(name): value for name, value in content.items()}
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str | None = None) -> None:
@@ -186,7 +188,7 @@ def _by(shape: Iterable[int]) -> str:
     return "×".join(map(str, shape)) or "a number"
 
 
-def _what(found: Any) -> str:
-    if isinstance(found, dict):
-        return f"a table of {len(found)} entries such as {', '.join(map(str, list(found)[:3])) or 'none'}"
-    return f"a {type(found).__name__}"
+def _what(content: object) -> str:
+    if isinstance(content, dict):
+        return f"a table of {len(content)} entries such as {', '.join(map(str, list(content)[:3])) or 'none'}"
+    return f"a {type(content).__name__}"

@@ -19,28 +19,21 @@ from torch import Tensor
 from unswayed.errors import UserError
 from unswayed.files.whole import read_json
 
-from . import TIMESTEPS, Network, fill, read_tensors, wrong_number
+from . import TIMESTEPS, Facts, Network, fill, read_tensors, wrong_number
 from .diffusers_unet import build_unet, known_facts
 
-FACTS = (
-    "num_head_channels",
-    "num_heads",
-    "qkv_order",
-    "beta_schedule",
-    "prediction_type",
-    "variance_type",
-    "image_size",
-)
+_NUMBERS = ("num_head_channels", "num_heads", "image_size")
+FACTS = (*_NUMBERS, "qkv_order", "beta_schedule", "prediction_type", "variance_type")
 QKV_ORDERS = ("legacy", "new")
 DEFAULT_HEADS = 4  # guided-diffusion's num_heads, used when num_head_channels is -1
 # guided-diffusion's defaults: channel multipliers by picture size. No other size has the levels of 64×64.
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
-def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Network:
+def load_adm(path: str | Path, size: int | None = None, **facts: Any) -> Network:
     """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) override the rest.
 
-    asked: the picture size if nothing else states it.
+    size: of the pictures if nothing else states it.
     """
     from unswayed.files.downloads import recognized
 
@@ -49,7 +42,7 @@ def load_adm(path: str | Path, asked: int | None = None, **facts: Any) -> Networ
     digest = recognized(path)
     tensors = read_tensors(path)
     layout = deduce(tensors, path.name)
-    settled = settle(layout, path, facts, asked)
+    settled = settle(layout, path, facts, size)
     unet = build_unet(unet_config(layout, settled), settled["num_heads"], path.name)
     converted = convert(tensors, network_parts(layout), settled, path.name, "a supported ADM network")
     fill(unet.unet, converted, path.name)
@@ -106,7 +99,7 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
     )
 
 
-def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
+def settle(layout: Layout, path: Path, facts: Facts, size: int | None = None) -> Facts:
     """The facts that the tensors do not show, each from the first place that states it; refused if ambiguous."""
     from unswayed.files.downloads import KNOWN
 
@@ -117,8 +110,7 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
     if stated.get("num_head_channels") == -1:  # in guided-diffusion: given by num_heads
         del stated["num_head_channels"]
         stated.setdefault("num_heads", DEFAULT_HEADS)
-    numbers = ("num_head_channels", "num_heads", "image_size")
-    doubts = [doubt for name in numbers if (doubt := wrong_number(name, stated.get(name)))]
+    doubts = [doubt for name in _NUMBERS if (doubt := wrong_number(name, stated.get(name)))]
     order = stated.get("qkv_order", "legacy")
     if order not in QKV_ORDERS:
         doubts.append(f"qkv_order '{order}': legacy or new")
@@ -135,7 +127,7 @@ def settle(layout: Layout, path: Path, facts: dict[str, Any], asked: int | None 
     if variance not in variances:
         doubts.append(f"variance_type '{variance}': {' or '.join(variances)} with {layout.outputs} channels")
     multipliers = tuple(c / layout.base for c in layout.channels)
-    size = stated.get("image_size") or MULTIPLIERS.get(multipliers) or asked
+    size = stated.get("image_size") or MULTIPLIERS.get(multipliers) or size
     if not doubts:
         if width is None and heads is None:
             width = 64
@@ -177,7 +169,7 @@ def sidecar_of(path: Path) -> Path:
     return path.with_name(path.stem.removesuffix("_weights") + ".json")
 
 
-def read_sidecar(path: Path) -> dict[str, Any]:
+def read_sidecar(path: Path) -> Facts:
     """The facts in `<stem without _weights>.json`, under guided-diffusion's names; {} if there is no such file."""
     sidecar = sidecar_of(path)
     if not sidecar.exists():
@@ -191,19 +183,19 @@ def read_sidecar(path: Path) -> dict[str, Any]:
             f"{sidecar}: the network was trained on {config['diffusion_steps']} timesteps", allowed=f"{TIMESTEPS}"
         )
     names = ("num_head_channels", "num_heads", "num_heads_upsample", "image_size", "qkv_order", "prediction_type")
-    found = {key: config[key] for key in names if config.get(key) is not None}
+    stated = {key: config[key] for key in names if config.get(key) is not None}
     if config.get("noise_schedule") is not None:
-        found["beta_schedule"] = config["noise_schedule"]
+        stated["beta_schedule"] = config["noise_schedule"]
     if "use_new_attention_order" in config:
-        found["qkv_order"] = "new" if config["use_new_attention_order"] else "legacy"
+        stated["qkv_order"] = "new" if config["use_new_attention_order"] else "legacy"
     if "sigma_small" in config and not config.get("learn_sigma"):
-        found["variance_type"] = "fixed" if config["sigma_small"] else "fixed_large"
+        stated["variance_type"] = "fixed" if config["sigma_small"] else "fixed_large"
     if config.get("predict_xstart"):
-        found["prediction_type"] = "sample"
-    return found
+        stated["prediction_type"] = "sample"
+    return stated
 
 
-def unet_config(layout: Layout, settled: dict[str, Any]) -> dict[str, Any]:
+def unet_config(layout: Layout, settled: Facts) -> Facts:
     """The arguments of `UNet2DModel` for a layout."""
     plain = (
         ("ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D")
@@ -273,7 +265,7 @@ class Layout:
 
 
 def convert(
-    tensors: dict[str, Tensor], parts: Iterable[tuple[str, str, str]], settled: dict[str, Any], name: str, kind: str
+    tensors: dict[str, Tensor], parts: Iterable[tuple[str, str, str]], settled: Facts, name: str, kind: str
 ) -> dict[str, Tensor]:
     """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused.
 
@@ -366,7 +358,7 @@ def moved(remaining: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]
     return made
 
 
-def moved_attention(remaining: dict[str, Tensor], old: str, new: str, settled: dict[str, Any]) -> dict[str, Tensor]:
+def moved_attention(remaining: dict[str, Tensor], old: str, new: str, settled: Facts) -> dict[str, Tensor]:
     made = moved(remaining, f"{old}.norm", f"{new}.group_norm")
     for name in ("weight", "bias"):
         fused = remaining.pop(f"{old}.qkv.{name}").float()

@@ -13,7 +13,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.tensor_files import write_tensor_file
 from unswayed.files.whole import read_json, sha256, write_json
 
-from . import TIMESTEPS, Network, fill, read_tensors, wrong_number
+from . import TIMESTEPS, Facts, Network, fill, read_tensors, wrong_number
 
 # Facts that are not in a UNet2DModel's config but in the scheduler config of its pipeline (or in `unswayed.json`).
 FACTS = ("prediction_type", "beta_schedule", "variance_type", "image_size", "noise_scale")
@@ -73,7 +73,7 @@ class _ExactTime(nn.Module):
         return self.embedding(self.sinusoids(t).float())
 
 
-def build_unet(config: dict[str, Any], heads: int | None = None, where: str = "the config") -> PixelUNet:
+def build_unet(config: Facts, heads: int | None = None, where: str = "the config") -> PixelUNet:
     """A `UNet2DModel` of that config with random weights; `heads`: one number of heads for every level.
 
     time_channels in the config: the width of the timestep's sinusoids if it is not the first level's width, as in
@@ -173,7 +173,7 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     )
 
 
-def _config(place: Path) -> dict[str, Any]:
+def _config(place: Path) -> Facts:
     if not (place / "config.json").exists():
         raise UserError(
             f"{place} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder"
@@ -194,14 +194,14 @@ def _config(place: Path) -> dict[str, Any]:
     return config
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _table(path: Path) -> Facts:
     values = read_json(path)
     if not isinstance(values, dict):
         raise UserError(f"{path} holds a {type(values).__name__}", allowed="a table of settings")
     return values
 
 
-def _stated(folder: Path, place: Path) -> dict[str, Any]:
+def _stated(folder: Path, place: Path) -> Facts:
     """The facts that the files next to the network state, nearest file first."""
     if (place / SIDECAR).exists():
         return {name: value for name, value in _table(place / SIDECAR).items() if value is not None}
@@ -211,7 +211,7 @@ def _stated(folder: Path, place: Path) -> dict[str, Any]:
     return {}
 
 
-def _of_scheduler(path: Path, scheduler: dict[str, Any]) -> dict[str, Any]:
+def _of_scheduler(path: Path, scheduler: Facts) -> Facts:
     """The facts that a scheduler's config states; raises UserError for another noise process."""
     kind = str(scheduler.get("_class_name", "DDPMScheduler"))
     if not kind.startswith(_SCHEDULERS) or "beta_schedule" not in scheduler:
@@ -231,17 +231,17 @@ def _of_scheduler(path: Path, scheduler: dict[str, Any]) -> dict[str, Any]:
             allowed=f"{', '.join(_BETA_NAMES)} over {TIMESTEPS} steps",
         )
     ends = _BETA_ENDS.get(name)
-    found = tuple(_positive(end, scheduler.get(end, usual), path) for end, usual in _USUAL.items())
-    if ends is not None and any(abs(a - b) > 1e-9 for a, b in zip(ends, found, strict=True)):
-        raise UserError(f"{path}: β runs from {found[0]} to {found[1]}", allowed=f"{ends[0]} to {ends[1]} for {name}")
+    span = tuple(_positive(end, scheduler.get(end, usual), path) for end, usual in _USUAL.items())
+    if ends is not None and any(abs(a - b) > 1e-9 for a, b in zip(ends, span, strict=True)):
+        raise UserError(f"{path}: β runs from {span[0]} to {span[1]}", allowed=f"{ends[0]} to {ends[1]} for {name}")
     stated = {"beta_schedule": name, "prediction_type": scheduler.get("prediction_type", "epsilon")}
     if "variance_type" in scheduler:
         stated["variance_type"] = _VARIANCES.get(str(scheduler["variance_type"]), scheduler["variance_type"])
     return stated
 
 
-def _positive(name: str, value: Any, place: Path) -> float:
-    if type(value) not in (int, float) or not 0 < value < 1e6:
+def _positive(name: str, value: object, place: Path) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
         raise UserError(f"{place}: {name} is {value!r}", allowed="a number above 0")
     return float(value)
 
@@ -269,7 +269,7 @@ def _unet_class() -> Any:
     return UNet2DModel
 
 
-def known_facts(facts: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def known_facts(facts: Facts, allowed: tuple[str, ...]) -> None:
     """Raises UserError for a fact that such a network does not have."""
     for name in facts:
         if name not in allowed:

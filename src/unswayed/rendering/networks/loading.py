@@ -19,7 +19,7 @@ from unswayed.files.downloads import KNOWN, cached
 from unswayed.files.whole import sha256
 from unswayed.jobs.resources import is_out_of_memory
 
-from . import Network, refuse_broken
+from . import Facts, Network, refuse_broken
 from .adm import load_adm
 from .compact import load_compact
 from .diffusers_unet import load_unet
@@ -60,7 +60,7 @@ def _find(spec: str) -> Path:
     raise unknown("network", spec, ["compact", *KNOWN, "FILE", "FOLDER"], run="unswayed weights")
 
 
-def _from_path(path: Path, size: int | None, facts: dict[str, Any]) -> Network:
+def _from_path(path: Path, size: int | None, facts: Facts) -> Network:
     if path.is_file():
         return load_adm(path, size, **facts)
     if (path / "network.safetensors").exists():
@@ -68,7 +68,7 @@ def _from_path(path: Path, size: int | None, facts: dict[str, Any]) -> Network:
     return load_unet(path, **facts)
 
 
-def _compact(folder: Path | None, facts: dict[str, Any]) -> Network:
+def _compact(folder: Path | None, facts: Facts) -> Network:
     if facts:
         raise UserError(
             f"the compact network's config already states its {', '.join(facts)}", allowed="no further facts"

@@ -125,7 +125,7 @@ def _plan(tensors: dict[str, Tensor], base: int, path: Path) -> list[tuple[int, 
     )
 
 
-def _parts(plan: list[Any]) -> Iterator[tuple[str, str, str]]:
+def _parts(plan: list[tuple[int, int, bool, bool]]) -> Iterator[tuple[str, str, str]]:
     """(old prefix, new prefix, kind) of every part of the classifier, in guided-diffusion's order."""
     yield "time_embed.0", "time_embedding.linear_1", "layer"
     yield "time_embed.2", "time_embedding.linear_2", "layer"

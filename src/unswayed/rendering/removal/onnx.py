@@ -8,7 +8,7 @@ is derived from its type and values.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
@@ -18,6 +18,14 @@ from unswayed.files.whole import sha256
 from unswayed.models.runtime import open_session
 
 from . import hole_of
+
+
+class Port(Protocol):
+    """An input of a session: its name, its shape with texts for free dimensions, and its type, `tensor(float)`."""
+
+    name: str
+    shape: list[int | str]
+    type: str
 
 
 class OnnxRemoval:
@@ -49,7 +57,7 @@ class OnnxRemoval:
         return np.where(hole[..., None], filled, image)
 
 
-def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
+def _inputs(session: Any, path: Path) -> tuple[Port, Port]:
     """(picture input, mask input): found by name, else by channels."""
     inputs = session.get_inputs()
     described = ", ".join(f"{port.name} {port.shape} {port.type}" for port in inputs)
@@ -64,32 +72,32 @@ def _inputs(session: Any, path: Path) -> tuple[Any, Any]:
     return pictures[0], masks[0]
 
 
-def _channels(port: Any) -> int | None:
+def _channels(port: Port) -> int | None:
     shape = port.shape
     places = [shape[1], shape[-1]] if len(shape) == 4 else []
     return next((size for size in places if size in (1, 3)), None)
 
 
-def _last(port: Any) -> bool:
+def _last(port: Port) -> bool:
     """Whether channels come last."""
     return len(port.shape) == 4 and port.shape[-1] in (1, 3) and port.shape[1] not in (1, 3)
 
 
-def _size(port: Any, wanted: tuple[int, int]) -> tuple[int, int]:
+def _size(port: Port, wanted: tuple[int, int]) -> tuple[int, int]:
     """The input's fixed height and width; the picture's own where they are not fixed."""
     places = port.shape[1:3] if _last(port) else port.shape[2:4]
     fixed = [size if isinstance(size, int) and size > 0 else own for size, own in zip(places, wanted, strict=True)]
     return fixed[0], fixed[1]
 
 
-def _as_input(image: np.ndarray, port: Any) -> np.ndarray:
+def _as_input(image: np.ndarray, port: Port) -> np.ndarray:
     array = image if "uint8" in port.type else (image.astype(np.float32) / 255)
     if "float16" in port.type:
         array = array.astype(np.float16)
     return np.ascontiguousarray((array if _last(port) else array.transpose(2, 0, 1))[None])
 
 
-def _as_mask(hole: np.ndarray, port: Any) -> np.ndarray:
+def _as_mask(hole: np.ndarray, port: Port) -> np.ndarray:
     if "uint8" in port.type:
         array = np.where(hole, 0, 255).astype(np.uint8)
     else:
