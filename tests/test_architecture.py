@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -63,10 +64,9 @@ def _is_code(name: str) -> bool:
 
 
 def check_imports(root: Path) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; sys.path.insert(0, {str(root)!r}); import importlinter.cli as cli; cli.lint_imports_command()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "--no-cache"], cwd=root, capture_output=True, text=True, check=False
-    )
+    program = [sys.executable, "-c", "import importlinter.cli as cli; cli.lint_imports_command()", "--no-cache"]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(program, cwd=root, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_an_import_from_a_room_to_the_right_is_refused(copy):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,6 @@ from PIL import Image
 
 from command_line import run_cli_process
 from unswayed.benchmark import Benchmark
-
-UNSWAYED = str(Path(sys.executable).with_name("unswayed"))
 
 
 @pytest.fixture

@@ -6,22 +6,20 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from command_line import PROGRAM
 from unswayed.benchmark import BuildSettings, build, verify
 from unswayed.benchmark.status import standing
 from unswayed.errors import UserError
 
-UNSWAYED = str(Path(sys.executable).with_name("unswayed"))
-
 
 def start_build(out: Path, *more: str) -> subprocess.Popen:
     command = [
-        UNSWAYED,
+        *PROGRAM,
         "build",
         "sample",
         "--recipe",

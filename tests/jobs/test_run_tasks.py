@@ -5,12 +5,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
 import crew
 from command_line import refused
+from outside_package import path_with
 from unswayed.errors import UserError
 from unswayed.jobs import EngineSettings, WorkerState, run_tasks
 from unswayed.jobs.monitor import View
@@ -108,9 +108,7 @@ def test_ctrl_c_ends_everything_quietly(tmp_path):
     """A real interrupt to the whole process group, as a terminal sends it."""
     script = tmp_path / "main.py"
     script.write_text(
-        textwrap.dedent(f"""
-        import sys
-        sys.path.insert(0, {str(Path(crew.__file__).parent)!r})
+        textwrap.dedent("""
         import crew
         from unswayed.jobs import EngineSettings, run_tasks
         if __name__ == "__main__":
@@ -119,7 +117,12 @@ def test_ctrl_c_ends_everything_quietly(tmp_path):
         """)
     )
     process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": path_with()},
     )
     pids = {int(process.stdout.readline()) for _ in range(2)}
     time.sleep(0.5)  # now it waits for the two long tasks, as it does when a person interrupts it
@@ -229,11 +232,12 @@ def test_a_worker_whose_network_waits_for_pictures_says_how_long():
 def test_a_script_without_a_main_guard_starts_processes(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        f"import sys\nsys.path.insert(0, {str(Path(crew.__file__).parent)!r})\nimport crew\n"
+        "import crew\n"
         "from unswayed.jobs import EngineSettings, run_tasks\n"
         "print(sorted(one.result for one in run_tasks(crew.double, range(3), workers=2)))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
+    environment = {**os.environ, "PYTHONPATH": path_with()}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, env=environment)
     assert (done.stdout, done.returncode) == ("[0, 2, 4]\n", 0), done.stderr
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 from command_line import run_cli_process
+from outside_package import path_with
 
 # Python runs this when a process starts.
 CUSTOMIZE = """
@@ -23,5 +23,4 @@ sys.addaudithook(end)
 def unswayed(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command where files named `deadly` are such photographs; folder: with further modules for Python."""
     (folder / "sitecustomize.py").write_text(CUSTOMIZE)
-    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return run_cli_process(*arguments, env={"PYTHONPATH": path})
+    return run_cli_process(*arguments, env={"PYTHONPATH": path_with(folder)})
