@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from prediction_worlds import benchmark, folder, frame
-from unswayed.analyses.drops.gate import check, check_predictions, junit_xml, verdict
+from unswayed.analyses.drops.gate import check, junit_xml, run_checks, verdict
 from unswayed.analyses.drops.limits import Rules, gate_verdict, read_rules
 from unswayed.analyses.settings import parse_limits
 from unswayed.errors import UserError
@@ -27,7 +27,7 @@ def only(checks):
     [(400, 20, 20, "pass"), (400, 160, 20, "fail"), (400, 80, 20, "cannot tell"), (20, 2, 20, "cannot tell")],
 )
 def test_the_three_verdicts_of_a_drop(n, lost, limit, expected):
-    checks = check_predictions(answers(n, lost), Rules(max_drop={"size-0.05": limit}))
+    checks = run_checks(answers(n, lost), Rules(max_drop={"size-0.05": limit})).checks
     found = only(checks)
     assert found["verdict"] == verdict(checks) == expected
     assert found["value"] == pytest.approx(100 * lost / n)
@@ -37,7 +37,7 @@ def test_the_three_verdicts_of_a_drop(n, lost, limit, expected):
 
 @pytest.mark.parametrize(("least", "expected"), [(60, "pass"), (75, "cannot tell"), (90, "fail")])
 def test_the_three_verdicts_of_an_accuracy(least, expected):
-    checks = check_predictions(answers(200, 50), Rules(min_accuracy={"size-0.05": least}))
+    checks = run_checks(answers(200, 50), Rules(min_accuracy={"size-0.05": least})).checks
     assert only(checks)["verdict"] == expected
     assert only(checks)["value"] == pytest.approx(75)
 
@@ -67,7 +67,7 @@ def test_a_failure_outweighs_a_doubt_and_a_doubt_a_pass():
 
 def test_patterns_the_average_and_an_edits_own_limit():
     predictions = frame({"original": [1] * 300, "size-0.05": [1] * 300, "size-0.1": [1] * 300, "position": [0] * 300})
-    checks = check_predictions(predictions, Rules(max_drop={"size-*": 10, "size-0.1": 5, "average": 90}))
+    checks = run_checks(predictions, Rules(max_drop={"size-*": 10, "size-0.1": 5, "average": 90})).checks
     assert dict(checks.select("edit", "threshold").rows()) == {"size-0.05": 10, "size-0.1": 5, "average": 90}
     assert verdict(checks) == "pass"
 
@@ -77,7 +77,7 @@ def test_patterns_the_average_and_an_edits_own_limit():
 )
 def test_the_three_verdicts_against_a_baseline(worse, margin, expected):
     rules = Rules(baseline=answers(300, 30), margin=margin)
-    checks = check_predictions(answers(300, 30 + worse), rules)
+    checks = run_checks(answers(300, 30 + worse), rules).checks
     found = only(checks.filter(edit="size-0.05"))
     assert found["measure"] == "accuracy lost"
     assert found["value"] == pytest.approx(100 * worse / 300)
@@ -87,28 +87,28 @@ def test_the_three_verdicts_against_a_baseline(worse, margin, expected):
 def test_a_better_original_is_no_fault_unless_drops_are_asked_for():
     old = frame({"original": [1] * 200 + [0] * 100, "size-0.05": [1] * 150 + [0] * 150})
     new = frame({"original": [1] * 300, "size-0.05": [1] * 150 + [0] * 150})
-    assert verdict(check_predictions(new, Rules(baseline=old, margin=4))) == "pass"
-    assert verdict(check_predictions(new, Rules(baseline=old, margin=4, measure="drop"))) == "fail"
+    assert run_checks(new, Rules(baseline=old, margin=4)).verdict == "pass"
+    assert run_checks(new, Rules(baseline=old, margin=4, measure="drop")).verdict == "fail"
 
 
 def test_the_same_weights_with_the_same_answers_pass_without_a_margin(tmp_path):
     old, new = (folder(tmp_path / name, {"m": answers(30, 3)}) for name in ("old", "new"))
-    checks = check_predictions(new, Rules(baseline=old))
+    checks = run_checks(new, Rules(baseline=old)).checks
     assert verdict(checks) == "pass"
     assert checks["reason"].unique().to_list() == ["the same weights give the same predictions"]
     # A wrapper or another program computes something else with the same weights.
     for changed in ({"weights_sha256": "another"}, {"spec": "m+flip"}, {"origin": {"code_sha256": "another"}}):
         other = folder(tmp_path / "other", {"m": answers(30, 3)}, {"m": changed})
-        assert verdict(check_predictions(other, Rules(baseline=old))) == "cannot tell"
+        assert run_checks(other, Rules(baseline=old)).verdict == "cannot tell"
 
 
 def test_the_only_model_is_held_against_the_only_model(tmp_path):
     old = folder(tmp_path / "old", {"release-1": answers(200, 10)})
     new = folder(tmp_path / "new", {"release-2": answers(200, 10)})
-    assert verdict(check_predictions(new, Rules(baseline=old, margin=3))) == "pass"
+    assert run_checks(new, Rules(baseline=old, margin=3)).verdict == "pass"
     both = folder(tmp_path / "new", {"release-3": answers(200, 10)})
     with pytest.raises(UserError, match="the baseline has no predictions of release-2, release-3; it has release-1"):
-        check_predictions(both, Rules(baseline=old, margin=3))
+        run_checks(both, Rules(baseline=old, margin=3))
 
 
 def test_rules_from_toml_and_from_the_command_line(tmp_path):
@@ -176,18 +176,18 @@ def test_wrong_rules_are_refused(rules, message):
 
 def test_unknown_edits_and_models_are_refused():
     with pytest.raises(UserError, match="no edit 'size-0.5'; did you mean 'size-0.05'"):
-        check_predictions(answers(20, 1), Rules(max_drop={"size-0.5": 3}))
+        run_checks(answers(20, 1), Rules(max_drop={"size-0.5": 3}))
     with pytest.raises(UserError, match="no edit 'blur-"):
-        check_predictions(answers(20, 1), Rules(max_drop={"blur-*": 3}))
+        run_checks(answers(20, 1), Rules(max_drop={"blur-*": 3}))
     with pytest.raises(UserError, match="no model 'n'"):
-        check_predictions(answers(20, 1), Rules(max_drop={"size-0.05": 3}, models=("n",)))
+        run_checks(answers(20, 1), Rules(max_drop={"size-0.05": 3}, models=("n",)))
 
 
 def test_junit_counts_failures_and_doubts():
-    checks = check_predictions(
+    checks = run_checks(
         pl.concat([answers(400, 160), answers(400, 80, "position<&>\x07").filter(pl.col("edit") != "original")]),
         Rules(max_drop={"size-0.05": 20, "position<&>\x07": 20}, min_accuracy={"original": 50}),
-    )
+    ).checks
     suite = ElementTree.fromstring(junit_xml(checks))
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped")} == {
         "tests": "3",
@@ -207,6 +207,6 @@ def test_a_pattern_covers_edits_of_the_benchmark_that_were_not_measured(tmp_path
     bench = benchmark(tmp_path / "bench", edits, 4)
     answers = {"original": [1] * 4, "size-0.1": [1] * 4}
     predictions = folder(tmp_path / "p", {"a": frame(answers)}, {"a": {"benchmark": {"path": str(bench)}}})
-    checks = check_predictions(predictions, Rules(max_drop={"size-*": 90.0}))
+    checks = run_checks(predictions, Rules(max_drop={"size-*": 90.0})).checks
     assert dict(checks.select("edit", "verdict").iter_rows()) == {"size-0.1": "pass", "size-0.2": "not measured"}
     assert verdict(checks) == "not measured"

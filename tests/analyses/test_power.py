@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run_cli
 from prediction_worlds import folder, frame
-from unswayed.analyses.drops.gate import check_predictions
+from unswayed.analyses.drops.gate import run_checks
 from unswayed.analyses.drops.limits import Rules
 from unswayed.analyses.drops.planning import pilot_designs, plan_photographs
 from unswayed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips
@@ -147,19 +147,19 @@ def test_a_pilot_of_one_run_expects_nothing_from_more_runs():
 
 
 def test_the_photographs_that_check_asks_for_do_tell():
-    checks = check_predictions(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 14}))
+    checks = run_checks(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 14})).checks
     row = checks.row(0, named=True)
     assert row["verdict"] == "cannot tell" and f"about {row['more']:,} more photographs" in row["reason"]
     n = 60 + row["more"]
     passing = simulated_pass_power(Design(0.1, 0.0, 1.0), n, 0.14, draws=1000)
     assert 0.7 < passing < 0.95
     larger = frame({"original": [1] * n, "e": [0] * (n // 10) + [1] * (n - n // 10)})
-    assert check_predictions(larger, Rules(max_drop={"e": 14}))["verdict"].to_list() == ["pass"]
+    assert run_checks(larger, Rules(max_drop={"e": 14})).checks["verdict"].to_list() == ["pass"]
 
 
 def test_no_number_tells_what_lies_at_the_limit():
     assert photographs_to_tell(value=5, low=3, high=7, n=100, at_most=5) is None
-    checks = check_predictions(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 10}))
+    checks = run_checks(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 10})).checks
     assert checks["more"].to_list() == [None] and "no feasible number" in checks["reason"][0]
 
 

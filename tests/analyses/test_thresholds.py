@@ -9,7 +9,7 @@ from test_curves import SIZES, observer
 from command_line import run_cli
 from prediction_worlds import folder, frame
 from unswayed.analyses.drops.curves import EVERY, NO, thresholds
-from unswayed.analyses.drops.gate import check_predictions
+from unswayed.analyses.drops.gate import run_checks
 from unswayed.analyses.drops.limits import Rules, read_rules
 from unswayed.analyses.drops.psychometric import fit_logistic, isotonic_crossing
 from unswayed.analyses.settings import parse_threshold
@@ -95,14 +95,14 @@ def test_harder_means_larger_where_accuracy_falls():
 @pytest.mark.parametrize(("wanted", "verdict"), [(0.2, "pass"), (0.03, "fail")])
 def test_the_gate_on_a_threshold(wanted, verdict):
     predictions = frame(observer(1, 800, 0.05))
-    checks = check_predictions(predictions, Rules(min_threshold={"size": (wanted, 80.0)}), resamples=100)
+    checks = run_checks(predictions, Rules(min_threshold={"size": (wanted, 80.0)}), resamples=100).checks
     assert checks["verdict"].to_list() == [verdict]
     assert "n = 800" in checks["reason"][0]
 
 
 def test_the_gate_where_no_level_meets_the_target():
     answers = {"original": [1] * 50} | {f"size-{level:g}": [0] * 50 for level in SIZES}
-    checks = check_predictions(frame(answers), Rules(min_threshold={"size": (0.1, 80.0)}), resamples=50)
+    checks = run_checks(frame(answers), Rules(min_threshold={"size": (0.1, 80.0)}), resamples=50).checks
     assert checks["verdict"].to_list() == ["fail"]
 
 
@@ -112,9 +112,9 @@ def test_bad_thresholds_are_refused():
             parse_threshold(text)
     predictions = frame(observer(1, 50, 0.05))
     with pytest.raises(UserError, match="sise"):
-        check_predictions(predictions, Rules(min_threshold={"sise": (0.04, 80.0)}))
+        run_checks(predictions, Rules(min_threshold={"sise": (0.04, 80.0)}))
     with pytest.raises(UserError, match="levels swept"):
-        check_predictions(predictions, Rules(min_threshold={"size": (0.001, 80.0)}))
+        run_checks(predictions, Rules(min_threshold={"size": (0.001, 80.0)}))
     for accuracy in (120, 0.8):
         with pytest.raises(UserError, match="80 means 80 %"):
             thresholds(predictions, accuracy=[accuracy])

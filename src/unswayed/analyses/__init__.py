@@ -40,102 +40,86 @@ class TableFacts:
     percent: tuple[str, ...] = ()
 
 
-def _function(name: str, thing: Any) -> str | None:
-    return None if callable(thing) else "a function from a frame of predictions to a frame"
+def _part(function: str, about: str, **facts: Any) -> Part:
+    return Part(f"unswayed.analyses.{function}", about, facts=facts)
 
 
 ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
     "table",
     {
-        "drops": Part(
-            "unswayed.analyses.tables:drop_table",
+        "drops": _part(
+            "tables:drop_table",
             "the accuracy that each edit costs",
-            facts={
-                "title": "Dropped accuracy",
-                "options": (*_RESAMPLED, "by", "groups", "models", "edits", "interval", "condition"),
-            },
+            title="Dropped accuracy",
+            options=(*_RESAMPLED, "by", "groups", "models", "edits", "interval", "condition"),
         ),
-        "curves": Part(
-            "unswayed.analyses.drops.curves:accuracy_curves",
+        "curves": _part(
+            "drops.curves:accuracy_curves",
             "accuracy along each attribute of a sweep",
-            facts={
-                "title": "Accuracy along each attribute",
-                "columns": "model attribute side level n accuracy low high true_probability",
-                "notes": "Accuracies in % with intervals; true_probability: mean probability of the true class in %.",
-                "empty": _SWEEPS,
-                "options": ("facts", "level"),
-                "digits": {"level": 4},
-                "percent": ("accuracy", "low", "high", "true_probability"),
-            },
+            title="Accuracy along each attribute",
+            columns="model attribute side level n accuracy low high true_probability",
+            notes="Accuracies in % with intervals; true_probability: mean probability of the true class in %.",
+            empty=_SWEEPS,
+            options=("facts", "level"),
+            digits={"level": 4},
+            percent=("accuracy", "low", "high", "true_probability"),
         ),
-        "fits": Part(
-            "unswayed.analyses.drops.curves:curve_fits",
+        "fits": _part(
+            "drops.curves:curve_fits",
             "the level of a sweep at which half of the accuracy is lost",
-            facts={
-                "title": "The level at which half of the accuracy is lost",
-                "columns": "model attribute side levels n halfway low high floor ceiling scale",
-                "notes": "halfway: the level, in the attribute's own unit, at which accuracy is midway between floor "
-                "and ceiling; a dash if it is outside the levels of the sweep, accuracy is flat, or the ceiling was "
-                "not reached. Floor and ceiling in %.",
-                "empty": "There is no sweep of at least five levels in these predictions, which the fit of a curve "
-                "needs (`--table thresholds` needs three)",
-                "options": _RESAMPLED,
-                "digits": {**_FINE, "floor": 2, "ceiling": 2},
-                "percent": ("floor", "ceiling"),
-            },
+            title="The level at which half of the accuracy is lost",
+            columns="model attribute side levels n halfway low high floor ceiling scale",
+            notes="halfway: the level, in the attribute's own unit, at which accuracy is midway between floor and "
+            "ceiling; a dash if it is outside the levels of the sweep, accuracy is flat, or the ceiling was not "
+            "reached. Floor and ceiling in %.",
+            empty="There is no sweep of at least five levels in these predictions, which the fit of a curve needs "
+            "(`--table thresholds` needs three)",
+            options=_RESAMPLED,
+            digits={**_FINE, "floor": 2, "ceiling": 2},
+            percent=("floor", "ceiling"),
         ),
-        "thresholds": Part(
-            "unswayed.analyses.drops.curves:thresholds",
+        "thresholds": _part(
+            "drops.curves:thresholds",
             "the hardest level of a sweep that still meets a target",
-            facts={
-                "title": "The hardest level at which each target is still met",
-                "columns": "model attribute side target n harder met threshold low high fitted",
-                "notes": "threshold: in the attribute's own unit, by isotonic regression, with its interval; fitted: "
-                "by the fitted curve; harder: the side on which accuracy is lower.",
-                "empty": _SWEEPS,
-                "options": (*_RESAMPLED, "accuracy", "drop"),
-                "digits": _FINE,
-            },
+            title="The hardest level at which each target is still met",
+            columns="model attribute side target n harder met threshold low high fitted",
+            notes="threshold: in the attribute's own unit, by isotonic regression, with its interval; fitted: by the "
+            "fitted curve; harder: the side on which accuracy is lower.",
+            empty=_SWEEPS,
+            options=(*_RESAMPLED, "accuracy", "drop"),
+            digits=_FINE,
         ),
-        "flips": Part(
-            "unswayed.analyses.drops.curves:smallest_flips",
+        "flips": _part(
+            "drops.curves:smallest_flips",
             "the smallest change of a sweep that flips each prediction",
-            facts={
-                "title": "The smallest change that flips the prediction for each picture",
-                "columns": "model attribute side source_id level returns",
-                "notes": "level: a dash if no level flips it; returns: the prediction is right again at a harder "
-                "level.",
-                "empty": _SWEEPS,
-                "options": ("facts",),
-            },
+            title="The smallest change that flips the prediction for each picture",
+            columns="model attribute side source_id level returns",
+            notes="level: a dash if no level flips it; returns: the prediction is right again at a harder level.",
+            empty=_SWEEPS,
+            options=("facts",),
         ),
-        "corruptions": Part(
-            "unswayed.analyses.drops.curves:corruption_errors",
+        "corruptions": _part(
+            "drops.curves:corruption_errors",
             "corruption errors on ImageNet-C",
-            facts={
-                "title": "Corruption error on ImageNet-C",
-                "columns": "model corruption n severities error alexnet ce",
-                "notes": "error: top-1 error in %, mean over the severities; ce: in % of AlexNet's error; mean: over "
-                "the fifteen corruptions of the benchmark, its ce is the mean corruption error (mCE).",
-                "empty": _SWEEPS,
-                "options": ("facts",),
-            },
+            title="Corruption error on ImageNet-C",
+            columns="model corruption n severities error alexnet ce",
+            notes="error: top-1 error in %, mean over the severities; ce: in % of AlexNet's error; mean: over the "
+            "fifteen corruptions of the benchmark, its ce is the mean corruption error (mCE).",
+            empty=_SWEEPS,
+            options=("facts",),
         ),
-        "interactions": Part(
-            "unswayed.analyses.drops.sweeps:interactions",
+        "interactions": _part(
+            "drops.sweeps:interactions",
             "what two attributes of a grid cost together beyond their sum",
-            facts={
-                "title": "Interactions of two attributes",
-                "columns": "model first second n drop first_drop second_drop interaction low high p_holm",
-                "notes": "Points; interaction = drop - first_drop - second_drop, positive if the pair is worse than "
-                "the sum.",
-                "empty": "There is no grid of two attributes in these predictions",
-                "options": _RESAMPLED,
-            },
+            title="Interactions of two attributes",
+            columns="model first second n drop first_drop second_drop interaction low high p_holm",
+            notes="Points; interaction = drop - first_drop - second_drop, positive if the pair is worse than the sum.",
+            empty="There is no grid of two attributes in these predictions",
+            options=_RESAMPLED,
         ),
     },
     group="unswayed.analyses",
-    check=_function,
+    check=lambda _, thing: None if callable(thing) else "a function from a frame of predictions to a frame",
 )
 
 

@@ -189,8 +189,7 @@ class PlanSettings:
         Option("Compute the smallest drop that N photographs detect; may be repeated.", flags=("-n", "--photographs")),
     ] = ()
     drop: Annotated[
-        Sequence[float],
-        Option("Compute how many photographs detect this drop; may be repeated.", metavar="POINTS"),
+        Sequence[float], Option("Compute how many photographs detect this drop; may be repeated.", metavar="POINTS")
     ] = ()
     max_drop: Annotated[
         float | None, Option("Compute how many photographs let `check --max-drop` pass.", metavar="POINTS")

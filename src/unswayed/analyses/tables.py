@@ -15,7 +15,7 @@ from unswayed.evaluation.predictions import Predictions, columns_of, common_pred
 from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
 from . import ANALYSES, table_facts
-from .drops.drop import dropped_accuracy, with_human_ceiling, with_published, with_valid_drops
+from .drops.drop import dropped_accuracy, with_published
 from .drops.groups import dropped_accuracy_of_groups
 from .drops.outcomes import corrected
 from .settings import AnalyzeSettings
@@ -84,13 +84,16 @@ def drop_table(
 def with_conditions(
     frame: pl.DataFrame, predictions: Predictions, condition: Condition | None = None, *, facts: Facts, **settings: Any
 ) -> pl.DataFrame:
-    """The table of drops with the human ceiling where pictures were reviewed, and with the drops on valid pictures
-    where the benchmark has invalid ones and no condition was asked for."""
+    """The table of drops with human_accuracy in [0, 1] and human_n, the rated pictures, where people reviewed them; and
+    with valid_n, valid_accuracy, valid_drop, valid_low, valid_high, those on valid pictures, where the benchmark has
+    invalid ones and no condition was asked for."""
     if condition is None and has_invalid(facts):
         valid = on_valid_pictures(predictions, facts, "measured", [])
-        frame = with_valid_drops(frame, dropped_accuracy(valid, facts=facts, **settings))
+        measured = pl.col("n", "accuracy", "drop", "low", "high").name.prefix("valid_")
+        beside = dropped_accuracy(valid, facts=facts, **settings).select("model", "edit", measured)
+        frame = frame.join(beside, on=["model", "edit"], how="left", maintain_order="left")
     human = human_accuracy(facts)
-    return frame if human is None else with_human_ceiling(frame, human)
+    return frame if human is None else frame.join(human, on="edit", how="left", maintain_order="left")
 
 
 def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str] | None) -> pl.DataFrame:

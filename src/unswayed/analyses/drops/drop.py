@@ -119,22 +119,11 @@ def _cost(found: Outcomes, edit: str, facts: Facts) -> np.ndarray:
     return found.of(control if control in found.edits else ORIGINAL) - found.of(edit)
 
 
-def with_valid_drops(table: pl.DataFrame, valid: pl.DataFrame) -> pl.DataFrame:
-    """The table of drops with those on valid pictures beside it: valid_n, valid_accuracy, valid_drop, its interval."""
-    measured = pl.col("n", "accuracy", "drop", "low", "high").name.prefix("valid_")
-    return table.join(valid.select("model", "edit", measured), on=["model", "edit"], how="left", maintain_order="left")
-
-
 def differs(table: pl.DataFrame) -> bool:
     """Whether any drop on valid pictures differs from the one on all pictures, or cannot be had."""
     if "valid_drop" not in table.columns:
         return False
     return not table.filter(pl.col("drop").is_not_null() & pl.col("valid_drop").ne_missing(pl.col("drop"))).is_empty()
-
-
-def with_human_ceiling(table: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
-    """The table with human_accuracy in [0, 1] and human_n, the rated pictures, for every edit that people rated."""
-    return table.join(human, on="edit", how="left", maintain_order="left")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 @dataclass(frozen=True, eq=False)
 class GateResult:
-    """What a gate found: the verdict over all checks, one row per check (columns: `check_predictions`), where only
+    """What a gate found: the verdict over all checks, one row per check (columns: `run_checks`), where only
     common pictures are compared, how many these are (`overlaps`), and `doubts`: limits that look like a mistake, and
     remarks about the models and the benchmark."""
 
@@ -106,17 +106,6 @@ def check(predictions: Predictions, settings: GateSettings) -> GateResult:
     return run_checks(predictions, rules, common=settings.common, resamples=settings.resamples, seed=settings.seed)
 
 
-def check_predictions(predictions: Predictions, rules: Rules, **settings: Any) -> pl.DataFrame:
-    """One row per check: model, edit, measure, n, value, low, high, threshold, verdict, more and reason.
-
-    value, low, high and threshold are points (percent for accuracy). Measures: `drop` at most, `accuracy` at least,
-    `accuracy lost` and `drop gained` against the baseline at most. more: about how many further photographs would tell,
-    where the verdict is `cannot tell`. An edit that a rule or the baseline names and the predictions lack is
-    `not measured`, and so is everything about a model whose card has a suspicion. settings: those of `run_checks`.
-    """
-    return run_checks(predictions, rules, **settings).checks
-
-
 def run_checks(
     predictions: Predictions,
     rules: Rules,
@@ -128,7 +117,12 @@ def run_checks(
 ) -> GateResult:
     """Check the models against the rules.
 
-    common: where models or the baseline come from different benchmarks, use the pictures they share.
+    common: where models or the baseline come from different benchmarks, use the pictures they share. One row per check:
+    model, edit, measure, n, value, low, high, threshold, verdict, more and reason. value, low, high and threshold are
+    points (percent for accuracy). Measures: `drop` at most, `accuracy` at least, `accuracy lost` and `drop gained`
+    against the baseline at most. more: about how many further photographs would tell, where the verdict is `cannot
+    tell`. An edit that a rule or the baseline names and the predictions lack is `not measured`, and so is everything
+    about a model whose card has a suspicion.
     """
     names = model_names(predictions)
     for name in rules.models:
@@ -174,8 +168,8 @@ def verdict(checks: pl.DataFrame) -> Verdict:
 
     Without any check nothing was measured.
     """
-    found = set(checks["verdict"]) or {NOT_MEASURED}
-    return next((worst for worst in (FAIL, NOT_MEASURED, CANNOT_TELL) if worst in found), PASS)
+    verdicts = set(checks["verdict"]) or {NOT_MEASURED}
+    return next((worst for worst in (FAIL, NOT_MEASURED, CANNOT_TELL) if worst in verdicts), PASS)
 
 
 def _overlap(predictions: Predictions, model: str, baseline: Predictions, other: str) -> Overlap:

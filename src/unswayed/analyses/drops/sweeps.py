@@ -150,12 +150,7 @@ Cell = tuple[tuple[str, str], ...]
 
 
 def interactions(
-    predictions: Predictions,
-    *,
-    facts: Facts | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    predictions: Predictions, *, facts: Facts | None = None, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> pl.DataFrame:
     """Return one row per model and pair of levels: how many points the pair drops more than the sum of its parts.
 
@@ -201,10 +196,7 @@ def _mildest(models: list[Outcomes], cells: dict[Cell, str]) -> dict[tuple[tuple
 
 
 def _rows(
-    found: Outcomes,
-    cells: dict[Cell, str],
-    mildest: dict[tuple[tuple[str, ...], str], str],
-    settings: IntervalSettings,
+    found: Outcomes, cells: dict[Cell, str], mildest: dict[tuple[tuple[str, ...], str], str], settings: IntervalSettings
 ) -> list[dict[str, Any]]:
     base = need_original(found)
     rows = []
