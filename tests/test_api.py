@@ -259,6 +259,15 @@ def test_an_edit_whose_name_is_a_keyword_is_given_in_a_mapping(dog):
     assert named.image.tobytes() == unswayed.edit(dog, size=0.05, renderer="paste").image.tobytes()
 
 
+def test_every_result_is_shown_in_one_line(dog, bench):
+    checked = unswayed.check(answers(), max_drop={"size-0.05": 20})
+    results = [dog, unswayed.open_source("sample").labels, unswayed.edit(dog, size=0.05, renderer="paste"), checked]
+    results += [unswayed.verify(bench), unswayed.plan(None, drop=[5.0]), unswayed.Benchmark(bench)]
+    for result in results:
+        assert len(repr(result)) <= 120 and "\n" not in repr(result)
+        assert repr(result).startswith(type(result).__name__)
+
+
 def test_what_there_is_can_be_listed():
     assert unswayed.list_edits()[:3] == ["background", "size", "direction"]
     assert {"sample", "folder:PATH"} <= set(unswayed.list_sources())

@@ -95,6 +95,7 @@ def keywords(folder: Path) -> list[int]:
     predictions: polars.DataFrame = unswayed.evaluate(built, "lite:0", "predictions", transform="own", limit=1)
     drops: polars.DataFrame = unswayed.analyze("predictions", table="drops", by="class", resamples=50)
     same: polars.DataFrame = unswayed.analyze("predictions", unswayed.AnalyzeSettings(models=["lite:0"]))
+    unswayed.compare("predictions", "a", "b", unswayed.CompareSettings(measure="net"))
     strict = unswayed.GateSettings(max_drop={"size-0.05": 20})
     found = unswayed.check(predictions, strict)
     table: polars.DataFrame = unswayed.plan(None, drop=[5.0]).table

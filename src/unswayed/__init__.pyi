@@ -6,6 +6,7 @@ from .analyses.drops.gate import check as check
 from .analyses.drops.planning import plan as plan
 from .analyses.factors.study import factors as factors
 from .analyses.settings import AnalyzeSettings as AnalyzeSettings
+from .analyses.settings import CompareSettings as CompareSettings
 from .analyses.settings import FactorSettings as FactorSettings
 from .analyses.settings import GateSettings as GateSettings
 from .analyses.settings import PlanSettings as PlanSettings

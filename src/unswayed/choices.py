@@ -11,6 +11,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from pathlib import PurePath
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from unswayed.errors import UserError, unknown
@@ -184,3 +185,40 @@ def _without_option(annotation: object) -> object:
     if isinstance(text, ast.Subscript) and isinstance(text.slice, ast.Tuple) and ast.unparse(text.value) == "Annotated":
         return ast.unparse(text.slice.elts[0])
     return annotation
+
+
+LINE = 120
+Class = TypeVar("Class", bound=type)
+
+
+def one_line(kind: Class) -> Class:
+    """Decorate a dataclass of results: its `repr` fits in one line, with the size of what is long.
+
+    >>> @one_line
+    ... @dataclass(frozen=True)
+    ... class Result:
+    ...     name: str
+    ...     rows: list[int]
+    >>> Result("bench", list(range(1000)))
+    Result(name='bench', rows=<1000>)
+    """
+
+    def shown(self: Any) -> str:
+        parts = (f"{field.name}={_short(getattr(self, field.name))}" for field in fields(self) if field.repr)
+        text = f"{type(self).__name__}({', '.join(parts)})"
+        return text if len(text) <= LINE else f"{text[: LINE - 2]}…)"
+
+    kind.__repr__ = shown  # type: ignore[assignment]
+    return kind
+
+
+def _short(value: object) -> str:
+    value = str(value) if isinstance(value, PurePath) else value
+    if isinstance(value, str | int | float | None) or not hasattr(value, "__len__"):
+        text = repr(value)
+        return text if len(text) <= 40 and "\n" not in text else f"{text.splitlines()[0][:39]}…"
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"<{' x '.join(map(str, shape))}>"
+    text = repr(value) if len(value) <= 4 else ""  # type: ignore[arg-type]
+    return text if text and len(text) <= 40 and "\n" not in text else f"<{len(value)}>"  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from importlib import resources
 from numbers import Integral
 from typing import Any
 
+from unswayed.choices import one_line
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import require_fields
 
@@ -37,6 +38,7 @@ RIVAL10: dict[str, tuple[str, ...]] = {
 }
 
 
+@one_line
 @dataclass(frozen=True)
 class LabelSpace:
     """An ordered list of classes; `wnids` is empty outside ImageNet.

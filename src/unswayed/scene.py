@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unswayed.choices import Frame, check_choice
+from unswayed.choices import Frame, check_choice, one_line
 from unswayed.errors import BadPicture
 
 
@@ -42,6 +42,7 @@ class MaskOrigin:
         return MaskOrigin(by, confidence) if isinstance(by, str) and isinstance(confidence, float) else None
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Scene:
     """One photograph and the object in it.

@@ -133,7 +133,7 @@ def test_net_drops_are_compared_against_the_control():
 def test_all_pairs_share_one_correction():
     worlds = [frame(random_answers(0, 120, {"original": 0.9, "size-0.05": share}), name)
               for name, share in (("a", 0.8), ("b", 0.6), ("c", 0.5))]  # fmt: skip
-    table = compare_all(pl.concat(worlds))
+    table = compare_all(pl.concat(worlds), None)
     pairs = table.select("first", "second").unique(maintain_order=True).rows()
     assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
     alone = compare(pl.concat(worlds), "a", "b")
@@ -178,7 +178,7 @@ def test_an_edit_that_attacks_one_of_the_models_is_not_judged():
     both = pl.concat([fooled, other]).with_columns(
         white_box=(pl.col("model") == "guide") & (pl.col("edit") == "background-adversarial")
     )
-    for table in (compare(both, "guide", "other"), compare_all(both, measure="accuracy")):
+    for table in (compare(both, "guide", "other"), compare_all(both, None, measure="accuracy")):
         attack = row(table, edit="background-adversarial")
         assert attack["white_box"]
         assert attack["p_value"] is None

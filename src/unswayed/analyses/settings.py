@@ -14,7 +14,7 @@ from unswayed.errors import UserError
 from . import ANALYSES, tables_help
 
 if TYPE_CHECKING:
-    from polars import DataFrame
+    from unswayed.evaluation.predictions import Predictions
 
 Condition = Literal["measured", "human"]
 COMMON = Option("If the models' benchmarks differ, use only the pictures they share.", flags=("--common",))
@@ -74,9 +74,7 @@ class CompareSettings:
         Literal["accuracy", "drop", "net"],
         Option("What is compared: accuracy, its drop, or the drop net of each edit's control."),
     ] = "drop"
-    other: Annotated[Path | str | DataFrame | None, Option("The folder of B's predictions, if it is not the same.")] = (
-        None
-    )
+    other: Annotated[Path | Predictions | None, Option("The folder of B's predictions, if it is not the same.")] = None
     common: Annotated[
         bool, Option("If the benchmarks differ, compare only the pictures they share.", flags=("--common",))
     ] = False
@@ -163,9 +161,9 @@ class GateSettings:
             read=_thresholds,
         ),
     ] = None
-    baseline: Annotated[
-        Path | str | DataFrame | None, Option("Predictions of an earlier model on the same benchmark.")
-    ] = None
+    baseline: Annotated[Path | Predictions | None, Option("Predictions of an earlier model on the same benchmark.")] = (
+        None
+    )
     margin: Annotated[float | None, Option("Points by which a model may be worse than the baseline.")] = None
     measure: Annotated[
         Literal["accuracy", "drop"] | None, Option("Compared with the baseline: `accuracy` or `drop`.", read=str)

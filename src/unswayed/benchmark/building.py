@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from unswayed.choices import takes
+from unswayed.choices import one_line, takes
 from unswayed.edits.recipes import Recipe, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
@@ -80,6 +80,7 @@ class Progress:
         return done / total if total else 1.0
 
 
+@one_line
 @dataclass(frozen=True)
 class Built:
     """The result of a build: rows by status over the whole benchmark, or over the shard, and for this run alone the

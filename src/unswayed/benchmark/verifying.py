@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from unswayed.choices import one_line
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.storage import address, fetch_pictures
 from unswayed.files.whole import MOST_PICTURE, read_file
@@ -50,6 +51,7 @@ class Problem:
         return f"{self.where}: {self.what}"
 
 
+@one_line
 @dataclass(frozen=True)
 class Verdict:
     """The result of `verify`: rows and files checked, rows by status, and the problems, if any."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from unswayed.choices import takes
+from unswayed.choices import one_line, takes
 from unswayed.errors import CannotWrite, UnswayedWarning, UserError
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
@@ -44,6 +44,7 @@ GROUP = 8  # models that share a decoding pass where several worker processes sh
 PARTS_EACH = 4  # parts for each worker process, so that none waits long for the last one
 
 
+@one_line
 @dataclass(frozen=True)
 class Evaluation:
     """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model, also

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from unswayed.choices import Frame, check_choice, takes
+from unswayed.choices import Frame, check_choice, one_line, takes
 from unswayed.errors import BadPicture, UserError
 
 from .noise import ablate as gray_region
@@ -30,6 +30,7 @@ Ablation = Literal["background"]
 Preset = Literal["default", "released"]
 
 
+@one_line
 @dataclass(frozen=True)
 class FittedHead:
     """A head's folder, its card, and the pictures that could not be used with their reasons."""

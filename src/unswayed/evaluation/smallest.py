@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unswayed.choices import one_line
 from unswayed.edits import Edit, in_order
 from unswayed.edits.recipes import CONTROLS
 from unswayed.errors import UserError
@@ -67,6 +68,7 @@ def predictor(model: Classifier) -> Predictor:
     return Predictor(model.name, predict, model.labels.classes)
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Still:
     """One tried level: its picture (S, S, 3) uint8, the predicted class with its probability, and `kept`, the
@@ -80,6 +82,7 @@ class Still:
     kept: float
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Strip:
     """Pictures of one change in its order, first the one without it; impossible: why a level is missing."""
@@ -97,6 +100,7 @@ class Strip:
         return "unchanged" if still is self.before else self.direction.describe(still.level)
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Found:
     """The result of a search.

@@ -18,6 +18,7 @@ from typing import Any, get_type_hints
 import numpy as np
 from PIL import Image
 
+from unswayed.choices import one_line
 from unswayed.edits import Edit, all_edits, edit_from, in_order, make_edit, parse_edit
 from unswayed.edits.composition import Composition, Impossible, Pool
 from unswayed.edits.edit import as_json, file_parameters
@@ -137,6 +138,7 @@ def _edit_of(name: str, value: EditValue) -> Edit:
     return parse_edit(name, ",".join(map(str, parts)))
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Edited:
     """An edited photograph, which notebooks display.

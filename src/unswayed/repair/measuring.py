@@ -15,6 +15,7 @@ import numpy as np
 from unswayed.analyses.drops.outcomes import with_average
 from unswayed.analyses.statistics.agreement import bin_gaps
 from unswayed.analyses.statistics.paired import IntervalSettings, estimates, percentiles
+from unswayed.choices import one_line
 from unswayed.errors import UserError
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
@@ -165,6 +166,7 @@ def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], l
     return row | {"low": float(low[0]), "high": float(high[0])}
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Enhancement:
     """What the study found: one row for each way, more rows by edit, and the ways that do not suit the model."""

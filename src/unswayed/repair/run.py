@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from unswayed.benchmark import BuildSettings, build
-from unswayed.choices import RendererName
+from unswayed.choices import RendererName, one_line
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.evaluation.facts import read_facts
@@ -40,6 +40,7 @@ RECIPE = "original,background-random,size-0.05,position,direction"
 RESULT, LOCK = "repair.json", ".lock"
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Repair:
     """What a repair came to: the folder, the table of before and after, the verdict and its reason, the counts."""

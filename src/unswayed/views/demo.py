@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unswayed.choices import one_line
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 
@@ -36,6 +37,7 @@ _HEAT_MAPS = 36
 Show = Callable[[float, float, str], None]
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Demo:
     """The results of the demo: the report, the contact sheet, the table of drops and the verdict; failures by scene."""

@@ -25,7 +25,7 @@ from unswayed.analyses.distribution import (
     verdict_table,
 )
 from unswayed.analyses.drops.groups import read_model_groups
-from unswayed.choices import ClassColumn, Convention, takes
+from unswayed.choices import ClassColumn, Convention, one_line, takes
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.distribution_study import run_distribution
 from unswayed.evaluation.measures import check_measure, suspects
@@ -276,6 +276,7 @@ def _caption(region: Region, classes: Sequence[str]) -> str:
     return f"{region.source_id}{right}: {region.share:.0%} of the heat outside the object"
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class StudyTables:
     """The tables of a study by name, and what a reader must know.
@@ -290,9 +291,6 @@ class StudyTables:
     notes: list[str]
     failures: dict[str, str]
     unfinished: list[str]
-
-    def __repr__(self) -> str:
-        return f"StudyTables({str(self.folder)!r}, tables={list(self.tables)}, failures={len(self.failures)})"
 
 
 @takes(SensitivitySettings)

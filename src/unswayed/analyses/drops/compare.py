@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from unswayed.choices import check_choice
+from unswayed.choices import check_choice, one_line, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
 from unswayed.evaluation.model_cards import KEYS, warn_of_suspicions
@@ -25,6 +25,7 @@ from unswayed.evaluation.predictions import (
 )
 
 from .. import schema
+from ..settings import CompareSettings
 from ..statistics.paired import IntervalSettings, estimates, sign_flip
 from ..statistics.power import photographs_to_tell
 from .outcomes import POINTS, Outcomes, corrected, lattice_of, read_pair, with_average, with_original, with_sum
@@ -33,56 +34,43 @@ Measure = Literal["accuracy", "drop", "net"]
 Pair = tuple[Outcomes, Outcomes]
 
 
+@takes(CompareSettings)
 def compare(
-    predictions: Predictions,
-    first: str,
-    second: str,
-    *,
-    other: Predictions | None = None,
-    facts: Facts | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-    interval: str = "auto",
-    common: bool = False,
-    measure: Measure = "drop",
+    predictions: Predictions, first: str, second: str, settings: CompareSettings, *, facts: Facts | None = None
 ) -> pl.DataFrame:
     """One row per edit: both models' accuracies and drops on the photographs they share, and the paired differences.
 
-    other: where the second model's predictions are, if not beside the first's. Of the columns: first_*, second_* are
-    accuracies in [0, 1] and drops in points; accuracy_difference is first minus second, in points, with accuracy_low
-    and accuracy_high; drop_difference is first minus second, in points, with low and high: negative where the first
-    model drops less; net_difference the same for net drops, which are against each edit's control. A relative drop is
-    the drop in percent of the model's accuracy on the originals. measure: what p_value tests, by sign flips over
-    photographs: the difference in accuracy, in drop or in net drop (in accuracy for `original`); p_holm is corrected
-    over the table; verdict says it in words at Holm's 5 %. An edit that was made to attack one of the two models is not
-    tested and has no verdict.
+    The fields of settings are also keywords. Of the columns: first_*, second_* are accuracies in [0, 1] and drops in
+    points; accuracy_difference is first minus second, in points, with accuracy_low and accuracy_high; drop_difference
+    is first minus second, in points, with low and high: negative where the first model drops less; net_difference the
+    same for net drops, which are against each edit's control. A relative drop is the drop in percent of the model's
+    accuracy on the originals. measure: what p_value tests, by sign flips over photographs: the difference in accuracy,
+    in drop or in net drop (in accuracy for `original`); p_holm is corrected over the table; verdict says it in words at
+    Holm's 5 %. An edit that was made to attack one of the two models is not tested and has no verdict.
 
     Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.
     """
-    settings = IntervalSettings(resamples, level, seed, interval)
-    if first == second and other is None:
+    if first == second and settings.other is None:
         raise UserError(f"{first} is compared with itself", allowed="two different models")
-    beside = predictions if other is None else other
+    beside = predictions if settings.other is None else settings.other
     if facts is None:
-        facts = read_facts(predictions, models=[first], common=common)
+        facts = read_facts(predictions, models=[first], common=settings.common)
         both = {"first": facts.cards.get(first, {}), "second": read_cards(beside).get(second, {})}
         warn_of_suspicions(both)
-    pair = read_pair(predictions, first, beside, second, common)
-    return _with_verdicts(comparison_rows(*pair, facts, settings, measure), SCHEMA, measure)
+    pair = read_pair(predictions, first, beside, second, settings.common)
+    rows = comparison_rows(*pair, facts, _intervals(settings), settings.measure)
+    return _with_verdicts(rows, SCHEMA, settings.measure)
 
 
-def compare_all(
-    predictions: Predictions,
-    models: Sequence[str] | None = None,
-    *,
-    common: bool = False,
-    measure: Measure = "drop",
-    **settings: Any,
-) -> pl.DataFrame:
+def _intervals(settings: CompareSettings) -> IntervalSettings:
+    return IntervalSettings(settings.resamples, settings.level, settings.seed, settings.interval)
+
+
+@takes(CompareSettings)
+def compare_all(predictions: Predictions, models: Sequence[str] | None, settings: CompareSettings) -> pl.DataFrame:
     """The rows of `compare` for every pair of models, with columns `first` and `second`, and one Holm correction.
 
-    models: those to compare, all of the predictions if None; settings: resamples, level, seed and interval.
+    models: those to compare, all of the predictions if None.
     """
     names = model_names(predictions)
     if missing := [name for name in models or () if name not in names]:
@@ -90,15 +78,15 @@ def compare_all(
     chosen = names if models is None else list(dict.fromkeys(models))
     if len(chosen) < 2:
         raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
-    facts = read_facts(predictions, models=chosen, common=common)
-    answers = common_predictions(predictions, chosen) if common else predictions
+    facts = read_facts(predictions, models=chosen, common=settings.common)
+    answers = common_predictions(predictions, chosen) if settings.common else predictions
     by_model = {name: with_original(name, rows) for name, rows in each_model(answers, models=chosen)}
     rows = [
         {"first": one, "second": two, **row}
         for one, two in itertools.combinations(chosen, 2)
-        for row in comparison_rows(by_model[one], by_model[two], facts, IntervalSettings(**settings), measure)
+        for row in comparison_rows(by_model[one], by_model[two], facts, _intervals(settings), settings.measure)
     ]
-    return _with_verdicts(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, measure)
+    return _with_verdicts(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, settings.measure)
 
 
 def _with_verdicts(rows: list[dict[str, Any]], schema: dict[str, Any], measure: Measure) -> pl.DataFrame:
@@ -249,6 +237,7 @@ SCHEMA = schema(
 Equivalence = Literal["unchanged", "equivalent", "worse", "better", "cannot tell"]
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class SameModel:
     """The answer in one word and in one sentence, and one row per edit (columns: `same_model`)."""

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 
-from unswayed.choices import takes
+from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import chance_in, remarks, suspicion_in
@@ -57,6 +57,7 @@ from .outcomes import TOO_FEW_TO_PASS, Outcomes, read_model, read_pair, weight_o
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class GateResult:
     """What a gate found: the verdict over all checks, one row per check (columns: `run_checks`), where only

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unswayed.choices import takes
+from unswayed.choices import one_line, takes
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
 from unswayed.evaluation.predictions import Predictions
@@ -34,15 +34,13 @@ DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they 
 _MOST_SIMULATED = 50_000
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class PhotographPlan:
     """How many photographs are needed: the table of `plan_photographs`, and what it assumes, in a sentence."""
 
     table: pl.DataFrame
     assumptions: str
-
-    def __repr__(self) -> str:
-        return f"PhotographPlan({self.table.height} rows, {self.assumptions!r})"
 
 
 @takes(PlanSettings)

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Annotated, Any
 
 from unswayed.choices import Option
 from unswayed.errors import UserError
-from unswayed.files.tensor_files import write_tensor_file
 from unswayed.files.whole import PART, read_json, remove_file, write_json
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ def learning_rate(recipe: Recipe, step: int) -> float:
 
 def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
     """(number,) timesteps in 0…999."""
+    import torch
+
     u = torch.rand(number, generator=generator, device=device)
     far = torch.rand(number, generator=generator, device=device) >= recipe.near
     return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
@@ -80,6 +82,8 @@ def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]
 
     A run that is killed in between still has the previous state. Files that are no longer named are removed.
     """
+    from unswayed.files.tensor_files import write_tensor_file
+
     name = f"state-{record['step']}.safetensors"
     write_tensor_file(folder / name, tensors)
     write_json(folder / STATE, {**record, "tensors": name})
@@ -116,6 +120,8 @@ def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Load the state of an optimizer from tensors named `position of the parameter.name`."""
+    import torch
+
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         place, _, entry = name.partition(".")

@@ -16,6 +16,7 @@ import polars as pl
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.flips import FLIP_COLUMNS, Flip, Flips, find_flips
+from unswayed.analyses.settings import CompareSettings
 from unswayed.edits import edit_from
 from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
@@ -138,7 +139,7 @@ class Results:
 
     def _comparison(self, first: str, second: str) -> tuple[str, str]:
         """Return the paired comparison of two models as a Markdown table, and what its average is, in a sentence."""
-        table = compare(self.predictions, first, second, facts=self.facts)
+        table = compare(self.predictions, first, second, CompareSettings(), facts=self.facts)
         told = sentences(self.facts.cards, (first, second))
         text = comparison_text(table, (first, second), "markdown", remarks=told)
         return text, self._average_said(table, first, second)

@@ -173,22 +173,24 @@ def compare(
 
     `unswayed compare predictions/`
     """
-    from unswayed.analyses.drops.compare import compare as compare_two
-    from unswayed.analyses.drops.compare import compare_all, same_model
+    import unswayed
+    from unswayed.analyses.drops.compare import compare_all
     from unswayed.evaluation.facts import read_facts
     from unswayed.views.report.drop_tables import remark_lines
     from unswayed.views.report.verdict_tables import comparison_text, same_model_text
 
-    names, other = models or [], settings.other
+    names, other = models or [], settings.other if isinstance(settings.other, Path) else None
     if other is not None and len(names) == 1:
         names = names * 2  # one name: the same model in both folders
     if margin is not None and not same:
         raise UserError(f"--margin {margin:g} needs --same-model", run="unswayed check … --margin for a gate")
-    common = {"common": settings.common, "resamples": settings.resamples, "seed": settings.seed}
     if same:
         if len(names) != 2 or settings.measure != "drop":
             raise UserError("--same-model compares the drops of exactly two models", allowed="A B --same-model")
-        answer = same_model(predictions, *names, other=other, margin=1.0 if margin is None else margin, **common)
+        answer = unswayed.same_model(
+            predictions, names[0], names[1], other=other, margin=1.0 if margin is None else margin,
+            common=settings.common, resamples=settings.resamples, seed=settings.seed,
+        )  # fmt: skip
         typer.echo(same_model_text(answer, names, format), nl=False)
         return
     if len(names) == 1 or (other is not None and len(names) != 2):
@@ -198,9 +200,9 @@ def compare(
         )
     if len(names) == 2:
         facts = read_facts(predictions, models=names[:1], common=settings.common)
-        table = compare_two(predictions, names[0], names[1], facts=facts, **vars(settings))
+        table = unswayed.compare(predictions, names[0], names[1], settings, facts=facts)
     else:
-        table = compare_all(predictions, names or None, measure=settings.measure, **common)
+        table = compare_all(predictions, names or None, settings)
     remarks = remark_lines(predictions, names, settings.common, other)
     for line in remarks:
         typer.echo(line, err=True)

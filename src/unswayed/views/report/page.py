@@ -18,7 +18,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.flips import Flip
-from unswayed.choices import takes
+from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
 from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
@@ -40,6 +40,7 @@ from .verdict import first_screen, verdict
 _LONG = 30
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Written:
     """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
