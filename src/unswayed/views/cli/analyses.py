@@ -84,7 +84,8 @@ def analyze(
         raise UserError("--against needs a file of groups with that column", run="unswayed analyze … --groups FILE")
     drawn = against is not None and output is not None and output.suffix.lower() in SUFFIXES
     chosen = format or ("table" if drawn else format_of(output))
-    warn([*failure_lines(predictions), *(moved_lines(predictions) if settings.benchmark is None else [])])
+    warn(failure_lines(predictions))  # first, since a folder of failures alone is refused by what follows
+    warn(moved_lines(predictions) if settings.benchmark is None else [])
     condition: Condition | None = "measured" if valid_only else "human" if human_valid_only else None
     rows = replace(settings, condition=condition, edits=None if against else settings.edits)
     frame = unswayed.analyze(predictions, rows)
