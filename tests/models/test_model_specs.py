@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+import sys
+from pathlib import Path
 
 import pytest
 
 from unswayed.errors import UserError
 from unswayed.models import list_models, open_model
-from unswayed.models.opening import MODELS, brings_transform, describe_sources, model_spec, runs_code
+from unswayed.models.opening import brings_transform, describe_sources, model_spec, runs_code
 from unswayed.specs import slug_of
 
 
@@ -58,8 +59,6 @@ def test_unknown_names_say_what_there_is(text: str, message: str) -> None:
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     for package, spec in (
         ("onnxruntime", "onnx:x.onnx"),
         ("open_clip", "open_clip:a/b"),
@@ -70,11 +69,39 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
             open_model(spec)
 
 
-def test_other_packages_add_sources_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("mine", "unswayed.models.wheels:open_lite", MODELS.group)
-    monkeypatch.setattr("unswayed.registry._entry_points", lambda group, path: (point,))
-    assert MODELS.group == "unswayed.models"
+SOURCE = """
+from unswayed.models.wheels import open_lite
+from unswayed.registry import declare
+
+
+def open_mine(spec, labels=None, **where):
+    return open_lite(spec, labels, **where)
+
+
+@declare(usage="harmless:NUMBER", facts={"transform": True, "names": lambda: ["0", "1"]})
+def open_harmless(spec, labels=None, **where):
+    \"\"\"EfficientNet-Lite again.\"\"\"
+    return open_lite(spec, labels, **where)
+"""
+
+
+@pytest.fixture
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that adds two sources of models: `mine` declares nothing, `harmless` what it may do."""
+    about = tmp_path / "other_models-1.0.dist-info"
+    about.mkdir()
+    (tmp_path / "other_models.py").write_text(SOURCE)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other-models\nVersion: 1.0\n")
+    points = "mine = other_models:open_mine\nharmless = other_models:open_harmless\n"
+    (about / "entry_points.txt").write_text(f"[unswayed.models]\n{points}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "other_models", raising=False)
+
+
+@pytest.mark.usefixtures("other_package")
+def test_other_packages_add_sources_by_entry_point() -> None:
     assert open_model("mine:0", device="cpu").name == "mine:0"
+    assert open_model("prod=mine:0+flip", device="cpu").spec == "mine:0+flip"
     assert "mine" in describe_sources()
     assert list_models("mine:*") == ["mine:NAME"]
     # What it may do is not declared, so a file cannot name it.
@@ -84,17 +111,13 @@ def test_other_packages_add_sources_by_entry_point(monkeypatch: pytest.MonkeyPat
     assert not brings_transform("mine:0")
 
 
-def test_what_an_outside_source_declares_decides_whether_a_file_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import harmless_source
-
-    point = EntryPoint("harmless", "harmless_source:open_harmless", MODELS.group)
-    monkeypatch.setattr("unswayed.registry._entry_points", lambda group, path: (point,))
+@pytest.mark.usefixtures("other_package")
+def test_what_an_outside_source_declares_decides_whether_a_file_may_name_it() -> None:
     assert open_model("harmless:0", device="cpu", trust=False).name == "harmless:0"
     assert list_models("harmless:[1-9]") == ["harmless:1"]
     assert describe_sources()["harmless"] == "harmless:NUMBER: EfficientNet-Lite again."
     assert brings_transform("harmless:0")
     assert not runs_code("harmless:0")
-    assert harmless_source.open_harmless
 
 
 def test_models_are_listed_without_a_network() -> None:

@@ -65,7 +65,7 @@ class Classifier:
             raise UserError(f"{self.name}: the module is a {type(self.module).__name__}", allowed="a torch.nn.Module")
         module = self.module.to(device)
         if device.type in ("cpu", "cuda"):
-            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            module = module.to(memory_format=torch.channels_last)
         values = {"device": str(device), "precision": precision, "labels": labels, "module": module}
         for name, value in {**values, "transform": as_transform(self.transform)}.items():
             object.__setattr__(self, name, value)
@@ -196,7 +196,7 @@ def classifier_of(
 
 
 def _space(labels: object) -> LabelSpace:
-    """A list of names as a label space; ImageNet's own list is ImageNet (Cardigan is a dog there, cardigan is not)."""
+    """A list of names as a label space; ImageNet's own, where a dog and a garment are cardigans, is ImageNet."""
     if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(name, str) for name in labels):
         raise UserError(f"the labels are {labels!r}", allowed="a LabelSpace, or a list of class names in output order")
     names = tuple(labels)

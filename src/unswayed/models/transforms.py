@@ -249,4 +249,4 @@ def _three(name: str, value: float | Sequence[float]) -> tuple[float, float, flo
     numbers = tuple(map(float, value if isinstance(value, Sequence) else (value,) * 3))
     if len(numbers) != 3 or not np.isfinite(numbers).all():
         raise UserError(f"the transform's {name} is {value!r}", allowed="one finite number for each of three channels")
-    return numbers  # type: ignore[return-value]
+    return numbers

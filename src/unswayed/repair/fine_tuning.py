@@ -245,7 +245,7 @@ class _Run:
             # Dropout and stochastic depth draw from torch's own generators.
             torch.manual_seed(_seed(self.settings.seed, self.step, number, "dropout"))
             loss = self._loss(batch, generator) / len(parts)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             total += loss.detach()
         norm = nn.utils.clip_grad_norm_(self.parameters, 5.0)
         for what, value in (("loss", total), ("gradient", norm)):
