@@ -136,10 +136,10 @@ def demo_scenes(count: int) -> Source:
     from unswayed.sources import open_source
 
     sample = open_source("sample")
-    order = [*SCENES, *(one for one in sample.ids if one not in SCENES)]
+    order = [*SCENES, *(source_id for source_id in sample.ids if source_id not in SCENES)]
     if not 1 <= count <= len(order):
         raise UserError(f"the number of scenes is {count}", allowed=f"1 to {len(order)}")
-    return replace(sample, entries=tuple(sample.entry(one) for one in order[:count]))
+    return replace(sample, entries=tuple(sample.entry(source_id) for source_id in order[:count]))
 
 
 class _Whole:

@@ -41,9 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def unswayed_results(request: pytest.FixtureRequest) -> Results:
     """The accuracies and drops in a folder of predictions; without a folder the test is skipped."""
     config = request.config
-    given = config.getoption("--unswayed-predictions") or os.environ.get(VARIABLE)
+    chosen = config.getoption("--unswayed-predictions") or os.environ.get(VARIABLE)
     inifile = config.getini("unswayed_predictions")
-    folder = Path(given) if given else config.rootpath / inifile if inifile else None
+    folder = Path(chosen) if chosen else config.rootpath / inifile if inifile else None
     if folder is None:
         pytest.skip("no predictions: unswayed evaluate BENCH -m MODEL -o P, then pytest --unswayed-predictions P")
     # Looked up when it is called: `pytest.skip` and `pytest.fail` end the test with their reason.
@@ -80,8 +80,8 @@ class Results:
     def accuracy(self, edit: str = "original", model: str | None = None) -> Measured:
         """The accuracy on an edit, in percent."""
         row = self._row(edit, model)
-        found = [row[name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
-        return self._measured("accuracy", "%", row, tuple(None if one is None else 100 * one for one in found))
+        shares = [row[name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
+        return self._measured("accuracy", "%", row, tuple(None if share is None else 100 * share for share in shares))
 
     def _row(self, edit: str, model: str | None) -> dict[str, Any]:
         from unswayed.errors import UserError, unknown
@@ -92,15 +92,15 @@ class Results:
         if model is not None and model not in models:
             raise unknown("model", model, models)
         rows = self.table.filter(model=model or models[0])
-        found = rows.filter(edit=edit)
-        if not found.height:
+        matching = rows.filter(edit=edit)
+        if not matching.height:
             raise unknown("edit", edit, rows["edit"].to_list())
-        return found.row(0, named=True)
+        return matching.row(0, named=True)
 
-    def _measured(self, name: str, unit: str, row: dict[str, Any], found: tuple[float | None, ...]) -> Measured:
+    def _measured(self, name: str, unit: str, row: dict[str, Any], estimate: tuple[float | None, ...]) -> Measured:
         from unswayed.errors import UserError
 
-        value, low, high = found
+        value, low, high = estimate
         if value is None or low is None or high is None:
             raise UserError(f"{name} of {row['edit']} was not measured for {row['model']}")
         flips = functools.partial(_flips, self.predictions, row["model"], row["edit"])

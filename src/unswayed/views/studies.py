@@ -153,7 +153,7 @@ def _groupings(table: pl.DataFrame | None) -> Iterator[tuple[tuple[object, ...],
 def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFrame:
     """Return the table of that name, or if None the first existing one of group, rfs and saliency."""
     if name is None:
-        return next(tables[one] for one in ("group", "rfs", "saliency") if one in tables)
+        return next(tables[kind] for kind in ("group", "rfs", "saliency") if kind in tables)
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     if name not in tables:
@@ -182,10 +182,10 @@ def write_distribution(
     seed: int = 0,
 ) -> dict[str, pl.DataFrame]:
     """FOLDER/{verdicts, scores, histograms, background, fid, adaptation}.csv, and the tables by these names."""
-    found = score_table(scores, resamples=resamples, level=level, seed=seed)
+    auroc = score_table(scores, resamples=resamples, level=level, seed=seed)
     tables = {
-        "verdicts": verdict_table(found, limit),
-        "scores": found,
+        "verdicts": verdict_table(auroc, limit),
+        "scores": auroc,
         "histograms": histogram_table(scores),
         "background": background_table(scores, level=level, seed=seed),
         "fid": distance_table(features) if features is not None else pl.DataFrame(),
@@ -210,7 +210,7 @@ def write_study_pictures(study: Study) -> list[str]:
         sheet = spurious_sheet(regions.found, regions.classes, names)
         write_bytes(folder / "gallery.html", page.encode())
         write_bytes(folder / "gallery.png", figure_bytes(sheet, "png"))
-        clusters = len({one.cluster for one in regions.found})
+        clusters = len({region.cluster for region in regions.found})
         lines.append(f"{folder / 'gallery.html'}: {len(regions.found)} pictures in {clusters} rows")
     for slug, channels in study.channels.items():
         write_bytes(study.folder / "channels" / f"{slug}.png", figure_bytes(channel_sheet(channels), "png"))
@@ -221,8 +221,8 @@ def channel_sheet(channels: Channels) -> Figure:
     """Draw one row per attribute: its best channel's activation on the pictures where it is most active."""
     rows, names = [], []
     for row, examples in zip(channels.best.iter_rows(named=True), channels.examples, strict=True):
-        pictures = [outlined(overlay(one.image, one.heat), one.mask) for one in examples]
-        rows.append((pictures, [one.source_id for one in examples]))
+        pictures = [outlined(overlay(example.image, example.heat), example.mask) for example in examples]
+        rows.append((pictures, [example.source_id for example in examples]))
         score = "" if row["auroc"] is None else f"\nAUROC {row['auroc']:.2f}"
         names.append(f"{row['attribute']}\nchannel {row['channel']}\nAP {row['average_precision']:.2f}{score}")
     return picture_sheet(rows, names)
@@ -236,8 +236,8 @@ def spurious_page(
     names: cluster number -> name, as the page's own button saves them (names.json).
     """
     clusters = [
-        (number, [(_caption(one, classes), _address(one)) for one in group])
-        for number, group in groupby(regions, key=lambda one: one.cluster)
+        (number, [(_caption(region, classes), _address(region)) for region in group])
+        for number, group in groupby(regions, key=lambda region: region.cluster)
     ]
     return render("spurious.html", model=model, clusters=clusters, names=names or {})
 
@@ -245,11 +245,11 @@ def spurious_page(
 def spurious_sheet(
     regions: Sequence[Region], classes: Sequence[str], names: Mapping[str, str] | None = None, most: int = 6
 ) -> Figure:
-    """Draw the gallery: one row per cluster with its first `most` regions and its name at the left."""
+    """Draw the gallery: region row per cluster with its first `most` regions and its name at the left."""
     rows, titles = [], []
-    for number, group in groupby(regions, key=lambda one: one.cluster):
+    for number, group in groupby(regions, key=lambda region: region.cluster):
         members = list(group)[:most]
-        rows.append(([_shown(one) for one in members], [_caption(one, classes) for one in members]))
+        rows.append(([_shown(region) for region in members], [_caption(region, classes) for region in members]))
         plain = f"cluster {number}" if number >= 0 else "no cluster"
         titles.append((names or {}).get(str(number)) or plain)
     return picture_sheet(rows, titles)

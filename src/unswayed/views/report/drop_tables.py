@@ -207,18 +207,18 @@ def along(groups: pl.DataFrame, column: str, edits: Sequence[str] | None = None)
     groups: the drop table of the groups file; edits: by default the average alone, or all edits if there is none.
     """
     prefix = f"{column}: "
-    found = groups.filter(pl.col("model").str.starts_with(prefix))
-    if found.is_empty():
+    rows = groups.filter(pl.col("model").str.starts_with(prefix))
+    if rows.is_empty():
         names = {name.partition(": ")[0] for name in groups["model"] if ": " in name}
         raise unknown("column of the groups", column, sorted(names))
-    texts = found["model"].str.strip_prefix(prefix)
+    texts = rows["model"].str.strip_prefix(prefix)
     numbers = texts.cast(pl.Float64, strict=False)
     wrong = texts.filter(numbers.is_null() | ~numbers.is_finite()).unique(maintain_order=True).to_list()
     if wrong:
         raise UserError(
             f"the column {column} of the groups holds {', '.join(wrong)}", allowed="a number for each model"
         )
-    table = found.with_columns(numbers.alias(column)).filter(pl.col("drop").is_not_null())
+    table = rows.with_columns(numbers.alias(column)).filter(pl.col("drop").is_not_null())
     chosen = edits or ([AVERAGE] if AVERAGE in set(table["edit"]) else None)
     if chosen is not None:
         table = table.filter(pl.col("edit").is_in(list(chosen)))

@@ -67,7 +67,7 @@ def _points(findings: Findings) -> dict[str, Any]:
         ids = np.sort(np.random.default_rng(0).choice(ids, most, replace=False))
     place = pl.Series(ids).cast(pl.String)
     rows = rows.filter(pl.col("source_id").cast(pl.String).is_in(place.implode())).with_columns(names.cast(pl.String))
-    number = {one: index for index, one in enumerate(ids.tolist())}
+    number = {source_id: index for index, source_id in enumerate(ids.tolist())}
     points: dict[str, list[list[int | None]]] = {}
     for (model, edit), part in rows.group_by("model", "edit", maintain_order=True):
         probability: list[int | None] = [None] * len(ids)
@@ -76,9 +76,9 @@ def _points(findings: Findings) -> dict[str, Any]:
             probability[number[source]], answer[number[source]] = round(1000 * share), predicted
         points[f"{model}\n{edit}"] = [probability, answer]
     labels = dict(rows.unique("source_id").select("source_id", "label").iter_rows())
-    used = {one for _, answer in points.values() for one in answer if one is not None} | set(labels.values())
+    used = {label for _, answer in points.values() for label in answer if label is not None} | set(labels.values())
     return {
-        "photographs": [[one, labels[one]] for one in ids.tolist()],
+        "photographs": [[source_id, labels[source_id]] for source_id in ids.tolist()],
         "classes": {str(label): findings.class_name(label) for label in sorted(used)},
         "controls": {edit: findings.facts.control(edit) for edit in findings.edits},
         "points": points,
@@ -97,8 +97,11 @@ def pictures_of(findings: Findings, album: Album, data: dict[str, Any]) -> dict[
         before = data["points"].get(f"{key.partition(chr(10))[0]}\n{ORIGINAL}")
         if before is not None:
             pairs = zip(before[0], after, strict=True)
-            loss += [0 if one is None or two is None else max(0, one - two) for one, two in pairs]
-    found: dict[int, str] = {}
+            loss += [
+                0 if share is None or share_after is None else max(0, share - share_after)
+                for share, share_after in pairs
+            ]
+    strips: dict[int, str] = {}
     spent = 0
     for number in np.argsort(-loss, kind="stable").tolist():
         strip = _strip(album, data["photographs"][number][0], [ORIGINAL, *findings.edits][:_WIDEST])
@@ -107,8 +110,8 @@ def pictures_of(findings: Findings, album: Album, data: dict[str, Any]) -> dict[
         spent += len(strip)
         if spent > _BUDGET:
             break
-        found[number] = strip
-    return found
+        strips[number] = strip
+    return strips
 
 
 def _strip(album: Album, source_id: str, edits: list[str]) -> str | None:

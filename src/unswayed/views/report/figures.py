@@ -115,3 +115,13 @@ def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
     metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format, {})  # type: ignore[assignment]
     figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
     return buffer.getvalue()
+
+
+def short(name: str, most: int = 34) -> str:
+    """Return a long name with its middle left out.
+
+    >>> short("timm:convnext_tiny.fb_in22k_ft_in1k", 21)
+    'timm:conv…2k_ft_in1k'
+    """
+    half = most // 2
+    return name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}"

@@ -12,7 +12,7 @@ from unswayed.edits import edit_named_in
 from unswayed.edits.edit import allowed, parameters
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 
-from .figures import COLORS, GRID, MARKERS, QUIET, new_figure
+from .figures import COLORS, GRID, MARKERS, QUIET, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +116,7 @@ def accuracy_and_drop(
     there = [name for name in models if name in average and name in original]
     named = {name: series[name] for name in there if name in series}
     figure, axes = _empty(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
-    for model in [*(one for one in there if one not in named), *named]:
+    for model in [*(name for name in there if name not in named), *named]:
         x, y, place = original[model], average[model], named.get(model)
         color = QUIET if place is None else COLORS[place]
         horizontal = [[x["accuracy"] - x["accuracy_low"]], [x["accuracy_high"] - x["accuracy"]]]
@@ -235,7 +235,7 @@ def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = ()
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=_short(model))
+        Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=short(model, 48))
         for model, place in series.items()
     ]
     signs = {"faint": "|", "hollow": "o", "cross": "x"}
@@ -249,9 +249,5 @@ def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = ()
 
 def _columns(names: Sequence[str], width: float) -> int:
     """Return how many names fit side by side above a figure."""
-    longest = max((len(_short(name)) for name in names), default=1)
+    longest = max((len(short(name, 48)) for name in names), default=1)
     return max(1, min(4, int(12.5 * width) // (longest + 6)))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 48 else f"{name[:22]}…{name[-24:]}"

@@ -11,7 +11,7 @@ import polars as pl
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.measures import MEASURES
 
-from .figures import COLORS, GRID, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, places
+from .figures import COLORS, GRID, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, places, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +37,10 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     figure = new_figure(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0))
     panels = figure.subplots(len(norms), 2, squeeze=False)
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
-        for one, place in places(names, series).items():
-            part = levels.filter((pl.col(name) == one) & (pl.col("norm") == norm)).sort("level")
+        for label, place in places(names, series).items():
+            part = levels.filter((pl.col(name) == label) & (pl.col("norm") == norm)).sort("level")
             _accuracy(accuracy, part, place)
-            _rfs(rfs, part, place, one, shaded=not many)
+            _rfs(rfs, part, place, label, shaded=not many)
         accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
         rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
         rfs.axhline(0, color="#888888", linewidth=0.8)
@@ -76,7 +76,7 @@ def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
 
 
 def _marker(place: int) -> str:
-    """A marker that differs from that of the last model with the same color."""
+    """Return a marker that differs from that of the last model with the same color."""
     return MARKERS[(place // MOST + place) % MOST]
 
 
@@ -109,27 +109,29 @@ def noise_scatter(models: pl.DataFrame, classes: pl.DataFrame, names: Sequence[s
     order = models["model"].to_list()
     figure, panels = _panels(1 + min(len(order), MOST_PANELS), 2.6)
     for place, (model, x, y) in enumerate(models.select("model", *_ACCURACIES).iter_rows()):
-        color, marker = COLORS[place % MOST], MARKERS[(place // MOST + place) % MOST]
+        color, marker = COLORS[place % MOST], _marker(place)
         panels[0].plot(x, y, marker, color=color, markersize=6, label=model, linestyle="none")
     panels[0].set_title("all models", fontsize=9)
     labels = sorted(set(classes["label"]))
+    few = len(labels) <= 2 * MOST
     for axes, model in zip(panels[1:], order, strict=False):
         for label, x, y in classes.filter(pl.col("model") == model).select("label", *_ACCURACIES).iter_rows():
             place = labels.index(label)
-            few = len(labels) <= 2 * MOST
-            color, marker = (COLORS[place % MOST], MARKERS[(place // MOST + place) % MOST]) if few else (COLORS[0], "o")
+            color, marker = (COLORS[place % MOST], _marker(place)) if few else (COLORS[0], "o")
             axes.plot(
                 x, y, marker, color=color, markersize=4.5, linestyle="none", label=names[label] if few else None,
                 alpha=0.8 if few else 0.4,
             )  # fmt: skip
-        axes.set_title(_short(model), fontsize=8)
+        axes.set_title(short(model), fontsize=8)
     for axes in panels:
         axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
         axes.set_aspect("equal")
     figure.supxlabel("accuracy under noise on the foreground", fontsize=9)
     figure.supylabel("accuracy under noise on the background", fontsize=9)
-    _legends(figure, panels, len(labels) <= 2 * MOST)
+    _legend(figure, panels[0], "outside right upper")
+    if few and len(panels) > 1:
+        _legend(figure, panels[1], "outside right lower")
     return figure
 
 
@@ -156,12 +158,12 @@ def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
             if line is not None:
                 axes.plot(at, line, color=COLORS[place], linewidth=1.3, label=names[label])
         axes.axvline(0, color=QUIET, linewidth=0.8)
-        axes.set_title(_short(model), fontsize=8)
+        axes.set_title(short(model), fontsize=8)
         axes.set(xlim=(-1, 1))
         axes.set_ylim(bottom=0)
     figure.supxlabel("iRFS: 1 only the object matters, −1 only the background", fontsize=9)
     figure.supylabel("density", fontsize=9)
-    _legends(figure, panels[:1], False)
+    _legend(figure, panels[0], "outside right upper")
     return figure
 
 
@@ -177,7 +179,7 @@ def attribute_map(drops: pl.DataFrame) -> Figure | None:
     attributes = gray.group_by("region").agg(pl.col("drop").mean()).sort("drop", descending=True)["region"].to_list()
     cells = 100 * cells_of(gray, "region", "model", "drop", attributes, models)
     return heat_map(
-        _with_averages(cells), [*attributes, "average"], [*map(_short, models), "average"],
+        _with_averages(cells), [*attributes, "average"], [*map(short, models), "average"],
         "drop of accuracy, points,\nwith the attribute gray", colors="RdBu_r",
     )  # fmt: skip
 
@@ -191,8 +193,8 @@ def alignment_map(by_class: pl.DataFrame, measure: str, names: Sequence[str]) ->
     cells = cells_of(table, column, "model", measure, labels, models)
     what = "predicted class" if column == "predicted" else "class"
     return heat_map(
-        _with_averages(cells), [*(_short(names[label]) for label in labels), "average"],
-        [*map(_short, models), "average"], f"{_NAMES.get(measure, measure.replace('_', ' '))}\nby {what}",
+        _with_averages(cells), [*(short(names[label]) for label in labels), "average"],
+        [*map(short, models), "average"], f"{_NAMES.get(measure, measure.replace('_', ' '))}\nby {what}",
         colors="viridis", around_zero=False, decimals=2,
     )  # fmt: skip
 
@@ -205,7 +207,7 @@ def alignment_bars(by_group: pl.DataFrame) -> Figure:
     for axes, measure in zip(panels, MEASURES, strict=True):
         values = table[measure].fill_null(np.nan).to_numpy()
         axes.bar(range(len(groups)), values, color=[COLORS[place % MOST] for place in range(len(groups))])
-        axes.set_xticks(range(len(groups)), map(_short, groups), rotation=40, ha="right", rotation_mode="anchor")
+        axes.set_xticks(range(len(groups)), map(short, groups), rotation=40, ha="right", rotation_mode="anchor")
         axes.set_title(_NAMES.get(measure, measure.replace("_", " ")), fontsize=9)
     return figure
 
@@ -229,18 +231,12 @@ def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axe
     return figure, panels[:count]
 
 
-def _legends(figure: Figure, panels: Sequence[Axes], classes: bool) -> None:
-    """Put the names of the first panel's points, and of the second panel's if `classes`, beside the panels."""
-    _legend(figure, panels[0], "outside right upper")
-    if classes and len(panels) > 1:
-        _legend(figure, panels[1], "outside right lower")
-
-
 def _legend(figure: Figure, axes: Axes, place: Literal["outside right upper", "outside right lower"]) -> None:
+    """Put the names of a panel's points beside the panels."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         columns = 1 + len(labels) // 28
-        figure.legend(handles, map(_short, labels), frameon=False, loc=place, fontsize=7.5, ncols=columns)
+        figure.legend(handles, map(short, labels), frameon=False, loc=place, fontsize=7.5, ncols=columns)
 
 
 def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:
@@ -267,10 +263,6 @@ def _with_averages(cells: np.ndarray) -> np.ndarray:
     return np.vstack([wider, mean(wider, 0)])
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 34 else name[:16] + "…" + name[-17:]
-
-
 MOST_HISTOGRAMS = 8
 
 
@@ -282,7 +274,7 @@ def score_histograms(table: pl.DataFrame, sets: Sequence[str]) -> Figure:
 
     table: of `histogram_table`, of one model; sets: at most eight.
     """
-    scores = [one for one in _SCORES if one in table["score"].to_list()]
+    scores = [score for score in _SCORES if score in table["score"].to_list()]
     figure = new_figure(3.6 * len(scores) + 0.6, 0.5 + 1.5 * len(sets))
     panels = figure.subplots(len(sets), len(scores), squeeze=False)
     for line, name in zip(panels, sets, strict=True):

@@ -46,7 +46,12 @@ def gallery_section(
     filters = filtered(
         "flips-list",
         "flips",
-        chooser("change", "Change", [one for one in (LOST, GAINED) if any(_change(f) == one for f in flips)], "all"),
+        chooser(
+            "change",
+            "Change",
+            [change for change in (LOST, GAINED) if any(_change(flip) == change for flip in flips)],
+            "all",
+        ),
         chooser("blame", "Blame", sorted({_blame(flip) for flip in flips} - {""}), "all"),
         chooser("near", "Mistake", sorted({_near(flip) for flip in flips} - {""}), "all"),
         chooser("class", "Class", classes, "all classes"),
@@ -228,8 +233,8 @@ def heat_maps_of_flips(
         if before is not None and after is not None:
             pairs[flip] = PicturePair(flip.model, flip.source_id, flip.edit, flip.label, before, after)
     maps, notes = explain(list(pairs.values()), findings.facts.cards, progress)
-    found = {}
+    heat = {}
     for (flip, pair), both in zip(pairs.items(), maps, strict=True):
         if both is not None:
-            found[flip] = overlay(pair.before, both[0]), overlay(pair.after, both[1])
-    return found, notes
+            heat[flip] = overlay(pair.before, both[0]), overlay(pair.after, both[1])
+    return heat, notes

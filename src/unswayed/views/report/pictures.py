@@ -66,7 +66,7 @@ class Album:
         """Return a line about the pictures asked for that have changed, and one about those that cannot be read."""
         lines = []
         for reason, words in ((CHANGED, CHANGED_WORDS), ("missing", "could not be read")):
-            paths = [self.paths[one] for one, why in self.gone.items() if why == reason]
+            paths = [self.paths[sample_id] for sample_id, why in self.gone.items() if why == reason]
             if paths:
                 shown = "is not shown" if len(paths) == 1 else "are not shown"
                 lines.append(f"{plural(len(paths), 'picture')} of {self.root} {words} and {shown}, first {paths[0]}")
@@ -87,8 +87,8 @@ class Album:
 
     def scenes(self, count: int) -> list[str]:
         """Return the first scenes that have an original, in the benchmark's order."""
-        found = [one.rsplit("/", 2)[0] for one in self.paths if one.endswith("/original/0")]
-        return list(dict.fromkeys(found))[:count]
+        scenes = [sample_id.rsplit("/", 2)[0] for sample_id in self.paths if sample_id.endswith("/original/0")]
+        return list(dict.fromkeys(scenes))[:count]
 
 
 def data_address(picture: np.ndarray, side: int = SIDE, quality: int = _QUALITY) -> str:
@@ -111,11 +111,11 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
 
     manifest = polars.DataFrame(benchmark.manifest)
     album = Album(benchmark.root, manifest)
-    names = edits or [one for one in manifest["edit"].unique(maintain_order=True).to_list() if one != "source"]
+    names = edits or [edit for edit in manifest["edit"].unique(maintain_order=True).to_list() if edit != "source"]
     rows = []
     for scene in album.scenes(scenes):
         pictures = [album.picture(f"{scene}/{edit}/0") for edit in names]
-        blank = np.full_like(next(one for one in pictures if one is not None), 255)
+        blank = np.full_like(next(picture for picture in pictures if picture is not None), 255)
         made = [(blank if picture is None else picture) for picture in pictures]
         texts = [edit if picture is not None else f"{edit}: –" for edit, picture in zip(names, pictures, strict=True)]
         rows.append((made, [text.replace("background-", "bg-") for text in texts]))

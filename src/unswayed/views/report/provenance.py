@@ -44,7 +44,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
     recipe = card.get("recipe")
     name = recipe.get("name") if isinstance(recipe, dict) else recipe
     guide = _mapping(renderer.get("guide"))
-    found = {
+    facts = {
         "Folder": str(findings.benchmark),
         "Source": f"{source.get('spec')}, {plural(int(source.get('scenes') or 0), 'scene')}",
         "SHA-256 of the scenes' ids": str(source.get("ids_sha256") or ""),
@@ -53,8 +53,8 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "Seed": f"{card.get('seed')}; {card.get('runs')} run(s) of each random edit",
         "Framing": f"{card.get('frame')}, {card.get('size')} pixels",
         "Renderer": " · ".join(
-            str(one)
-            for one in (
+            str(detail)
+            for detail in (
                 renderer.get("renderer"),
                 network.get("name"),
                 f"{renderer['steps']} steps" if renderer.get("steps") else None,
@@ -63,7 +63,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
                 renderer.get("precision"),
                 card.get("device"),
             )
-            if one
+            if detail
         ),
         "Network's weights": next((str(value) for key, value in network.items() if "sha256" in key and value), ""),
         "Masks": _masks(card),
@@ -71,7 +71,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "Guide of adversarial edits": " ".join(str(value) for value in guide.values() if value),
         "Versions": _versions(card),
     }
-    return {key: value for key, value in found.items() if value and value != "None"}
+    return {key: value for key, value in facts.items() if value and value != "None"}
 
 
 def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
@@ -99,8 +99,8 @@ def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
         lines.append(shlex.join(["unswayed", "import", str(_mapping(card.get("source")).get("spec")), "-o", root]))
     named = {name: str(findings.facts.cards.get(name, {}).get("model", name)) for name in findings.models}
     specs = {findings.spec(name): evaluated for name, evaluated in named.items()}
-    given = [spec if spec == name else f"{name}={spec}" for spec, name in sorted(specs.items())]
-    models = [part for one in given for part in ("-m", one)]
+    options = [spec if spec == name else f"{name}={spec}" for spec, name in sorted(specs.items())]
+    models = [part for option in options for part in ("-m", option)]
     lines.append(shlex.join(["unswayed", "evaluate", root, *models, "-o", str(findings.predictions)]))
     lines.append(shlex.join(report_command))
     return lines
@@ -156,7 +156,7 @@ def _models(findings: Findings) -> Markup:
     frame = pl.DataFrame({"model": findings.models}, schema={"model": pl.String})
     table = Table(frame, columns, "The models, from their cards.").html("models-table")
     versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
-    return joined([table, paragraphs(*(f"Evaluated with {one}." for one in versions if one))])
+    return joined([table, paragraphs(*(f"Evaluated with {version}." for version in versions if version))])
 
 
 def _masks(card: Mapping[str, Any]) -> str:
@@ -187,7 +187,7 @@ def _transform(transform: Mapping[str, Any]) -> str:
 def _rounded(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "/".join(_rounded(one) for one in value) if isinstance(value, list) else str(value)
+    return "/".join(_rounded(item) for item in value) if isinstance(value, list) else str(value)
 
 
 def _facts(title: str, facts: Mapping[str, str]) -> Markup:

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from unswayed.files.whole import write_bytes
 from unswayed.views.tables import Cell, Column, format_table
-from unswayed.views.text import interval, joined, tag
+from unswayed.views.text import interval, joined, number, tag
 
 from .figures import COLORS, GRID, QUIET, SUFFIXES, figure_bytes
 
@@ -88,7 +88,7 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
     body = re.sub(r'\bid="mark:(\d+):', r'data-place="\1" data-edit="', body)  # what the page's filters look for
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
-    body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: _VARIABLES.get(found.group().lower(), found.group()), body)
+    body = re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: _VARIABLES.get(match.group().lower(), match.group()), body)
     body = re.sub(r"font(-family)?: ?[^;\"]*DejaVu[^;\"]*", _font, body)
     wide, high = (float(number) for number in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0])
     opening = (
@@ -98,9 +98,9 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
     return Markup(opening + re.sub(r"^<svg[^>]*>", "", body, count=1, flags=re.S))
 
 
-def _font(found: re.Match[str]) -> str:
+def _font(match: re.Match[str]) -> str:
     """Return the style of text in the page's own font, at the size of the layout."""
-    size = re.search(r"([\d.]+)px", found.group())
+    size = re.search(r"([\d.]+)px", match.group())
     return f"font-size: {size.group(1)}px" if size else "font-family: inherit"
 
 
@@ -122,8 +122,8 @@ class Section:
 
 def paragraphs(*texts: str | None) -> Markup:
     """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`."""
-    kept = (one.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%") for one in texts if one)
-    return joined(tag("p", one) for one in kept)
+    kept = (text.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%") for text in texts if text)
+    return joined(tag("p", text) for text in kept)
 
 
 def figure_block(figure: Figure, name: str, description: str, caption: str, narrow: Figure | None = None) -> Markup:
@@ -169,3 +169,15 @@ def chooser(name: str, label: str, values: Sequence[str], every: str) -> Markup:
 def interval_column(heading: str, low: str, high: str, faint: bool = False) -> Column:
     """Return a column of intervals in points, sorted by their lower ends."""
     return Column(heading, lambda row: Cell(interval(row[low], row[high]), row[low], faint=faint), number=True)
+
+
+def matrix_cell(edit: str, value: float, ends: tuple[float, float], largest: float, label: str) -> dict[str, str]:
+    """Return a cell of a colored matrix of drops in points: its number, the share of the darkest color, its marks."""
+    unsure = ends[0] <= 0 <= ends[1]
+    return {
+        "edit": edit,
+        "value": number(value, 0),
+        "share": f"{min(100.0, 100 * abs(value) / largest):.0f}",
+        "marks": ("worse" if value > 0 else "better") + (" hatched" if unsure else ""),
+        "label": label,
+    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 from markupsafe import Markup
@@ -17,7 +15,7 @@ from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, percent, plural, points, tag
 
 from .findings import Findings
-from .section import Section, filtered, paragraphs, render
+from .section import Section, filtered, matrix_cell, paragraphs, render
 
 _PAIRS = 15
 # A superclass with fewer photographs is left out: its drop would be that of single photographs.
@@ -152,11 +150,14 @@ def groups_section(findings: Findings) -> Section | None:
         return None
     names = table.group_by(kind).agg(pl.col("n").max()).sort("n", kind, descending=[True, False])
     edits = [edit for edit in findings.edits if edit in set(table["edit"])]
-    largest = max(1.0, float(table["drop"].abs().max()))  # type: ignore[arg-type]
-    cells = {(row[kind], row["edit"]): row for row in table.iter_rows(named=True)}
+    largest = max(1.0, *table["drop"].abs())
+    cells = {}
+    for row in table.iter_rows(named=True):
+        label = f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}"
+        ends = (row["low"], row["high"])
+        cells[row[kind], row["edit"]] = matrix_cell(row["edit"], row["drop"], ends, largest, label)
     rows = [
-        {"name": name, "n": n, "cells": [_cell(cells.get((name, edit)), largest) for edit in edits]}
-        for name, n in names.iter_rows()
+        {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
     ]
     words = (
         f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least {_LEAST} "
@@ -166,68 +167,39 @@ def groups_section(findings: Findings) -> Section | None:
     return Section("groups", f"Drop by {kind}", body, tables={"groups": table})
 
 
-def _cell(row: dict[str, Any] | None, largest: float) -> dict[str, str] | None:
-    if row is None:
-        return None
-    unsure = row["low"] <= 0 <= row["high"]
-    return {
-        "edit": row["edit"],
-        "value": f"{row['drop']:.0f}".replace("-0", "0").replace("-", "−"),
-        "share": f"{min(100.0, 100 * abs(row['drop']) / largest):.0f}",
-        "marks": ("worse" if row["drop"] > 0 else "better") + (" hatched" if unsure else ""),
-        "label": f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}",
-    }
-
-
 def group_drops(findings: Findings) -> pl.DataFrame:
     """Return superclass (or class), edit, n, drop, low and high in points: the net drop, or the drop without a control,
     of the mean over models, with intervals over photographs."""
     facts, superclass = findings.facts, superclass_of(findings.facts)
+    kind = "class" if superclass is None else "superclass"
+    schema = {kind: pl.String, "edit": pl.String, "n": pl.Int64, **dict.fromkeys(("drop", "low", "high"), pl.Float64)}
     edits = [edit for edit in findings.edits if findings.kind(edit) == "edit"]
     total: np.ndarray | None = None
     images: tuple[str, ...] | None = None
     for name, rows in each_model(findings.answers) if edits else ():
-        found = outcomes(name, rows, images)
-        if images is not None and found.images != images:
+        answers = outcomes(name, rows, images)
+        if images is not None and answers.images != images:
             continue  # a model on other photographs than the first has no part in the mean
-        images = found.images
-        starts = [found.of(facts.control(edit) or "") for edit in edits]
-        starts = [found.of(ORIGINAL) if np.isnan(one).all() else one for one in starts]
-        part = np.stack([start - found.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
+        images = answers.images
+        starts = [answers.of(facts.control(edit) or "") for edit in edits]
+        starts = [answers.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
+        part = np.stack([start - answers.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
         total = part if total is None else total + part
-    kind = "class" if superclass is None else "superclass"
-    empty = {
-        kind: pl.String,
-        "edit": pl.String,
-        "n": pl.Int64,
-        "drop": pl.Float64,
-        "low": pl.Float64,
-        "high": pl.Float64,
-    }
     if total is None or images is None:
-        return pl.DataFrame(schema=empty)
+        return pl.DataFrame(schema=schema)
     labels = findings.answers.select(pl.col("source_id").cast(pl.String), "label").unique("source_id")
-    label_of = dict(labels.drop_nulls().iter_rows())
-    known = [label_of.get(image) for image in images]
-    names = [
-        None if label is None else findings.class_name(label) if superclass is None else superclass[label]
-        for label in known
-    ]
-    groups = [name for name in sorted({one for one in names if one is not None}) if names.count(name) >= _LEAST]
+    name_of = facts.class_name if superclass is None else superclass.__getitem__
+    named = {source_id: name_of(label) for source_id, label in labels.drop_nulls().iter_rows()}
+    names = [named.get(image) for image in images]
+    groups = [name for name in sorted(set(named.values())) if names.count(name) >= _LEAST]
     if not groups:
-        return pl.DataFrame(schema=empty)
+        return pl.DataFrame(schema=schema)
     member = np.array([[name == group for group in groups] for name in names])
-    mean = total / findings.answers["model"].n_unique()
-    columns = np.where(member[:, :, None], mean[:, None, :], np.nan).reshape(len(images), -1)
-    settings = IntervalSettings(findings.settings["resamples"], findings.settings["level"], findings.settings["seed"])
-    answers = np.full(columns.shape[1], findings.answers["model"].n_unique())
-    found_drops = estimates(columns, answers, images, settings, unit=100.0)
+    models = findings.answers["model"].n_unique()
+    columns = np.where(member[:, :, None], (total / models)[:, None, :], np.nan).reshape(len(images), -1)
+    settings = IntervalSettings(**{name: findings.settings[name] for name in ("resamples", "level", "seed")})
+    drops = estimates(columns, np.full(columns.shape[1], models), images, settings, unit=100.0)
     keys = [(group, edit) for group in groups for edit in edits]
-    numbers = [
-        (*key, int(n), float(drop), float(low), float(high))
-        for key, n, drop, low, high in zip(
-            keys, found_drops.sums.n, found_drops.mean, found_drops.low, found_drops.high, strict=True
-        )
-        if n
-    ]
-    return pl.DataFrame(numbers, schema=empty, orient="row")
+    numbers = zip(keys, drops.sums.n, drops.mean, drops.low, drops.high, strict=True)
+    lines = [(*key, int(n), float(drop), float(low), float(high)) for key, n, drop, low, high in numbers if n]
+    return pl.DataFrame(lines, schema=schema, orient="row")

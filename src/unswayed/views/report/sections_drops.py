@@ -232,7 +232,7 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     there = {
         scene: {edit: album.picture(f"{scene}/{edit}/0") for edit in ["original", *findings.edits]} for scene in scenes
     }
-    if all(one is None for pictures in there.values() for one in pictures.values()):
+    if all(picture is None for pictures in there.values() for picture in pictures.values()):
         return Section("edits", "What the edits do", paragraphs(missing_words(album)))
     rows = [
         tag(

@@ -13,7 +13,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.text import interval, listed, percent, plural, points
 
 from .findings import SURE, Findings
-from .section import render
+from .section import matrix_cell, render
 
 _NAMED = 3
 
@@ -30,8 +30,8 @@ def verdict(findings: Findings) -> list[str]:
     """Return three sentences: how much the edits cost, which costs most, and what can and cannot be concluded."""
     if not findings.averages:
         return [_without_edits(findings)]
-    found, n = ranking(findings), max(row["n"] for row in findings.averages.values())
-    reason = found.reason if found else _small(n)
+    ranked, n = ranking(findings), max(row["n"] for row in findings.averages.values())
+    reason = ranked.reason if ranked else _small(n)
     return [_how_much(findings), _which(findings), f"{beyond_chance(findings)} {reason}".strip()]
 
 
@@ -274,31 +274,22 @@ def _worst(findings: Findings) -> dict[str, str] | None:
 
 
 def _row(findings: Findings, model: str) -> dict[str, Any]:
+    """Return a model's row of the matrix."""
     rows = {row["edit"]: row for row in findings.drops.filter(model=model).iter_rows(named=True)}
-    largest = max(1.0, float(findings.drops.filter(pl.col("kind") != "control")["effect"].abs().max() or 1))  # type: ignore[arg-type]
+    largest = max(1.0, *findings.drops.filter(pl.col("kind") != "control")["effect"].drop_nulls().abs())
     cells: list[dict[str, Any] | None] = []
     for edit in [AVERAGE, *findings.edits]:
         row = rows.get(edit)
         if row is None or row["effect"] is None:
             cells.append(None)
             continue
-        unsure = row["effect_low"] <= 0 <= row["effect_high"]
-        marks = ["worse" if row["effect"] > 0 else "better"]
-        marks += [name for name, given in (("hatched", unsure), ("white-box", row["white_box"])) if given]
-        what = "drop" if row["raw"] or row["kind"] == "control" else "net drop"
+        control, white_box = row["kind"] == "control", row["white_box"]
         label = (
-            f"{model}, {edit}: {what} {points(row['effect'])} points, 95 % interval "
-            f"{interval(row['effect_low'], row['effect_high'])}, n = {row['n']:,}"
-            f"{', white-box' if row['white_box'] else ''}"
+            f"{model}, {edit}: {'drop' if row['raw'] or control else 'net drop'} {points(row['effect'])} points, "
+            f"95 % interval {interval(row['effect_low'], row['effect_high'])}, n = {row['n']:,}"
+            f"{', white-box' if white_box else ''}"
         )
-        cells.append(
-            {
-                "edit": edit,
-                "value": f"{row['effect']:.0f}".replace("-0", "0").replace("-", "−"),
-                "share": f"{min(100.0, 100 * abs(row['effect']) / largest):.0f}",
-                "marks": " ".join(marks),
-                "label": label,
-                "control": row["kind"] == "control",
-            }
-        )
+        cell = matrix_cell(edit, row["effect"], (row["effect_low"], row["effect_high"]), largest, label)
+        marks = f"{cell['marks']} white-box" if white_box else cell["marks"]
+        cells.append({**cell, "marks": marks, "control": control})
     return {"name": model, "spec": findings.spec(model), "color": color(findings, model), "cells": cells}

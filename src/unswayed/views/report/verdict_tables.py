@@ -56,10 +56,15 @@ def comparison_text(
     return Table(table, columns, title, notes, remarks).text(format)
 
 
-def same_model_text(found: SameModel, models: Sequence[str], format: str) -> str:
+def same_model_text(comparison: SameModel, models: Sequence[str], format: str) -> str:
     """Return the comparison of one model in two forms, and its answer as the last line."""
     if format == "json":
-        return json.dumps({"answer": found.answer, "sentence": found.sentence, "edits": found.table.to_dicts()}) + "\n"
+        return (
+            json.dumps(
+                {"answer": comparison.answer, "sentence": comparison.sentence, "edits": comparison.table.to_dicts()}
+            )
+            + "\n"
+        )
     columns = [
         Column("edit"),
         Column("n"),
@@ -77,8 +82,8 @@ def same_model_text(found: SameModel, models: Sequence[str], format: str) -> str
         "for a difference, corrected over the table."
     )
     title = f"first: {models[0]}, second: {models[1]}; the same model?"
-    text = Table(found.table, columns, title, notes).text(format)
-    return text if format == "csv" else f"{text}\n{found.sentence}\n"
+    text = Table(comparison.table, columns, title, notes).text(format)
+    return text if format == "csv" else f"{text}\n{comparison.sentence}\n"
 
 
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remarks: Sequence[str] = ()) -> str:

@@ -42,7 +42,7 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """What the page shows, as JSON; nothing in it tells a blind rater what was done to a picture."""
-        answered = {one.sample_id: one.answer for one in read_reviews(self.root) if one.rater == self.rater}
+        answered = {review.sample_id: review.answer for review in read_reviews(self.root) if review.rater == self.rater}
         items = [
             {
                 "answer": answered.get(item.sample_id),
@@ -119,13 +119,13 @@ def summarize(benchmark: str | Path) -> dict[str, Any]:
     if not reviews:
         raise UserError(f"nobody has reviewed {root}", run=f"unswayed review {root} --rater NAME")
     answers: dict[str, dict[str, str]] = {}
-    for one in reviews:
-        answers.setdefault(one.rater, {})[one.sample_id] = one.answer
-    found = agreement(answers)
+    for review in reviews:
+        answers.setdefault(review.rater, {})[review.sample_id] = review.answer
+    agreed = agreement(answers)
     return {
         "raters": {rater: len(its) for rater, its in sorted(answers.items())},
-        "edits": {edit: _shares([one for one in reviews if one.edit == edit]) for edit in _edits(reviews)},
-        "agreement": None if found is None else {k: _finite(v) for k, v in asdict(found).items()},
+        "edits": {edit: _shares([review for review in reviews if review.edit == edit]) for edit in _edits(reviews)},
+        "agreement": None if agreed is None else {k: _finite(v) for k, v in asdict(agreed).items()},
     }
 
 
@@ -135,23 +135,23 @@ def summary_text(summary: dict[str, Any]) -> str:
     for edit, shares in summary["edits"].items():
         parts = ", ".join(f"{shares[answer]:.0%} {answer}" for answer in ANSWERS)
         lines.append(f"{edit}: {parts} (n = {shares['n']} answers; human accuracy {1 - shares['unrecognizable']:.0%})")
-    found = summary["agreement"]
-    if found is None:
+    agreed = summary["agreement"]
+    if agreed is None:
         lines.append("agreement: needs a second rater")
     else:
-        kappa = "undefined" if found["kappa"] is None else f"{found['kappa']:.3f}"
+        kappa = "undefined" if agreed["kappa"] is None else f"{agreed['kappa']:.3f}"
         lines.append(
-            f"agreement: {found['method']}'s kappa {kappa}, {found['raters']} raters, {found['n']} pictures in common"
+            f"agreement: {agreed['method']}'s kappa {kappa}, {agreed['raters']} raters, {agreed['n']} pictures in common"
         )
     return "\n".join(lines) + "\n"
 
 
 def _edits(reviews: list[Review]) -> list[str]:
-    return sorted({one.edit for one in reviews})
+    return sorted({review.edit for review in reviews})
 
 
 def _shares(reviews: list[Review]) -> dict[str, float]:
-    counts = Counter(one.answer for one in reviews)
+    counts = Counter(review.answer for review in reviews)
     return {**{answer: counts[answer] / len(reviews) for answer in ANSWERS}, "n": len(reviews)}
 
 

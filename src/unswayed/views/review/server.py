@@ -130,8 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "An answer is JSON.")
         try:
             length = int(self.headers.get("Content-Length") or 0)
-            given: Any = parse_json(self.rfile.read(length), "the answer") if 0 < length <= MOST else None
-            number, answer, seconds = given["item"], given["answer"], float(given.get("seconds") or 0.0)
+            answered: Any = parse_json(self.rfile.read(length), "the answer") if 0 < length <= MOST else None
+            number, answer, seconds = answered["item"], answered["answer"], float(answered.get("seconds") or 0.0)
         except (UserError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise Refusal(HTTPStatus.BAD_REQUEST, "An answer has an item and an answer.") from None
         if answer not in ANSWERS or not math.isfinite(seconds):

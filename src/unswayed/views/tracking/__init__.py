@@ -99,15 +99,15 @@ TRACKERS: Registry[Open] = Registry(
 
 def variables() -> dict[str, str]:
     """Return the environment variable that switches each tracker on; one that cannot be loaded has none."""
-    found = {}
+    switches = {}
     for name in TRACKERS:
         try:
             variable = TRACKERS.part(name).facts.get("variable")
         except UserError:  # it is refused with its reason where it is asked for
             continue
         if variable:
-            found[name] = str(variable)
-    return found
+            switches[name] = str(variable)
+    return switches
 
 
 def chosen_trackers(names: Sequence[str], say: Callable[[str], None]) -> dict[str, Open]:
