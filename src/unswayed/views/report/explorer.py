@@ -96,11 +96,8 @@ def pictures_of(findings: Findings, album: Album, data: dict[str, Any]) -> dict[
     for key, (after, _) in data["points"].items():
         before = data["points"].get(f"{key.partition(chr(10))[0]}\n{ORIGINAL}")
         if before is not None:
-            pairs = zip(before[0], after, strict=True)
-            loss += [
-                0 if share is None or share_after is None else max(0, share - share_after)
-                for share, share_after in pairs
-            ]
+            shares = zip(before[0], after, strict=True)
+            loss += [0 if None in pair else max(0, pair[0] - pair[1]) for pair in shares]
     strips: dict[int, str] = {}
     spent = 0
     for number in np.argsort(-loss, kind="stable").tolist():

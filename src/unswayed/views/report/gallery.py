@@ -46,12 +46,7 @@ def gallery_section(
     filters = filtered(
         "flips-list",
         "flips",
-        chooser(
-            "change",
-            "Change",
-            [change for change in (LOST, GAINED) if any(_change(flip) == change for flip in flips)],
-            "all",
-        ),
+        chooser("change", "Change", sorted({_change(flip) for flip in flips}), "all"),
         chooser("blame", "Blame", sorted({_blame(flip) for flip in flips} - {""}), "all"),
         chooser("near", "Mistake", sorted({_near(flip) for flip in flips} - {""}), "all"),
         chooser("class", "Class", classes, "all classes"),

@@ -59,12 +59,8 @@ def comparison_text(
 def same_model_text(comparison: SameModel, models: Sequence[str], format: str) -> str:
     """Return the comparison of one model in two forms, and its answer as the last line."""
     if format == "json":
-        return (
-            json.dumps(
-                {"answer": comparison.answer, "sentence": comparison.sentence, "edits": comparison.table.to_dicts()}
-            )
-            + "\n"
-        )
+        record = {"answer": comparison.answer, "sentence": comparison.sentence, "edits": comparison.table.to_dicts()}
+        return json.dumps(record) + "\n"
     columns = [
         Column("edit"),
         Column("n"),

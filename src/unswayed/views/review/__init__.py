@@ -140,9 +140,8 @@ def summary_text(summary: dict[str, Any]) -> str:
         lines.append("agreement: needs a second rater")
     else:
         kappa = "undefined" if agreed["kappa"] is None else f"{agreed['kappa']:.3f}"
-        lines.append(
-            f"agreement: {agreed['method']}'s kappa {kappa}, {agreed['raters']} raters, {agreed['n']} pictures in common"
-        )
+        counts = f"{agreed['raters']} raters, {agreed['n']} pictures in common"
+        lines.append(f"agreement: {agreed['method']}'s kappa {kappa}, {counts}")
     return "\n".join(lines) + "\n"
 
 
