@@ -33,9 +33,10 @@ import pyarrow.parquet
 import torch
 
 from equivalence import Difference, mean_difference
+from picture_quality import spectral_amplitude
 from unipc import UniPC
 from unswayed.benchmark import BuildSettings
-from unswayed.benchmark.measures import glcm_measures, spectral_amplitude
+from unswayed.benchmark.measures import glcm_measures
 from unswayed.benchmark.plan import Plan
 from unswayed.benchmark.prepare import Preparation
 from unswayed.edits.recipes import open_recipe

@@ -28,7 +28,8 @@ import cv2
 import numpy as np
 import torch
 
-from unswayed.benchmark.measures import glcm_measures, spectral_amplitude
+from picture_quality import spectral_amplitude
+from unswayed.benchmark.measures import glcm_measures
 from unswayed.edits.composition import Guidance
 from unswayed.models import open_model
 from unswayed.rendering import load_network

@@ -13,7 +13,8 @@ import argparse
 
 import numpy as np
 
-from unswayed.benchmark.measures import glcm_measures, grid, noise_level, spectral_amplitude
+from picture_quality import grid, noise_level, spectral_amplitude
+from unswayed.benchmark.measures import glcm_measures
 from unswayed.edits.composition import Guidance
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers

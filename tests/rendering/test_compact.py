@@ -10,13 +10,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmark_scripts import load_script
 from command_line import refused
-from unswayed.benchmark.measures import grid, noise_level, spectral_amplitude
 from unswayed.errors import UserError
 from unswayed.rendering import load_network
 from unswayed.rendering.layers import Layers
 from unswayed.rendering.networks.compact import CompactConfig, CompactNetwork, load_compact, read_config, save_compact
 from unswayed.sources.pictures import read_picture
+
+quality = load_script("picture_quality")
 
 SMALL = CompactConfig(channels=(8, 16, 16, 32), middle=1, embedding=32, head_channels=16, sample_size=32)
 
@@ -65,8 +67,8 @@ def test_a_photograph_comes_back_sharp_and_clean_from_few_steps(network):
     renderer = open_diffusion(network, steps=20, device="cpu", precision="fp32")
     (answer,) = renderer.render([Layers(original, nothing, original, 0.25, None, None, 5)])
     before, after = original[None] / 255, answer.image[None] / 255
-    assert spectral_amplitude(after)[0] > 0.7 * spectral_amplitude(before)[0]
-    assert noise_level(after)[0] < 1.3 * noise_level(before)[0] + 1 / 255
+    assert quality.spectral_amplitude(after)[0] > 0.7 * quality.spectral_amplitude(before)[0]
+    assert quality.noise_level(after)[0] < 1.3 * quality.noise_level(before)[0] + 1 / 255
     assert np.abs(after - before).mean() < 0.08
     assert (answer.image != original).mean() > 0.5
 
@@ -158,8 +160,8 @@ def test_a_grid_is_seen_where_there_is_one():
     plain = rng.random((4, 64, 128, 3))
     gridded = plain.copy()
     gridded[:, :, ::8] += 0.5
-    assert grid(plain, 8) < 0.05
-    assert grid(gridded, 8) > 0.3
+    assert quality.grid(plain, 8) < 0.05
+    assert quality.grid(gridded, 8) > 0.3
 
 
 def test_blur_lowers_the_amplitude_and_noise_raises_the_noise_level():
@@ -168,8 +170,8 @@ def test_blur_lowers_the_amplitude_and_noise_raises_the_noise_level():
     image = photograph() / 255
     blurred = cv2.GaussianBlur(image, (0, 0), 2)
     noisy = np.clip(image + np.random.default_rng(0).normal(0, 0.05, image.shape), 0, 1)
-    assert spectral_amplitude(blurred[None])[0] < 0.7 * spectral_amplitude(image[None])[0]
-    assert noise_level(noisy[None])[0] > noise_level(image[None])[0] + 0.02
+    assert quality.spectral_amplitude(blurred[None])[0] < 0.7 * quality.spectral_amplitude(image[None])[0]
+    assert quality.noise_level(noisy[None])[0] > quality.noise_level(image[None])[0] + 0.02
 
 
 def test_saved_weights_carry_few_significant_bits_and_stay_near(tmp_path):

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from unswayed.choices import one_line, takes
 from unswayed.edits.recipes import Recipe, open_recipe
@@ -30,7 +29,7 @@ from unswayed.scene import MaskOrigin
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
-from .card import settle_card
+from .card import Card, only_run, settle_card
 from .plan import Plan
 from .prepare import Prepared
 from .quality import count_doubtful, record_masks
@@ -58,7 +57,6 @@ from .rows import (
     write_manifest,
 )
 from .settings import BuildSettings
-from .status import only_run
 from .writing import sweep
 
 
@@ -285,7 +283,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     )
 
 
-def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[dict[str, Any], Callable[[float], int], Make]:
+def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Callable[[float], int], Make]:
     """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
     devices = places_of(plan.settings) if plan.has_network and opened is None else []
     if len(devices) > 1 or (devices and not _here_possible(plan.settings)):
@@ -300,7 +298,7 @@ def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[dict[str,
     return plan.card(renderer, removal), functools.partial(passes_of, renderer), make
 
 
-def _described(plan: Plan, devices: list[str]) -> tuple[dict[str, Any], dict[float, int]]:
+def _described(plan: Plan, devices: list[str]) -> tuple[Card, dict[float, int]]:
     """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
     [outcome] = run_tasks(describe_network, [plan], settings=plan.settings, devices=devices[:1], apart=True)
     if outcome.result is None:

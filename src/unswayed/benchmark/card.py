@@ -1,23 +1,28 @@
-"""`benchmark.json`, the card: what a benchmark was made from and how. A build resumes only if its card is the same."""
+"""`benchmark.json`, the card: what a benchmark was made from and how; which runs may build, and how far a build is."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from unswayed.edits.recipes import Item
 from unswayed.errors import UserError
+from unswayed.files.locks import alone, held_locks
 from unswayed.files.records import differences, read_object, require_fields
+from unswayed.files.storage import address, local_copy
 from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, write_json
 
-from .rows import CARD, MANIFEST, OK, ROWS, Row, finished_sources, read_manifest
+from .rows import CARD, LOCK, MANIFEST, OK, ROWS, Row, counts, finished_sources, read_manifest, read_rows, row_path
 
 # The fields that determine the pictures' bytes: they must be the same when a build is resumed, those that may grow
 # must hold what was there.
 GROWING = ("source", "recipe", "runs")
 FIXED = ("kind", "frame", "size", "seed", "whole_objects", "strict", "removal", "renderer", "labels")
+Card = dict[str, Any]
 _KINDS = {
     "labels": dict[str, Any],
     "source": dict[str, Any] | None,
@@ -27,7 +32,7 @@ _KINDS = {
 }
 
 
-def read_card(root: Path) -> dict[str, Any]:
+def read_card(root: Path) -> Card:
     """Return the card of the benchmark in `root`; raises UserError if there is none."""
     if not (root / CARD).is_file():
         state = "does not exist" if not root.exists() else f"contains no {CARD}"
@@ -42,7 +47,7 @@ def read_card(root: Path) -> dict[str, Any]:
     return card
 
 
-def settle_card(root: Path, card: Mapping[str, Any], ids: Sequence[str] | None = None) -> None:
+def settle_card(root: Path, card: Card, ids: Sequence[str] | None = None) -> None:
     """Write the card into an empty folder, or compare it with the card of the benchmark that is already there.
 
     ids: the scenes, if the benchmark may grow by edits, runs and scenes in addition to all existing ones.
@@ -82,7 +87,7 @@ def record_facts(root: Path, **facts: Any) -> None:
         write_json(root / CARD, {**before, **facts})
 
 
-def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequence[str]) -> bool:
+def _has_grown(root: Path, old: Card, new: Card, ids: Sequence[str]) -> bool:
     """Whether nothing differs but that there are more edits, runs and scenes; every picture's seed is its own."""
     if canonical([old[name] for name in FIXED]) != canonical([new[name] for name in FIXED]):
         return False
@@ -96,7 +101,7 @@ def _has_grown(root: Path, old: dict[str, Any], new: dict[str, Any], ids: Sequen
     return finished_sources(root) <= set(ids)
 
 
-def decisive(card: Mapping[str, Any]) -> dict[str, Any]:
+def decisive(card: Card) -> Card:
     """The part of a card that decides whether a build resumes."""
     return {name: card.get(name) for name in (*GROWING, *FIXED)}
 
@@ -109,3 +114,58 @@ def ids_hash(ids: tuple[str, ...]) -> str:
 def edit_entry(name: str, edit: Item | Row) -> dict[str, Any]:
     """Return an edit as the card's recipe names it."""
     return {"name": name, **{key: getattr(edit, key) for key in ("parameters", "attribute", "level", "control")}}
+
+
+@contextlib.contextmanager
+def only_run(root: Path, shard: str | None) -> Iterator[None]:
+    """A block for one run: a shard refuses a second run of itself and one of the whole build, which refuses all."""
+    busy = UserError(f"another run is building in {root}", run=f"unswayed status {root}")
+    own = LOCK if shard is None else f"{LOCK}.{shard.replace('/', '-of-')}"
+    with alone(root / own, busy):
+        others = held_locks(root, LOCK, but=own)
+        if others and (shard is None or LOCK in others):
+            raise busy
+        yield
+
+
+# The pace is measured over this many recent sources, because the first ones of a run include loading and compiling.
+_RECENT = 50
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Sources done and in total, rows by status, pace in sources per second and seconds left (None if unknown)."""
+
+    root: Path
+    kind: str
+    recipe: str
+    done: int
+    total: int
+    counts: dict[str, int]
+    running: bool
+    finished: bool
+    pace: float | None = None
+    left: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "root": address(self.root)}
+
+
+def standing(path: str | Path) -> Standing:
+    """Return the status of the benchmark in `path`; changes nothing."""
+    root = local_copy(path).expanduser()
+    card = read_card(root)
+    total = int(card["source"]["scenes"])
+    finished = (root / MANIFEST).is_file()
+    if card.get("kind") == "import":
+        statuses = read_manifest(root)["status"].to_pylist() if finished else []
+        return Standing(root, "import", "imported", total, total, counts(statuses), False, finished)
+    ids = finished_sources(root)
+    by_status = counts(row.status for source_id in ids for row in read_rows(root, source_id))
+    active = bool(held_locks(root, LOCK))
+    # The times at which the last row files were written.
+    times = sorted((root / row_path(source_id)).stat().st_mtime for source_id in ids)[-_RECENT:] if active else []
+    pace = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
+    left = (total - len(ids)) / pace if pace else None
+    recipe, complete = str(card["recipe"]["name"]), finished and len(ids) == total
+    return Standing(root, "build", recipe, len(ids), total, by_status, active, complete, pace, left)

@@ -26,7 +26,7 @@ from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_fo
 
 from .exporting import Exported, Show
 from .folder import Benchmark
-from .rows import CARD, OK, SOURCE_EDIT, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
+from .rows import CARD, OK, SOURCE_EDIT, Record, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,9 +97,9 @@ def _schema(benchmark: Benchmark) -> pyarrow.Schema:
     return pa.schema([("image", file), ("mask", file), ("label", pa.int64()), *plain], metadata=described)
 
 
-def _shards(root: Path, rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _shards(root: Path, rows: list[Record]) -> Iterator[list[Record]]:
     """The rows in pieces of about `_SHARD` bytes of pictures."""
-    shard: list[dict[str, Any]] = []
+    shard: list[Record] = []
     size = 0
     for row in rows:
         shard.append(row)
@@ -112,8 +112,8 @@ def _shards(root: Path, rows: list[dict[str, Any]]) -> Iterator[list[dict[str, A
         yield shard
 
 
-def _record(root: Path, row: dict[str, Any]) -> dict[str, Any]:
-    files: dict[str, Any] = {}
+def _record(root: Path, row: Record) -> Record:
+    files: Record = {}
     for name, (path, digest) in _FILES.items():
         data = read_file(root / row[path], MOST_PICTURE) if row[path] else None
         if data is not None and row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
@@ -232,7 +232,7 @@ def import_published(path: str | Path, out: str | Path, *, progress: Show | None
     return Imported(make_folder(root), statuses, len(by_source), edits, failures)
 
 
-def _place_pictures(folder: Path, root: Path, rows: dict[str, dict[str, Any]], show: Show) -> dict[str, str]:
+def _place_pictures(folder: Path, root: Path, rows: dict[str, Record], show: Show) -> dict[str, str]:
     """Write the files of the finished rows to `root`; what is wrong with them, by sample."""
     waiting = {name for name, row in rows.items() if row["status"] == OK}
     total, failures = len(waiting), dict[str, str]()
@@ -248,7 +248,7 @@ def _place_pictures(folder: Path, root: Path, rows: dict[str, dict[str, Any]], s
     return failures | dict.fromkeys(sorted(waiting), f"the dataset in {folder} has no picture of it")
 
 
-def _stored(folder: Path) -> Iterator[dict[str, Any]]:
+def _stored(folder: Path) -> Iterator[Record]:
     import pyarrow.parquet as parquet
 
     for path in sorted(folder.glob("*.parquet")):
@@ -267,7 +267,7 @@ def _stored(folder: Path) -> Iterator[dict[str, Any]]:
                     yield row
 
 
-def _place(root: Path, row: dict[str, Any], stored: dict[str, Any]) -> str | None:
+def _place(root: Path, row: Record, stored: Record) -> str | None:
     """Write the files of one row; what is wrong with them, or None."""
     for name, (path, digest) in _FILES.items():
         if not row[path]:

@@ -14,7 +14,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, local_copy
 from unswayed.labels import LabelSpace
 
-from .card import read_card
+from .card import Card, read_card
 from .rows import OK, Row, read_manifest, row_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Benchmark(Generic[Picture]):
     def __init__(self, path: str | Path, transform: Callable[[Image.Image], Picture]) -> None: ...
     def __init__(self, path: str | Path, transform: Callable[[Image.Image], Any] | None = None) -> None:
         self.root = local_copy(path).expanduser()
-        self.card: dict[str, Any] = read_card(self.root)
+        self.card: Card = read_card(self.root)
         self.transform = transform
 
     def __repr__(self) -> str:

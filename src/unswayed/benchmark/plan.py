@@ -17,7 +17,7 @@ from unswayed.rendering.layers import Renderer
 from unswayed.rendering.settings import guide_of, removal_of
 from unswayed.sources import Source
 
-from .card import edit_entry, ids_hash
+from .card import Card, edit_entry, ids_hash
 from .rows import FAILED, ORIGINAL_EDIT, SOURCE_EDIT, Row
 from .settings import BuildSettings
 
@@ -119,7 +119,7 @@ class Plan:
         """Load the removal method."""
         return removal_of(self.settings)
 
-    def card(self, renderer: Renderer, removal: Removal) -> dict[str, Any]:
+    def card(self, renderer: Renderer, removal: Removal) -> Card:
         """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
         described = renderer.describe()
         # The renderer's description contains the network's facts; a removal's does not.

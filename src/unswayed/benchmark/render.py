@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from unswayed.errors import UserError
 from unswayed.jobs import Outcome, run_tasks
@@ -21,6 +20,7 @@ from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Layers, NetworkRenderer, Refused, Rendered, Renderer
 from unswayed.rendering.removal import find_removal
 
+from .card import Card
 from .plan import Plan
 from .prepare import Preparation, Prepared, PreparedPicture, row_reason
 from .quality import is_invalid, judged, left_out
@@ -223,7 +223,7 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
 BATCHES = 8
 
 
-def describe_network(plan: Plan, device: str) -> tuple[dict[str, Any], dict[float, int]]:
+def describe_network(plan: Plan, device: str) -> tuple[Card, dict[float, int]]:
     """Open the renderer on a device and return the benchmark's card, and each start's passes."""
     plan = plan.on(device)
     renderer = plan.open_renderer()

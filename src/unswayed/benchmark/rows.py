@@ -60,6 +60,7 @@ def _name(source_id: str, run: int) -> str:
 
 
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
+Record = dict[str, Any]  # a row of the manifest as pyarrow reads it
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def is_folder_name(name: str) -> bool:
 _NEEDED = ("source_id", "edit", "run")
 
 
-def record(row: Row) -> dict[str, Any]:
+def record(row: Row) -> Record:
     """Return a row as a record of the manifest, in the order of its columns."""
     everything = {**asdict(row), "sample_id": row.sample_id}
     return {

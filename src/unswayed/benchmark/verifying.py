@@ -26,6 +26,7 @@ from .rows import (
     ORIGINAL_EDIT,
     SKIPPED,
     SOURCE_EDIT,
+    Record,
     counts,
     finished_sources,
     leads_out,
@@ -112,13 +113,13 @@ def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 
         return [problem for problem in pool.map(lambda file: _read(root, *file)[1], files) if problem is not None]
 
 
-def _plan_problems(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Problem]:
+def _plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
     """What is missing or duplicated in the manifest, compared with the card and the row files."""
     seen = Counter(row["sample_id"] for row in rows)
     problems = [Problem(name, f"appears {count} times in the manifest") for name, count in seen.items() if count > 1]
     if benchmark.card.get("kind") != "build":
         return problems
-    by_source: dict[str, list[dict[str, Any]]] = {}
+    by_source: dict[str, list[Record]] = {}
     for row in rows:
         by_source.setdefault(row["source_id"], []).append(row)
     planned = {SOURCE_EDIT, *(edit["name"] for edit in benchmark.card["recipe"]["edits"])}
@@ -136,7 +137,7 @@ def _plan_problems(benchmark: Benchmark, rows: list[dict[str, Any]]) -> list[Pro
     return problems
 
 
-def _check_row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
+def _check_row(root: Path, row: Record) -> tuple[int, list[Problem]]:
     """How many files of a row were read, and what is wrong with it."""
     problem = _validity_problem(row) or _status_problem(row)
     if problem is not None or row["status"] == SKIPPED:
@@ -153,7 +154,7 @@ def _check_row(root: Path, row: dict[str, Any]) -> tuple[int, list[Problem]]:
     return 2, problems
 
 
-def _status_problem(row: dict[str, Any]) -> Problem | None:
+def _status_problem(row: Record) -> Problem | None:
     name, status = row["sample_id"], row["status"]
     if status == SKIPPED:
         return None if row["reason"] else Problem(name, "skipped without a reason")
@@ -164,7 +165,7 @@ def _status_problem(row: dict[str, Any]) -> Problem | None:
     return None if row["path"] else Problem(name, "has no file")
 
 
-def _validity_problem(row: dict[str, Any]) -> Problem | None:
+def _validity_problem(row: Record) -> Problem | None:
     """The validity in a row must be the verdict on the measures beside it."""
     if row["validity"] is None:
         return None
@@ -192,7 +193,7 @@ def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Pr
     return data, None
 
 
-def _rate_problems(row: dict[str, Any], mask: bytes) -> list[Problem]:
+def _rate_problems(row: Record, mask: bytes) -> list[Problem]:
     import cv2
     import numpy as np
 

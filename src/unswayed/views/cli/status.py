@@ -54,7 +54,7 @@ def _status(folder: Path) -> dict[str, Any]:
     beats = heartbeats(folder)
     found: dict[str, Any] = {"runs": [_run(beat) for beat in beats]}
     if (folder / CARD).is_file():
-        from unswayed.benchmark.status import standing
+        from unswayed.benchmark.card import standing
 
         return {**standing(folder).to_json(), **found}
     from unswayed.evaluation.predictions import model_standings
