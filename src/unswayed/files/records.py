@@ -37,12 +37,12 @@ def read_object(path: str | Path, kinds: Mapping[str, Any] | None = None, run: s
     return value
 
 
-def require_fields(value: Any, kinds: Mapping[str, Any], where: str, run: str | None = None) -> None:
+def require_fields(value: object, kinds: Mapping[str, Any], where: str, run: str | None = None) -> None:
     """Raise UserError unless `value` is an object whose fields have these types; a type with None may be missing."""
     checked(_object_type(tuple(kinds.items())), value, where, run)
 
 
-def checked(kind: type[Record], value: Any, where: str, run: str | None = None) -> Record:
+def checked(kind: type[Record], value: object, where: str, run: str | None = None) -> Record:
     """`value` as a dataclass or another type; fields that it does not declare are ignored.
 
     >>> checked(list[float], [1, 2.5], "numbers.json")
@@ -75,7 +75,7 @@ def checked(kind: type[Record], value: Any, where: str, run: str | None = None) 
     raise UserError(f"{where}: the field '{field}' is {found}", allowed=allowed, run=run)
 
 
-def fits(value: Any, kind: Any) -> bool:
+def fits(value: object, kind: Any) -> bool:
     """Whether a value from JSON has a type such as `str`, `int | None`, `list[str]`, `dict[str, float]` or a Literal.
 
     >>> fits([1, 2.5], list[float]), fits(True, int)
@@ -102,12 +102,12 @@ def _value_at(value: Any, path: str) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
+def differences(there: object, now: object, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
     """Return a line for each leaf in which two JSON values differ. words: the names of the two.
 
     >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
@@ -141,7 +141,7 @@ def _is_named(item: Any) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = canonical(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 

@@ -8,11 +8,14 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unswayed.errors import UserError
 
 from .whole import check_regular, write_bytes
+
+if TYPE_CHECKING:
+    import torch
 
 AGAIN = "copy or fetch the file again"
 LONGEST_HEADER = 100_000_000  # bytes of the header of a safetensors file
@@ -38,7 +41,9 @@ def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
     return _torch(path, run)
 
 
-def write_tensor_file(path: str | Path, tensors: Mapping[str, Any], metadata: dict[str, str] | None = None) -> None:
+def write_tensor_file(
+    path: str | Path, tensors: Mapping[str, torch.Tensor], metadata: dict[str, str] | None = None
+) -> None:
     """The tensors as a safetensors file, on the CPU and contiguous."""
     from safetensors.torch import save
 

@@ -138,7 +138,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def write_json(path: str | Path, value: object) -> None:
     """`value` as indented JSON with sorted keys, so that two equal records are equal bytes."""
     write_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
 
@@ -216,7 +216,7 @@ def _bounded(digits: str) -> int:
     return int(digits)
 
 
-def _is_deep(value: Any) -> bool:
+def _is_deep(value: object) -> bool:
     """Whether lists and objects are nested more than DEEPEST deep, which functions that follow them could not do."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(DEEPEST):
@@ -262,7 +262,7 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """JSON that is identical for equal values: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

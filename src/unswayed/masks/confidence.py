@@ -142,7 +142,7 @@ def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
     return {scene_id: origin for scene_id, origin in origins.items() if origin is not None}
 
 
-def mask_record(origins: Mapping[str, MaskOrigin], scenes: int) -> dict[str, Any]:
+def mask_record(origins: Mapping[str, MaskOrigin], scenes: int) -> dict[str, int | float | None]:
     """The entry `masks` of a benchmark's card: how many masks are automatic, and how far they can be trusted.
 
     below_limit: how many have a confidence below LOOK_BELOW, so that a person should look at them.

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class _Annotation:
     id: int
     image_id: int
     category_id: int
-    segmentation: Any
+    segmentation: object
     area: float | None = None
     iscrowd: int | bool | None = None
 
@@ -106,7 +105,7 @@ def _read(path: Path) -> _Content:
     """The content of the file, without annotations that have no outline, such as key points."""
     where = f"{path} is not a COCO annotation file with objects"
     content = read_json(path, MOST_BYTES)
-    require_fields(content, {"annotations": list[Any]}, where)
+    require_fields(content, {"annotations": list}, where)
     outlined = [
         annotation
         for annotation in content["annotations"]
@@ -154,7 +153,7 @@ MOST_OVERLAP = 16  # pictures that the boxes around the polygons would fill
 MOST_LINES, MOST_PAIRS = 5000, 2e10  # lines that meet one row; pairs of them, summed over the rows
 
 
-def annotated_mask(segmentation: Any, high: int, wide: int) -> np.ndarray:
+def annotated_mask(segmentation: object, high: int, wide: int) -> np.ndarray:
     """The mask of an annotation's `segmentation`: (high, wide) float32 in [0, 1]; ValueError if it makes no sense."""
     if isinstance(segmentation, list):
         return polygon_mask(segmentation, high, wide)

@@ -63,7 +63,7 @@ class _Stack:
         self.depths: list[int] = []
         self.memo: dict[int, Any] = {}
 
-    def push(self, value: Any, depth: int = 0) -> None:
+    def push(self, value: object, depth: int = 0) -> None:
         self.values.append(value)
         self.depths.append(depth)
 
@@ -129,7 +129,7 @@ def _interpret(data: bytes) -> Any:
     raise ValueError("it ends too early")
 
 
-def _pairs(items: list[Any]) -> dict[Any, Any]:
+def _pairs(items: list[Any]) -> dict[object, object]:
     keys = items[::2]
     if len(items) % 2:
         raise ValueError("a key without a value")

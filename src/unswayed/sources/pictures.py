@@ -12,7 +12,7 @@ import stat
 import struct
 import warnings
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -203,7 +203,7 @@ class _opened:
             )
         return picture
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, BadPicture):
             raise self._broken(error) from None
 
