@@ -12,9 +12,9 @@ import gradio as gr
 
 from unswayed.errors import UserError
 
-from .controls import Control, Group, flat_from, largest_values, moved_to, own_values, values_from, wanted_serial
+from .controls import Control, Group, Value, flat_from, largest_values, moved_to, own_values, values_from, wanted_serial
 from .photographs import Photograph
-from .result_panel import LIGHT, PRIVATE, Shared, Updates, nothing, previewed
+from .result_panel import LIGHT, PRIVATE, Component, Shared, Updates, nothing, previewed
 from .studio import Studio
 
 Starts = dict[tuple[str, str], float]
@@ -34,14 +34,14 @@ class ChangesPanel:
     """switches: one per edit; moved: (component, the switch of its edit); flat: all of them in the order in which
     `values_from` reads; picture: the upload field for a background's file; seed: of random draws."""
 
-    switches: list[Any]
-    moved: list[tuple[Any, Any]]
-    flat: list[Any]
-    picture: Any = None
-    seed: Any = None
+    switches: list[Component]
+    moved: list[tuple[Component, Component]]
+    flat: list[Component]
+    picture: Component = None
+    seed: Component = None
 
 
-def changes_panel(shown: Sequence[Group], photograph: Photograph, flat: Sequence[Any]) -> ChangesPanel:
+def changes_panel(shown: Sequence[Group], photograph: Photograph, flat: Sequence[Value]) -> ChangesPanel:
     """Build the components of every edit inside the open gradio context; flat: their first values."""
     gr.HTML("<h2>2 · Changes</h2>")
     changes = ChangesPanel([], [], [])
@@ -49,13 +49,13 @@ def changes_panel(shown: Sequence[Group], photograph: Photograph, flat: Sequence
     for group in shown:
         with gr.Accordion(group.edit, open=group.edit == "size"):
             label = f"change: {group.edit}"
-            switch = gr.Checkbox(next(values), label=label, info=group.explains, elem_id=f"on-{group.edit}")
+            switch = gr.Checkbox(bool(next(values)), label=label, info=group.explains, elem_id=f"on-{group.edit}")
             components = []
             for control in group.controls:
                 components.append(_component(control, next(values), ends.get(control.key)))
                 if control.word is not None:
                     words = f"{control.edit} {control.parameter}: {control.word}"
-                    components.append(gr.Checkbox(next(values), label=words))
+                    components.append(gr.Checkbox(bool(next(values)), label=words))
             if group.file is not None and changes.picture is None:
                 picture = gr.File(label=f"the file of '{group.file}'", height=150, elem_id=group.edit)
                 changes = replace(changes, picture=picture)
@@ -85,7 +85,7 @@ def _ends(control: Control, end: float | None) -> dict[str, Any]:
     return {"low": control.low, "high": control.high if end is None else end, "explains": control.explains}
 
 
-def connect_changes(panel: ChangesPanel, stage: Any, shared: Shared, updates: Updates) -> None:
+def connect_changes(panel: ChangesPanel, stage: Component, shared: Shared, updates: Updates) -> None:
     """Connect the events of the controls, and of the handles and chips on the stage, which set the same controls."""
     given = [shared.models, *shared.chosen]
     first = len(given) - len(panel.flat)
@@ -111,15 +111,21 @@ def connect_changes(panel: ChangesPanel, stage: Any, shared: Shared, updates: Up
         js="(...given) => [window.unswayedWanted, ...given.slice(1)]", **PRIVATE, **LIGHT,
     )  # fmt: skip
 
-    def reset(event: gr.EventData, *values: Any) -> tuple[Any, ...]:
+    def reset(event: gr.EventData, *values: Any) -> tuple[object, ...]:
         return _reset(shared.studio, shared.groups, str(getattr(event, "edit", "")), *values)
 
     stage.select(reset, given, [panel.seed, *outputs], show_progress="hidden", **PRIVATE)
 
 
 def begun(
-    studio: Studio, shown: Sequence[Group], models: Any, photograph: Photograph, picture: Any, seed: Any, *flat: Any
-) -> tuple[Any, ...]:
+    studio: Studio,
+    shown: Sequence[Group],
+    models: Sequence[str],
+    photograph: Photograph,
+    picture: str | None,
+    seed: float,
+    *flat: Value,
+) -> tuple[object, ...]:
     """Return the controls and the result for another photograph; what is unchanged starts at its object's values."""
     own = {group.edit: None for group in shown if group.edit not in values_from(shown, flat)}
     changed = flat_from(shown, flat, own, own_values(photograph))
@@ -130,7 +136,7 @@ def begun(
     )
 
 
-def _updates(shown: Sequence[Group], flat: Sequence[Any], ends: Starts) -> list[Any]:
+def _updates(shown: Sequence[Group], flat: Sequence[Value], ends: Starts) -> list[Component]:
     """Return the values as updates of the components; a logarithmic slider ends where the frame ends."""
     controls: list[Control | None] = []
     for group in shown:
@@ -144,9 +150,15 @@ def _updates(shown: Sequence[Group], flat: Sequence[Any], ends: Starts) -> list[
 
 
 def _dragged(
-    studio: Studio, shown: Sequence[Group], wanted: str, models: Any, photograph: Photograph, picture: Any, seed: Any,
-    *flat: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    studio: Studio,
+    shown: Sequence[Group],
+    wanted: str,
+    models: Sequence[str],
+    photograph: Photograph,
+    picture: str | None,
+    seed: float,
+    *flat: Value,
+) -> tuple[object, ...]:
     """Return the controls and the result with the object where a handle was moved to."""
     try:
         values = moved_to(photograph, values_from(shown, flat), wanted)
@@ -158,9 +170,15 @@ def _dragged(
 
 
 def _reset(
-    studio: Studio, shown: Sequence[Group], name: str, models: Any, photograph: Photograph, picture: Any, seed: Any,
-    *flat: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    studio: Studio,
+    shown: Sequence[Group],
+    name: str,
+    models: Sequence[str],
+    photograph: Photograph,
+    picture: str | None,
+    seed: float,
+    *flat: Value,
+) -> tuple[object, ...]:
     """Return the seed, the controls and the result without the change `name`, or without any if it is empty."""
     seed = 0 if name in ("", "seed") else seed
     off = {group.edit: None for group in shown if name in ("", group.edit)}

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from unswayed.errors import UserError
 from unswayed.scene import frame
 
 from .photographs import Photograph, open_sample
+
+# The value of one control of the page; a position is two of them.
+Value: TypeAlias = float | str | bool | None
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
     )
 
 
-def chain_from(values: Mapping[str, Mapping[str, Any]], picture: str | None = None) -> tuple[Edit, ...]:
+def chain_from(values: Mapping[str, Mapping[str, Value]], picture: str | None = None) -> tuple[Edit, ...]:
     """Return the edits in `values` ({edit: {parameter: value}}), in their order; picture: the uploaded file, or None.
 
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
@@ -106,17 +109,17 @@ def chain_from(values: Mapping[str, Mapping[str, Any]], picture: str | None = No
     return in_order(_edit(EDITS.load(name), given, picture) for name, given in values.items())
 
 
-def _edit(edit: type[Edit], given: Mapping[str, Any], picture: str | None) -> Edit:
+def _edit(edit: type[Edit], given: Mapping[str, Value], picture: str | None) -> Edit:
     return edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)})
 
 
-def values_from(shown: Sequence[Group], flat: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def values_from(shown: Sequence[Group], flat: Sequence[Value]) -> dict[str, dict[str, Value]]:
     """Return {edit: {parameter: value}} of the enabled edits, from the page's values in the order of the groups.
 
     An edit has one value for its switch, then one for each control, and one more if the control has a word.
     """
     values = iter(flat)
-    chosen: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, dict[str, Value]] = {}
     for group in shown:
         switched = bool(next(values))
         given = {}
@@ -131,17 +134,17 @@ def values_from(shown: Sequence[Group], flat: Sequence[Any]) -> dict[str, dict[s
 
 def flat_from(
     shown: Sequence[Group],
-    flat: Sequence[Any],
-    values: Mapping[str, Mapping[str, Any] | None],
+    flat: Sequence[Value],
+    values: Mapping[str, Mapping[str, Value] | None],
     starts: Mapping[tuple[str, str], float],
-) -> list[Any]:
+) -> list[Value]:
     """Return the page's values with some edits changed; the reverse of `values_from`.
 
     values: {edit: {parameter: value}} switches an edit on, {edit: None} switches it off and resets its controls to
     `starts`, or to their first values; the other edits stay as they are in `flat`.
     """
     given = iter(flat)
-    changed: list[Any] = []
+    changed: list[Value] = []
     for group in shown:
         kept = [next(given) for _ in range(group.count)]
         if group.edit not in values:
@@ -158,7 +161,7 @@ def flat_from(
     return changed
 
 
-def chosen_chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Any]) -> tuple[Edit, ...]:
+def chosen_chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Value]) -> tuple[Edit, ...]:
     """Return the edits that are switched on, from the page's values; picture: the uploaded file, or None."""
     return chain_from(values_from(shown, flat), picture)
 
@@ -169,7 +172,7 @@ SMALLEST = 0.005
 # A little less than what touches the frame, because the rate is measured in whole pixels.
 WITHIN = 0.995
 HANDLES = ("move", "scale", "turn")
-Values = dict[str, dict[str, Any]]
+Values = dict[str, dict[str, Value]]
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,7 @@ def wanted_serial(text: str) -> int | None:
         return None
 
 
-def moved_to(photograph: Photograph, values: Mapping[str, Mapping[str, Any]], text: str) -> Values:
+def moved_to(photograph: Photograph, values: Mapping[str, Mapping[str, Value]], text: str) -> Values:
     """Return the values of the changes with the object at the place that a handle was moved to.
 
     An object that would be larger than the frame is made as large as the frame holds. The center is kept if the
@@ -303,7 +306,7 @@ class Preset:
 
     title: str
     sample: str
-    values: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, Mapping[str, Value]]
 
 
 # Found by trying every attribute on every photograph of the sample; the page opens with the first one.
@@ -315,7 +318,7 @@ PRESETS = (
 )
 
 
-def preset_flat(shown: Sequence[Group], preset: Preset) -> list[Any]:
+def preset_flat(shown: Sequence[Group], preset: Preset) -> list[Value]:
     """Return the page's values with the changes of a preset and no others."""
     every = {group.edit: preset.values.get(group.edit) for group in shown}
     empty = [None] * sum(group.count for group in shown)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import gradio as gr
 
@@ -21,7 +20,17 @@ from .controls import PRESETS, groups, preset_flat
 from .films import connect_search, search_panel
 from .photograph_panel import connect_photograph, photograph_panel, preset_buttons
 from .photographs import Photograph, open_sample
-from .result_panel import LIGHT, PRIVATE, Shared, Updates, connect_result, previewed, result_panel, results_of
+from .result_panel import (
+    LIGHT,
+    PRIVATE,
+    Component,
+    Shared,
+    Updates,
+    connect_result,
+    previewed,
+    result_panel,
+    results_of,
+)
 from .studio import Studio
 
 
@@ -29,8 +38,8 @@ from .studio import Studio
 class AnswersPanel:
     """The components of the panel."""
 
-    models: Any
-    answers: Any
+    models: Component
+    answers: Component
 
 
 def answers_panel(studio: Studio) -> AnswersPanel:
@@ -50,7 +59,7 @@ def connect_answers(panel: AnswersPanel, shared: Shared, updates: Updates) -> No
     panel.models.input(updates.preview, [shared.models, *shared.chosen], updates.results, **PRIVATE, **LIGHT)
 
 
-def answered(studio: Studio, photograph: Photograph, shown: Any, models: Sequence[str]) -> str:
+def answered(studio: Studio, photograph: Photograph, shown: Component, models: Sequence[str]) -> str:
     """Return the predictions of the models for both pictures that are shown."""
     if shown is None:
         return figures.message("")
@@ -70,7 +79,7 @@ def answered(studio: Studio, photograph: Photograph, shown: Any, models: Sequenc
     return figures.joined(parts)
 
 
-def edit_tab(page: Any, studio: Studio) -> None:
+def edit_tab(page: Component, studio: Studio) -> None:
     """Build the tab inside the open gradio context: the result in a column that stays in sight, the rest beside it."""
     shown_groups, first = groups(), open_sample(PRESETS[0].sample)
     with gr.Row():

@@ -22,9 +22,9 @@ from unswayed.views.report.pictures import data_address
 from unswayed.views.text import percent, plural, tag
 
 from . import figures
-from .controls import Group, chosen_chain
+from .controls import Group, Value, chosen_chain
 from .photographs import Photograph
-from .result_panel import HEAVY, PRIVATE, Shared, connect_cancel
+from .result_panel import HEAVY, PRIVATE, Component, Shared, connect_cancel
 from .stage import framed, needs_network, request_of, write_gif
 from .studio import Canceled, Report, Step, Studio
 
@@ -200,16 +200,16 @@ CANCELED = "Canceled."
 class SearchPanel:
     """The components of the panel."""
 
-    direction: Any
-    means: Any
-    searching: Any
-    sweeping: Any
-    profiling: Any
-    cancel: Any
-    working: Any
-    found: Any
-    gif: Any
-    profile: Any
+    direction: Component
+    means: Component
+    searching: Component
+    sweeping: Component
+    profiling: Component
+    cancel: Component
+    working: Component
+    found: Component
+    gif: Component
+    profile: Component
 
 
 def search_panel() -> SearchPanel:
@@ -237,7 +237,7 @@ def search_panel() -> SearchPanel:
     return SearchPanel(direction, means, searching, sweeping, profiling, cancel, working, found, gif, profile)
 
 
-def connect_search(panel: SearchPanel, shared: Shared, steps: Any) -> None:
+def connect_search(panel: SearchPanel, shared: Shared, steps: Component) -> None:
     """Connect the panel's events; steps: the component with the number of diffusion steps."""
     photograph, *others = shared.chosen
     given = [photograph, panel.means, steps, shared.models, *others]
@@ -250,16 +250,16 @@ def connect_search(panel: SearchPanel, shared: Shared, steps: Any) -> None:
         visitor = str(request.session_hash)
         return _Asked(shared.studio, shared.groups, visitor, photograph, count, models, picture, seed, flat)
 
-    def search(request: gr.Request, change: str, *given: Any) -> Iterator[tuple[Any, ...]]:
+    def search(request: gr.Request, change: str, *given: Any) -> Iterator[tuple[object, ...]]:
         yield from filmed(asked(request, *given), SMALLEST, change)
 
-    def swept(request: gr.Request, change: str, *given: Any) -> Iterator[tuple[Any, ...]]:
+    def swept(request: gr.Request, change: str, *given: Any) -> Iterator[tuple[object, ...]]:
         yield from filmed(asked(request, *given), SWEEP, change)
 
-    def profiled(request: gr.Request, *given: Any) -> Iterator[tuple[Any, ...]]:
+    def profiled(request: gr.Request, *given: Any) -> Iterator[tuple[object, ...]]:
         yield from fragile(asked(request, *given))
 
-    def pressed(request: gr.Request, event: gr.EventData, *given: Any) -> Iterator[tuple[Any, ...]]:
+    def pressed(request: gr.Request, event: gr.EventData, *given: Any) -> Iterator[tuple[object, ...]]:
         change, model = (str(getattr(event, name, "")) for name in ("change", "model"))
         yield from filmed(asked(request, *given), SMALLEST, change, model)
 
@@ -285,7 +285,7 @@ class _Asked:
     models: Sequence[str]
     picture: str | None
     seed: float
-    flat: Sequence[Any]
+    flat: Sequence[Value]
 
     @property
     def chain(self) -> tuple[Edit, ...]:
@@ -300,7 +300,7 @@ class _Asked:
         return subject(self.studio, self.photograph, chain, seed=seed, steps=self.steps, check=report.check)
 
 
-def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> Iterator[tuple[Any, ...]]:
+def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> Iterator[tuple[object, ...]]:
     """Yield the progress of a search or a sweep, then its filmstrip: film, GIF, bar, Cancel.
 
     model: of a bar of the profile, which starts from the photograph itself; None for the first chosen one.
@@ -312,7 +312,7 @@ def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> I
         look = find_smallest if kind == SMALLEST else sweep
         return look(one, asked.studio.predictor(name), direction, chain, progress=report), name
 
-    def told(step: Step) -> tuple[Any, ...]:
+    def told(step: Step) -> tuple[object, ...]:
         return gr.skip(), gr.skip(), figures.progress(step, "pictures"), gr.Button(visible=True)
 
     yield gr.skip(), gr.skip(), figures.message("Searching …"), gr.Button(visible=True)
@@ -328,7 +328,7 @@ def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> I
         yield "", gr.DownloadButton(visible=False), figures.message(str(error), "problem"), gr.Button(visible=False)
 
 
-def fragile(asked: _Asked) -> Iterator[tuple[Any, ...]]:
+def fragile(asked: _Asked) -> Iterator[tuple[object, ...]]:
     """Yield the fragility profile as far as it is known: bars, progress, Cancel."""
     total = len(directions()) * len(asked.models)
     done: list[Found] = []
@@ -339,7 +339,7 @@ def fragile(asked: _Asked) -> Iterator[tuple[Any, ...]]:
             done.append(found)
             report(len(done), total)
 
-    def told(step: Step) -> tuple[Any, ...]:
+    def told(step: Step) -> tuple[object, ...]:
         return profile_bars(done[: step.done], total), figures.progress(step, "searches"), gr.Button(visible=True)
 
     yield profile_bars((), total), figures.message("Searching …"), gr.Button(visible=True)

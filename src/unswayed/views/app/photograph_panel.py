@@ -28,7 +28,7 @@ from .photographs import (
     sample_names,
     uploaded_mask,
 )
-from .result_panel import HEAVY, LIGHT, PRIVATE, Shared, Updates
+from .result_panel import HEAVY, LIGHT, PRIVATE, Component, Shared, Updates
 from .studio import Studio
 
 UNKNOWN = -1
@@ -45,15 +45,15 @@ element.addEventListener("click", (event) => {
 class PhotographPanel:
     """The components of the panel."""
 
-    sample: Any
-    upload: Any
-    problem: Any
-    marker: Any
-    automatic: Any
-    given: Any
-    mask: Any
-    box: Any
-    label: Any
+    sample: Component
+    upload: Component
+    problem: Component
+    marker: Component
+    automatic: Component
+    given: Component
+    mask: Component
+    box: Component
+    label: Component
 
 
 def photograph_panel(studio: Studio) -> PhotographPanel:
@@ -81,17 +81,19 @@ def photograph_panel(studio: Studio) -> PhotographPanel:
     return PhotographPanel(sample, upload, problem, marker, automatic, given, mask, box, label)
 
 
-def preset_buttons() -> list[Any]:
+def preset_buttons() -> list[Component]:
     """Build one button for each preset inside the open gradio context."""
     with gr.Row(elem_id="presets"):
         return [gr.Button(preset.title, size="sm", min_width=80) for preset in PRESETS]
 
 
-def connect_photograph(page: Any, panel: PhotographPanel, presets: list[Any], shared: Shared, updates: Updates) -> None:
+def connect_photograph(
+    page: Component, panel: PhotographPanel, presets: list[Component], shared: Shared, updates: Updates
+) -> None:
     """Connect the panel's events: each opens a photograph or changes its mask, and updates the result."""
     studio = shared.studio
     opened = [shared.photograph, panel.problem, panel.marker, panel.label]
-    openings: list[tuple[Any, Callable[..., Photograph], list[Any], str]] = [
+    openings: list[tuple[Any, Callable[..., Photograph], list[Component], str]] = [
         (panel.sample.input, lambda _, name: open_sample(name), [panel.sample], "open_sample"),
         (panel.upload.upload, functools.partial(_open_upload, studio), [panel.upload], "open_photograph"),
         (panel.automatic.click, lambda one: found_by(one, studio.segmenter), [], "find_object"),
@@ -119,7 +121,7 @@ def connect_photograph(page: Any, panel: PhotographPanel, presets: list[Any], sh
     # Clear the upload field for the next photograph.
     panel.upload.upload(None, None, panel.upload, js="() => null", **PRIVATE)
 
-    def mark(photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
+    def mark(photograph: Photograph, event: gr.EventData) -> tuple[object, ...]:
         return _marked(studio, photograph, event)
 
     updates.follow(shared, panel.marker.select(mark, [shared.photograph], opened, **PRIVATE, **HEAVY))
@@ -141,7 +143,7 @@ def _open_upload(studio: Studio, photograph: Photograph, path: str | None) -> Ph
     return photograph if path is None else open_upload(path, studio.segmenter)
 
 
-def _open_preset(shown: Sequence[Group], preset: Preset) -> tuple[Any, ...]:
+def _open_preset(shown: Sequence[Group], preset: Preset) -> tuple[object, ...]:
     return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(shown, preset))
 
 
@@ -149,15 +151,15 @@ def _labelled(photograph: Photograph, label: int | None) -> Photograph:
     return replace(photograph, label=None if label is None or label < 0 else int(label))
 
 
-def _begun(photograph: Photograph) -> tuple[Any, ...]:
+def _begun(photograph: Photograph) -> tuple[Photograph, object, object, object]:
     label = UNKNOWN if photograph.label is None else photograph.label
     return photograph, figures.message(""), figures.marker(photograph), label
 
 
-def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Any, ...]]:
+def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Photograph, object, object, object]]:
     """Return the action as an event: the new photograph, or the previous one and what was wrong."""
 
-    def event(photograph: Photograph, *given: Any) -> tuple[Any, ...]:
+    def event(photograph: Photograph, *given: Any) -> tuple[Photograph, object, object, object]:
         try:
             return _begun(action(photograph, *given))
         except UserError as error:
@@ -166,7 +168,7 @@ def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Any, ...]
     return event
 
 
-def _marked(studio: Studio, photograph: Photograph, event: gr.EventData) -> tuple[Any, ...]:
+def _marked(studio: Studio, photograph: Photograph, event: gr.EventData) -> tuple[object, ...]:
     mark = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
     begun = _opening(lambda one: marked(one, mark, studio.segmenter))(photograph)
     # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.

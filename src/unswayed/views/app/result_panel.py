@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 
 import gradio as gr
 
@@ -16,13 +16,15 @@ from unswayed.errors import UserError
 from unswayed.views.text import percent
 
 from . import figures
-from .controls import Group, chosen_chain
+from .controls import Group, Value, chosen_chain
 from .photographs import Photograph
 from .stage import Compared, Files, Said, Shown, preview, render, stage, write_files
 from .studio import Canceled, Report, Step, Studio
 
 # Heavy work is queued: only one visitor at a time renders or opens a photograph.
 LIGHT_LIMIT, HEAVY_LIMIT = 4, 1
+# gradio gives its components no type that has their events.
+Component: TypeAlias = Any
 # While one update is running, only the last of the waiting ones is run.
 LIGHT: dict[str, Any] = {
     "concurrency_limit": LIGHT_LIMIT,
@@ -44,10 +46,10 @@ class Shared:
 
     studio: Studio
     groups: Sequence[Group]
-    photograph: Any
-    shown: Any
-    chosen: Sequence[Any]
-    models: Any
+    photograph: Component
+    shown: Component
+    chosen: Sequence[Component]
+    models: Component
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +62,13 @@ class Updates:
     """
 
     preview: Callable[..., Any]
-    results: Sequence[Any]
+    results: Sequence[Component]
     begin: Callable[..., Any]
-    controls: Sequence[Any]
+    controls: Sequence[Component]
     answer: Callable[..., Any]
-    answers: Any
+    answers: Component
 
-    def follow(self, shared: Shared, event: Any) -> None:
+    def follow(self, shared: Shared, event: Component) -> None:
         """Update the controls and the result after `event`, which changed the photograph."""
         event.then(self.begin, [shared.models, *shared.chosen], [*self.controls, *self.results], **PRIVATE, **LIGHT)
 
@@ -75,10 +77,10 @@ class Updates:
 class RenderPanel:
     """The components of the panel."""
 
-    steps: Any
-    rendering: Any
-    cancel: Any
-    working: Any
+    steps: Component
+    rendering: Component
+    cancel: Component
+    working: Component
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +106,9 @@ def render_panel() -> RenderPanel:
 def connect_render(
     panel: RenderPanel,
     shared: Shared,
-    outputs: Sequence[Any],
-    finished: Callable[[Asked, Shown, str], tuple[Any, ...]],
-    refused: Callable[[UserError], tuple[Any, ...]],
+    outputs: Sequence[Component],
+    finished: Callable[[Asked, Shown, str], tuple[object, ...]],
+    refused: Callable[[UserError], tuple[object, ...]],
 ) -> Any:
     """Connect the panel's events and return that of the rendering.
 
@@ -116,11 +118,13 @@ def connect_render(
     studio, unchanged = shared.studio, (gr.skip(),) * len(outputs)
     photograph, *others = shared.chosen
 
-    def rendered(request: gr.Request, models: Any, photograph: Photograph, steps: float, *given: Any) -> Iterator[Any]:
+    def rendered(
+        request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *given: Any
+    ) -> Iterator[tuple[object, ...]]:
         picture, seed, *flat = given
         last = Step(0, 0, 0.0)
 
-        def told(step: Step) -> tuple[Any, ...]:
+        def told(step: Step) -> tuple[object, ...]:
             nonlocal last
             last = step
             return *unchanged, figures.progress(step, "passes"), gr.Button(visible=True)
@@ -149,7 +153,7 @@ def connect_render(
     )  # fmt: skip
 
 
-def connect_cancel(button: Any, studio: Studio) -> None:
+def connect_cancel(button: Component, studio: Studio) -> None:
     """Let the button stop the visitor's job; it does not wait in the queue behind that job."""
 
     def cancel(request: gr.Request) -> None:
@@ -176,10 +180,10 @@ def _prediction_lines(studio: Studio, models: Sequence[str], compared: Compared)
 class ResultPanel:
     """The components of the panel."""
 
-    pictures: Any
-    note: Any
+    pictures: Component
+    note: Component
     render: RenderPanel
-    downloads: list[Any]
+    downloads: list[Component]
 
 
 def result_panel() -> ResultPanel:
@@ -199,7 +203,7 @@ def result_panel() -> ResultPanel:
     return ResultPanel(pictures, note, render, downloads)
 
 
-def results_of(panel: ResultPanel, shown: Any, compared: Any) -> list[Any]:
+def results_of(panel: ResultPanel, shown: Component, compared: Component) -> list[Component]:
     """Return the outputs of `previewed` and of a rendering; shown: the state with both pictures; compared: the place
     of three pictures side by side."""
     return [panel.pictures, panel.note, shown, compared, *panel.downloads]
@@ -208,7 +212,7 @@ def results_of(panel: ResultPanel, shown: Any, compared: Any) -> list[Any]:
 def connect_result(panel: ResultPanel, shared: Shared, updates: Updates) -> None:
     """Connect the panel's events."""
 
-    def finished(asked: Asked, made: Shown, beside: str) -> tuple[Any, ...]:
+    def finished(asked: Asked, made: Shown, beside: str) -> tuple[object, ...]:
         return _results(shared.studio, shared.groups, asked, made, "after: rendered with diffusion", beside)
 
     connect_render(panel.render, shared, updates.results, finished, nothing)
@@ -224,9 +228,9 @@ def previewed(
     photograph: Photograph,
     picture: str | None,
     seed: float,
-    *flat: Any,
+    *flat: Value,
     serial: int | None = None,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Return the paste preview for the values of the controls, as the outputs of `results_of`."""
     try:
         asked = Asked(models, photograph, picture, int(seed or 0), chosen_chain(shown, picture, flat))
@@ -244,7 +248,7 @@ def _results(
     caption: str,
     beside: str = "",
     serial: int | None = None,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     photograph = asked.photograph
     files: Files | None = None if made.edited is None else write_files(made.edited, photograph, asked.picture)
     buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in (files or (None, None, None))]
@@ -264,7 +268,7 @@ def _predictions(studio: Studio, models: Sequence[str], made: Shown) -> list[Sai
     return said
 
 
-def nothing(error: UserError) -> tuple[Any, ...]:
+def nothing(error: UserError) -> tuple[object, ...]:
     """Return the outputs of `results_of` that leave the pictures as they are and say what was wrong."""
     closed = [gr.DownloadButton(value=None, interactive=False) for _ in range(3)]
     return gr.skip(), figures.message(f"Not updated: {error}", "old"), gr.skip(), gr.skip(), *closed

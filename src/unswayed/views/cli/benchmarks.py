@@ -10,8 +10,9 @@ import typer
 
 from unswayed.benchmark.exporting import EXPORTERS
 from unswayed.benchmark.settings import BuildSettings, ImportSettings
+from unswayed.sources import list_sources
 
-from .options import Json
+from .options import Json, listed
 
 if TYPE_CHECKING:
     from unswayed.benchmark.building import Built
@@ -21,9 +22,7 @@ Output = Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="T
 
 
 def build(
-    source: Annotated[
-        str, typer.Argument(help="`sample`, `folder:PATH`, `imagenet-s:PATH`, `cutouts:PATH`, `coco:FILE`.")
-    ],
+    source: Annotated[str, typer.Argument(help=f"Photographs with masks: {listed(list_sources())}.")],
     output: Output,
     settings: BuildSettings,
     as_json: Json = False,
@@ -43,11 +42,10 @@ def build(
     import json
     from dataclasses import asdict
 
-    from unswayed.sources import open_source
-
-    scenes = open_source(source)
-    scenes.check_usable()  # before more is loaded
     import unswayed
+
+    scenes = unswayed.open_source(source)
+    scenes.check_usable()  # before more is loaded
     from unswayed.files.storage import address
 
     from . import EXIT_WITH_FAILURES
