@@ -17,6 +17,7 @@ from unswayed.registry import Part, Registry
 if TYPE_CHECKING:
     import polars as pl
 
+Row = dict[str, Any]  # of a table, by column
 _FINE = dict.fromkeys(("level", "halfway", "low", "high", "floor", "ceiling", "threshold", "fitted"), 4)
 _RESAMPLED = ("facts", "resamples", "level", "seed")
 _SWEEPS = "There is no sweep of at least three levels in these predictions"

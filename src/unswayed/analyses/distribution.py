@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from unswayed.evaluation.facts import ORIGINAL
 
-from . import schema
+from . import Row, schema
 from .statistics.paired import IntervalSettings, estimates, percentiles, resample_weights
 
 
@@ -97,7 +96,7 @@ def score_table(scores: pl.DataFrame, *, resamples: int = 500, level: float = 0.
 
     scores: the rows of `probes.distribution.scores_probe`.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for model, name, score, reference, part in _compared(scores):
         before, after = reference[score].to_numpy(), part[score].to_numpy()
         found = separation(
@@ -111,7 +110,7 @@ def score_table(scores: pl.DataFrame, *, resamples: int = 500, level: float = 0.
 
 def histogram_table(scores: pl.DataFrame) -> pl.DataFrame:
     """One row per model, score, set and bin: low, high, the set's share in it and the originals' share."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for model, name, score, reference, part in _compared(scores):
         before, after = reference[score].to_numpy(), part[score].to_numpy()
         edges = bin_edges(before, after)
@@ -156,14 +155,14 @@ def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0
     first = scores.filter(pl.col("model") == scores["model"][0])
     settings = IntervalSettings(500, level, seed, "bootstrap")
     base = first.filter(pl.col("set") == ORIGINAL).unique("source_id", keep="first", maintain_order=True)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for (name,), part in first.group_by("set", maintain_order=True):
         for measure in BACKGROUND:
             values = part.group_by("source_id", maintain_order=True).agg(pl.col(measure).drop_nans().mean())
             values = values.drop_nulls()
             if not values.height:
                 continue
-            row: dict[str, Any] = {"set": name, "measure": measure, "n": values.height}
+            row: Row = {"set": name, "measure": measure, "n": values.height}
             row["mean"] = float(values[measure].to_numpy().mean())
             both = values.join(base.select("source_id", original=measure).drop_nulls(), on="source_id").drop_nans()
             if both.height and measure != "lpips" and name != ORIGINAL:

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from unswayed.choices import Draw
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.predictions import Predictions, columns_of, each_model
 
+from . import Row
 from .drops.groups import superclass_of
 from .statistics.agreement import expected_calibration_error
 
@@ -240,7 +240,7 @@ def _worst(part: pl.DataFrame, limit: int, gained: bool = False) -> pl.DataFrame
     return ordered.filter(pl.int_range(pl.len()).over("source_id") < _OF_ONE_PHOTOGRAPH).head(limit)
 
 
-def _flip(row: dict[str, Any], superclass: Sequence[str] | None) -> Flip:
+def _flip(row: Row, superclass: Sequence[str] | None) -> Flip:
     gained = bool(row["gain"])
     wrong = row["before"] if gained else row["predicted"]
     copied = "model edit run source_id label before before_probability lost control_answer control_probability"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,7 @@ from unswayed.evaluation.predictions import (
     read_cards,
 )
 
-from .. import schema
+from .. import Row, schema
 from ..settings import CompareSettings
 from ..statistics.paired import IntervalSettings, estimates, sign_flip
 from ..statistics.power import photographs_to_tell
@@ -89,7 +89,7 @@ def compare_all(predictions: Predictions, models: Sequence[str] | None, settings
     return _with_verdicts(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, settings.measure)
 
 
-def _with_verdicts(rows: list[dict[str, Any]], schema: dict[str, Any], measure: Measure) -> pl.DataFrame:
+def _with_verdicts(rows: list[Row], schema: Row, measure: Measure) -> pl.DataFrame:
     table = corrected(pl.DataFrame(rows, schema=schema, infer_schema_length=None))
     words = [_verdict(row, measure) for row in table.iter_rows(named=True)]
     return table.with_columns(verdict=pl.Series(words, dtype=pl.String))
@@ -97,7 +97,7 @@ def _with_verdicts(rows: list[dict[str, Any]], schema: dict[str, Any], measure: 
 
 def comparison_rows(
     first: Outcomes, second: Outcomes, facts: Facts, settings: IntervalSettings, measure: Measure = "drop"
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """The rows of the comparison before correction: `original` first, then the edits both have, then their average."""
     check_choice("measure", measure, Measure)
     pair = _aligned(first, second)
@@ -106,7 +106,7 @@ def comparison_rows(
     return rows + _edit_rows(pair, edits, facts, settings, measure) if edits else rows
 
 
-def _original_row(pair: Pair, settings: IntervalSettings) -> dict[str, Any]:
+def _original_row(pair: Pair, settings: IntervalSettings) -> Row:
     shares = [outcomes.of(ORIGINAL) for outcomes in pair]
     gap = shares[0] - shares[1]
     start = estimates(gap[:, None], _answers(pair, [ORIGINAL]), pair[0].images, settings, unit=POINTS)
@@ -122,9 +122,7 @@ def _original_row(pair: Pair, settings: IntervalSettings) -> dict[str, Any]:
     }
 
 
-def _edit_rows(
-    pair: Pair, edits: list[str], facts: Facts, settings: IntervalSettings, measure: Measure
-) -> list[dict[str, Any]]:
+def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSettings, measure: Measure) -> list[Row]:
     controls = [facts.control(edit) or "" for edit in edits]
     shares = [outcomes.matrix(edits) for outcomes in pair]
     drops = [outcomes.of(ORIGINAL)[:, None] - share for outcomes, share in zip(pair, shares, strict=True)]
@@ -204,7 +202,7 @@ def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:
     return float(np.nanmean(np.where(mask, values, np.nan), axis=0).mean())
 
 
-def _verdict(row: dict[str, Any], measure: Measure) -> str:
+def _verdict(row: Row, measure: Measure) -> str:
     if row["white_box"]:
         return "not compared: white-box"
     if row["p_holm"] is None and row["p_value"] is None:
@@ -223,7 +221,7 @@ def _verdict(row: dict[str, Any], measure: Measure) -> str:
     return f"{better} drops less{net}" + (f", but {_more_accurate(row)}" if less else "")
 
 
-def _more_accurate(row: dict[str, Any]) -> str:
+def _more_accurate(row: Row) -> str:
     return f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
 
 
@@ -282,7 +280,7 @@ def same_model(
     return SameModel(answer, _sentence(answer, rows, first, second, margin), made)
 
 
-def _row(row: dict[str, Any], same: dict[str, float], margin: float, level: float) -> dict[str, Any]:
+def _row(row: Row, same: dict[str, float], margin: float, level: float) -> Row:
     if row["edit"] == ORIGINAL:
         cost, low, high = (row[name] for name in ("accuracy_difference", "accuracy_low", "accuracy_high"))
     else:
@@ -302,7 +300,7 @@ def _row(row: dict[str, Any], same: dict[str, float], margin: float, level: floa
     return found | {"verdict": verdict}
 
 
-def _answer(rows: list[dict[str, Any]]) -> Equivalence:
+def _answer(rows: list[Row]) -> Equivalence:
     """The answer over all edits: worse if one is worse; cannot tell if one cannot be told."""
     found = {row["verdict"] for row in rows if row["edit"] != AVERAGE}
     if "worse" in found:
@@ -312,7 +310,7 @@ def _answer(rows: list[dict[str, Any]]) -> Equivalence:
     return "better" if "better" in found else "unchanged" if found == {"unchanged"} else "equivalent"
 
 
-def _sentence(answer: Equivalence, rows: list[dict[str, Any]], first: str, second: str, margin: float) -> str:
+def _sentence(answer: Equivalence, rows: list[Row], first: str, second: str, margin: float) -> str:
     edits = [row for row in rows if row["edit"] != AVERAGE]
     if answer == "unchanged":
         return f"No: {second} gives the same class as {first} on every picture, so it costs no robustness here."
@@ -335,7 +333,7 @@ def _sentence(answer: Equivalence, rows: list[dict[str, Any]], first: str, secon
     )
 
 
-def _worst(edits: list[dict[str, Any]], sign: int) -> str:
+def _worst(edits: list[Row], sign: int) -> str:
     """The edit with the largest change in the direction of `sign`, in words."""
     word = "worse" if sign > 0 else "better"
     chosen = [row for row in edits if row["verdict"] == word]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.facts import ORIGINAL, Facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, in_memory
 
-from .. import schema
+from .. import Row, schema
 from ..statistics.paired import SMALL_N, IntervalSettings, wilson_interval
 from .outcomes import Outcomes, accuracy_entries
 from .psychometric import fit_logistic, isotonic_crossing, tells_halfway
@@ -25,7 +24,7 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
     Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
     extra = ["true_probability"] if "true_probability" in columns_of(predictions) else []
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for found, sweep, answers in each_sweep(predictions, facts, (*COLUMNS, *extra)):
         means = dict(answers.group_by("edit").agg(pl.col(extra).mean()).iter_rows()) if extra else {}
         for edit, value in zip(sweep.edits, sweep.levels, strict=True):
@@ -95,7 +94,7 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
     return pl.concat(frames)
 
 
-def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> dict[str, Any]:
+def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> Row:
     right, n, _ = resampled_counts(found, sweep, settings)
     axis = sweep.axis()
     fit = fit_logistic(axis, right, n, chance)
@@ -154,7 +153,7 @@ def thresholds(
             allowed = "percent: 80 means 80 %" if kind == "accuracy" else "0 to 100 points"
             raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
     settings = IntervalSettings(resamples, level, seed)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for found, sweep, _ in each_sweep(predictions, facts):
         counts = resampled_counts(found, sweep, settings)
         for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
@@ -164,7 +163,7 @@ def thresholds(
 
 def _threshold_row(
     counts: tuple[np.ndarray, np.ndarray, np.ndarray], sweep: Sweep, kind: str, value: float, settings: IntervalSettings
-) -> dict[str, Any]:
+) -> Row:
     """Return one model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
     right, n, original = counts
     axis = sweep.axis()
@@ -222,7 +221,7 @@ def _threshold(
     return (float(crossing[0]), float(low), float(high)), rising
 
 
-def _entries(ends: tuple[float, float, float], sweep: Sweep, names: tuple[str, str, str]) -> dict[str, Any]:
+def _entries(ends: tuple[float, float, float], sweep: Sweep, names: tuple[str, str, str]) -> Row:
     """Return the ends on the attribute's own scale, None beyond the levels of the sweep."""
     first, *_, last = sweep.axis()
     return {name: sweep.on_scale(end) if first <= end <= last else None for name, end in zip(names, ends, strict=True)}
@@ -288,7 +287,7 @@ def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -
     )
     alexnet = pl.col("corruption").replace_strict(ALEXNET, default=None, return_dtype=pl.Float64)
     table = table.with_columns(alexnet=alexnet).with_columns(ce=100 * pl.col("error") / pl.col("alexnet"))
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     for (model,), part in table.group_by("model", maintain_order=True):
         ordered = {row["corruption"]: row for row in part.iter_rows(named=True)}
         found += [

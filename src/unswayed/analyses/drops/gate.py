@@ -31,6 +31,7 @@ from unswayed.evaluation.predictions import (
     read_cards,
 )
 
+from .. import Row
 from ..settings import GateSettings
 from ..statistics.paired import IntervalSettings
 from .compare import comparison_rows
@@ -138,7 +139,7 @@ def run_checks(
     if common and len(chosen) > 1 and (rules.max_drop or rules.min_accuracy or rules.min_threshold):
         judged = common_predictions(predictions, chosen)
         overlaps.append(overlap_of_models(predictions, chosen))
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     if rules.max_drop or rules.min_accuracy:
         table = dropped_accuracy(judged, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed)
         known = {*table["edit"], *facts.order}
@@ -208,7 +209,7 @@ def baseline_rows(
     old_card: Mapping[str, Any],
     settings: IntervalSettings,
     overlap: Overlap | None,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """One row per edit of the baseline: how much worse the model is on it, or that it was not measured.
 
     overlap: what both have in common, if only that is compared.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,6 +29,7 @@ from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, ea
 from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet
 
+from .. import Row
 from ..statistics.paired import IntervalSettings, Sums, bootstrap_means, intervals, mcnemar, shrink, sign_flip
 from .outcomes import POINTS, Outcomes, each_outcomes, finish, lattice_of, model_rows, need_original, outcomes
 
@@ -162,9 +162,7 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
     return pl.concat([entries, means], how="diagonal_relaxed")
 
 
-def _rows(
-    found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: IntervalSettings
-) -> list[dict[str, Any]]:
+def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: IntervalSettings) -> list[Row]:
     drops = _estimates(found, entries, "drop", settings)
     nets = _estimates(found, entries.drop_nulls("net"), "net", settings)
     nets = nets.select("edit", _VALUE, net_n="n", net_drop="mean", net_low="low", net_high="high")
@@ -236,7 +234,7 @@ def _shrunk(group: pl.DataFrame) -> pl.Series:
     return pl.Series(shrink(means, group["n"].to_numpy(), group["squares"].to_numpy()) * POINTS)
 
 
-def _p_value(sums: dict[str, Any], piece: pl.DataFrame) -> float:
+def _p_value(sums: Row, piece: pl.DataFrame) -> float:
     if piece["runs"].max() == 1 and piece["base_runs"].max() == 1:
         return float(mcnemar(round(sums["losses"]), round(sums["gains"])))
     lattice = lattice_of(piece["runs"].to_numpy(), piece["base_runs"].to_numpy())
@@ -312,7 +310,7 @@ def dropped_accuracy_of_groups(
     if not sums:
         raise UserError("every model here is white-box, so there is no average", allowed="at least one other model")
     settings = IntervalSettings(resamples, level, seed)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for group, total in sums.items():
         count = members[group]
         assert total.parts is not None

@@ -15,7 +15,7 @@ from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.model_cards import chance_in
 from unswayed.files.whole import read_toml
 
-from .. import schema
+from .. import Row, schema
 from ..settings import parse_threshold
 from ..statistics.paired import IntervalSettings
 from ..statistics.power import photographs_to_tell
@@ -136,9 +136,7 @@ def gate_verdict(low: float, high: float, limit: float, must: Must = "at most") 
     return PASS if high <= limit else FAIL if low > limit else CANNOT_TELL
 
 
-def threshold_rows(
-    model: str, table: pl.DataFrame, rules: Rules, known: set[str], facts: Facts
-) -> list[dict[str, Any]]:
+def threshold_rows(model: str, table: pl.DataFrame, rules: Rules, known: set[str], facts: Facts) -> list[Row]:
     """One row per limit; known: the edits of the benchmark and of all models, whether this model has them or not."""
     by_edit = {row["edit"]: row for row in table.iter_rows(named=True)}
     known = known - set(by_edit) - {ORIGINAL, SOURCE}
@@ -160,7 +158,7 @@ def threshold_rows(
     return rows
 
 
-def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[dict[str, Any]]:
+def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[Row]:
     """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
     there = {f"{sweep.attribute} {sweep.side}".rstrip(): sweep for sweep in find_sweeps(list(found.edits), facts)}
     rows = []
@@ -187,13 +185,13 @@ def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSe
     return rows
 
 
-def not_measured(model: str, edit: str, measure: str, limit: float, why: str) -> dict[str, Any]:
+def not_measured(model: str, edit: str, measure: str, limit: float, why: str) -> Row:
     """Return the row of a check that was not measured."""
     row = {"model": model, "edit": edit, "measure": measure, "n": 0, "threshold": limit}
     return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
 
 
-def withheld(row: dict[str, Any], why: str | None) -> dict[str, Any]:
+def withheld(row: Row, why: str | None) -> Row:
     """Return the row of a check that is not measured for a reason, although it has a value; a failure stays one.
 
     The last reason counts.
@@ -228,7 +226,7 @@ def check_row(
     limit: float,
     must: Must = "at most",
     verdict: Verdict | None = None,
-) -> dict[str, Any]:
+) -> Row:
     """Return the row of a check with its reason; source: the model, the edit and n; ends: value, low and high;
     verdict: None if the interval decides."""
     value, low, high = ends
@@ -242,7 +240,7 @@ def check_row(
     return row | {"value": value, "low": low, "high": high, "verdict": verdict, "reason": reason}
 
 
-def with_advice(row: dict[str, Any], level: float) -> dict[str, Any]:
+def with_advice(row: Row, level: float) -> Row:
     """Return the row with the number of further photographs that would decide, if it is undecided."""
     if row["verdict"] != CANNOT_TELL:
         return row

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,7 +22,7 @@ from unswayed.evaluation.predictions import (
     shared_pictures,
 )
 
-from .. import schema
+from .. import Row, schema
 from ..statistics.paired import Estimates, IntervalSettings, estimates, holm, mcnemar, sign_flip, wilson_interval
 
 
@@ -201,7 +200,7 @@ SCHEMA = schema(
 )
 
 
-def finish(rows: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> pl.DataFrame:
+def finish(rows: list[Row], extra: Row | None = None) -> pl.DataFrame:
     """Return the rows as one frame with corrected p-values; `extra`: types of further columns, put after `edit`."""
     names = list(SCHEMA)
     order = [*names[:2], *(extra or {}), *names[2:]]
@@ -224,7 +223,7 @@ def corrected(table: pl.DataFrame) -> pl.DataFrame:
 
 def model_rows(
     found: Outcomes, facts: Facts, settings: IntervalSettings, edits: Sequence[str] | None = None
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return one model's rows of the table: the photographs, each edit, and the average over edits."""
     base = need_original(found)
     edited = [edit for edit in facts.sorted(found.edits) if edit not in (ORIGINAL, SOURCE)]
@@ -254,7 +253,7 @@ def need_original(found: Outcomes) -> np.ndarray:
     return found.of(ORIGINAL)
 
 
-def photograph_row(found: Outcomes, edit: str, level: float = 0.95) -> dict[str, Any]:
+def photograph_row(found: Outcomes, edit: str, level: float = 0.95) -> Row:
     """Return the row of `original` or `source`: an accuracy, no drop."""
     share, runs = found.of(edit), found.runs_of(edit)
     accuracy = accuracy_entries(share, int(runs.max()), level)
@@ -304,7 +303,7 @@ def lattice_of(*runs: np.ndarray) -> int:
 
 def _edit_rows(
     found: Outcomes, base: np.ndarray, edited: list[str], facts: Facts, settings: IntervalSettings
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     share = found.matrix(edited)
     runs = np.stack([found.runs_of(edit) for edit in edited], axis=1)
     base_runs = found.runs_of(ORIGINAL)
@@ -324,12 +323,7 @@ def _edit_rows(
     for index, edit in enumerate([*edited, *([AVERAGE] if averaged else [])]):
         if edit == AVERAGE:
             accuracy = float(np.nanmean(np.where(np.isnan(drops), np.nan, share)[:, averaged], axis=0).mean())
-            entries: dict[str, Any] = {
-                "kind": AVERAGE,
-                "accuracy": accuracy,
-                "edits": len(averaged),
-                "white_box": False,
-            }
+            entries: Row = {"kind": AVERAGE, "accuracy": accuracy, "edits": len(averaged), "white_box": False}
             entries["original_accuracy"] = accuracy + float(drop.mean[-1]) / POINTS
             control = "each edit's own" if all(controls[at] in found.edits for at in averaged) else None
         elif (paired := ~np.isnan(drops[:, index])).any():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
 from unswayed.evaluation.predictions import Predictions
 
-from .. import schema
+from .. import Row, schema
 from ..settings import PlanSettings
 from ..statistics.power import (
     Design,
@@ -103,7 +102,7 @@ def plan_photographs(
     if tests < 1:
         raise UserError(f"the number of tests is {tests}", allowed="1 or more")
     alpha = (1 - level) / tests
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for (model, edit), design in designs.items():
         named = {"model": model, "edit": edit}
         for n in photographs:
@@ -191,7 +190,7 @@ def _correlation(base: np.ndarray, share: np.ndarray, runs: int) -> float:
     return float(np.clip((seen / most - 1 / runs) / (1 - 1 / runs), 0.0, 1.0))
 
 
-def _detection(design: Design | None, n: int | None, alpha: float, seed: int) -> dict[str, Any]:
+def _detection(design: Design | None, n: int | None, alpha: float, seed: int) -> Row:
     if design is None or n is None:
         return {} if design is None else _described(design)
     entry = _described(design) | {"power": detection_power(design, n, alpha)}
@@ -200,7 +199,7 @@ def _detection(design: Design | None, n: int | None, alpha: float, seed: int) ->
     return entry
 
 
-def _described(design: Design) -> dict[str, Any]:
+def _described(design: Design) -> Row:
     return {"drop": 100 * design.drop, "discordance": 100 * design.discordance, "runs": design.runs}
 
 

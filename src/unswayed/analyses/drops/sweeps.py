@@ -14,7 +14,7 @@ import polars as pl
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, each_model
 
-from .. import schema
+from .. import Row, schema
 from ..statistics.paired import IntervalSettings, estimates, sign_flip
 from .outcomes import POINTS, Outcomes, corrected, each_outcomes, lattice_of, need_original, outcomes
 
@@ -43,7 +43,7 @@ class Sweep:
         return "log" if self.is_log else "linear"
 
     @property
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> Row:
         """Return the columns that name the sweep in a table."""
         return {"attribute": self.attribute, "side": self.side, "levels": len(self.levels), "scale": self.scale}
 
@@ -197,7 +197,7 @@ def _mildest(models: list[Outcomes], cells: dict[Cell, str]) -> dict[tuple[tuple
 
 def _rows(
     found: Outcomes, cells: dict[Cell, str], mildest: dict[tuple[tuple[str, ...], str], str], settings: IntervalSettings
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     base = need_original(found)
     rows = []
     for cell, edit in cells.items():
