@@ -5,7 +5,7 @@ demo("demo")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from unswayed.files.whole import write_bytes
 if TYPE_CHECKING:
     import polars
 
-    from unswayed.edits.recipes import Recipe
+    from unswayed.edits.recipes import Item
     from unswayed.sources import Source
 
 MODELS = ("lite:0", "lite:1", "lite:2")
@@ -78,30 +78,25 @@ def demo(
     output = Path(output).expanduser()
     models = demo_models() if models is None else models
     source, recipe = demo_scenes(scenes), open_recipe(RECIPE)
-    each = [_work(recipe, number, steps) for number in range(len(recipe.items))]
-    whole = _Whole(progress or (lambda done, total, what: None))
-    whole.plan("render", len(source) * (sum(each) + _REMOVAL))
-    whole.plan("evaluate", len(source) * (len(each) + 1) * len(models) * _ANSWER)
-    whole.plan("report", heat_maps * _HEAT_MAP + _PAGE)
-
-    bench, predictions = output / "benchmark", output / "predictions"
-
-    built = build(
-        source,
-        bench,
-        BuildSettings(recipe=recipe, steps=steps, guide=GUIDE, removal=removal, seed=seed, device=device),
-        progress=lambda now: whole.reach("render", now.share),
-    )
-    whole.reach("render", 1.0)
+    passes = [_passes(item, steps) for item in recipe.items]
+    work = {
+        "render": len(source) * (sum(passes) + _REMOVAL),
+        "evaluate": len(source) * (len(passes) + 1) * len(models) * _ANSWER,
+        "report": heat_maps * _HEAT_MAP + _PAGE,
+    }
+    stages = _Stages(work, progress or (lambda done, total, what: None))
+    bench, predictions, sheet = output / "benchmark", output / "predictions", output / "sheet.png"
+    settings = BuildSettings(recipe=recipe, steps=steps, guide=GUIDE, removal=removal, seed=seed, device=device)
+    built = build(source, bench, settings, progress=lambda now: stages.reach("render", now.share))
+    stages.reach("render", 1.0)
     run_evaluation(
         bench,
         list(models),
         predictions,
         EvaluateSettings(device=device),
-        progress=lambda now, of: whole.reach("evaluate", now / of),
+        progress=lambda now, of: stages.reach("evaluate", now / of),
     )
-    whole.reach("evaluate", 1.0)
-    sheet = output / "sheet.png"
+    stages.reach("evaluate", 1.0)
     write_bytes(sheet, contact_sheet(Benchmark(bench)))
     written = write_report(
         predictions,
@@ -114,9 +109,9 @@ def demo(
         ),
         explain=explain_pairs,
         command=_command(output, scenes, steps, seed),
-        progress=lambda now, of, what: whole.reach("report", now / of),
+        progress=lambda now, of, what: stages.reach("report", now / of),
     )
-    whole.reach("report", 1.0)
+    stages.reach("report", 1.0)
     return Demo(written.path, sheet, written.drops, written.verdict, built.failures)
 
 
@@ -142,29 +137,24 @@ def demo_scenes(count: int) -> Source:
     return replace(sample, entries=tuple(sample.entry(source_id) for source_id in order[:count]))
 
 
-class _Whole:
-    """The progress of all stages: the work of each, and how much of it is done."""
+class _Stages:
+    """The progress of all stages together; work: of each."""
 
-    def __init__(self, show: Show) -> None:
-        self._show = show
-        self._worth: dict[str, float] = {}
-        self._done: dict[str, float] = {}
-
-    def plan(self, stage: str, worth: float) -> None:
-        self._worth[stage], self._done[stage] = worth, 0.0
+    def __init__(self, work: Mapping[str, float], show: Show) -> None:
+        self._work, self._show = work, show
+        self._done = dict.fromkeys(work, 0.0)
 
     def reach(self, stage: str, share: float) -> None:
         """Set a stage to at least this share, so that the progress bar never goes back."""
-        self._done[stage] = min(max(self._done[stage], share * self._worth[stage]), self._worth[stage])
-        self._show(sum(self._done.values()), sum(self._worth.values()), stage)
+        self._done[stage] = max(self._done[stage], min(share, 1.0) * self._work[stage])
+        self._show(sum(self._done.values()), sum(self._work.values()), stage)
 
 
-def _work(recipe: Recipe, number: int, steps: int) -> float:
+def _passes(item: Item, steps: int) -> float:
     """Return the network passes of one edit with the fast sampler; guided passes cost more."""
-    item = recipe.items[number]
     start = max((edit.blends_from for edit in item.chain), default=0.0)
-    guided = "guide" in item.needs
-    return max(1, round(start * steps)) * (_GUIDED_PASS if guided else 1.0) if start > 0 else 0.0
+    cost = _GUIDED_PASS if "guide" in item.needs else 1.0
+    return max(1, round(start * steps)) * cost if start > 0 else 0.0
 
 
 def _command(output: Path, scenes: int, steps: int, seed: int) -> list[str]:

@@ -112,8 +112,8 @@ def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
     """Return the figure as the bytes of a file; the report uses `svg`."""
     buffer = io.BytesIO()
     # No date in the file, so that equal tables give equal bytes.
-    metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format, {})  # type: ignore[assignment]
-    figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
+    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=dates.get(format, {}))
     return buffer.getvalue()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -215,8 +215,8 @@ def shift_map(table: pl.DataFrame) -> Figure:
     return heat_map(cells, shown, [words(f) for f in FACTORS], label, colors="RdBu_r", most=200, decimals=0)
 
 
-def _clean(axes: Axes, grid: str) -> None:
-    axes.grid(axis=grid, color=GRID, linewidth=0.6)  # type: ignore[arg-type]
+def _clean(axes: Axes, grid: Literal["x", "y"]) -> None:
+    axes.grid(axis=grid, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 

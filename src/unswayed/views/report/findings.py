@@ -27,7 +27,7 @@ from .figures import series
 SURE = 0.05
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Findings:
     """predictions: their folder; answers: their rows; benchmark: its root and card, None and {} if it is not available;
     facts: of the edits; drops, curves, fits, thresholds: frames of `unswayed.analyses`, drops with the columns of

@@ -150,8 +150,8 @@ def _opened(
     if store:
         photograph = _referred(store[f"{flip.source_id}/original/0"], f"photograph {flip.source_id}")
         shown.append(tag("figure", photograph, tag("figcaption", "photograph")))
-        if flip.control_id in store:
-            picture = _referred(store[flip.control_id], f"control {flip.control}")  # type: ignore[index]
+        if flip.control_id is not None and flip.control_id in store:
+            picture = _referred(store[flip.control_id], f"control {flip.control}")
             shown.append(tag("figure", picture, tag("figcaption", f"control: {flip.control}")))
         shown.append(_picture(flip.edit, f"the same under {flip.edit}", copy="after"))
         if heat is not None:
@@ -219,9 +219,11 @@ Explain = Callable[
 
 
 def heat_maps_of_flips(
-    findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain, progress: Callable[[], None]
-) -> tuple[dict[Flip, tuple[np.ndarray, np.ndarray]], list[str]]:
+    findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain | None, progress: Callable[[], None]
+) -> tuple[dict[Flip, HeatMaps], list[str]]:
     """Return the photograph and the edited picture of each flip with the heat maps of the predictions, and notes."""
+    if explain is None or not flips:
+        return {}, []
     pairs: dict[Flip, PicturePair] = {}
     for flip in flips:
         before, after = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)

@@ -13,7 +13,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 from markupsafe import Markup
 
@@ -87,15 +86,10 @@ def write_report(
     album = Album(findings.benchmark, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
-    chosen = _spread(findings.flips.shown, settings.heat_maps) if explain is not None else []
-    heat: dict[Flip, tuple[np.ndarray, np.ndarray]] = {}
-    notes: list[str] = []
-    if explain is not None and chosen:
-        heat, notes = heat_maps_of_flips(
-            findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
-        )
-    given = {name: getattr(settings, name) for name in ("factors", "sensitivity", "distribution", "repair")}
-    again = _command(predictions, output, settings, given)
+    chosen = _spread(findings.flips.shown, settings.heat_maps)
+    heat, notes = heat_maps_of_flips(
+        findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
+    )
     data = page_data(findings)
     data["strips"] = pictures_of(findings, album, data)
     with drawing("unswayed"):
@@ -108,18 +102,18 @@ def write_report(
             groups_section(findings),
             accuracy_section(findings),
             curves_section(findings),
-            *_extra_sections(predictions, given, findings),
+            *_extra_sections(predictions, settings, findings),
             *outside_sections(findings),
-            made_section(findings, again, command),
+            made_section(findings, _command(predictions, output, settings), command),
         ]
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
-        there = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
-        page = render_page(there, settings.title, _subtitle(findings), data).encode()
-        files = write_assets(Path(settings.assets), there) if settings.assets is not None else []
+        shown = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
+        page = render_page(shown, settings.title, _subtitle(findings), data).encode()
+        files = write_assets(Path(settings.assets), shown) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    said = [*(f"Suspicious: {one}." for one in findings.suspicions), *verdict(findings)]
-    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
+    sentences = [*(f"Suspicious: {suspicion}." for suspicion in findings.suspicions), *verdict(findings)]
+    return Written(output, len(page), sentences, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 
 def render_page(sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any]) -> str:
@@ -145,35 +139,40 @@ def _verdict_section(findings: Findings, remarks: Sequence[str]) -> Section:
     small = (
         "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
     )
-    words = paragraphs(*verdict(findings), *(f"Note: {one}." for one in remarks))
-    doubts = joined(tag("p", tag("strong", f"Suspicious: {one}."), class_="doubt") for one in findings.suspicions)
+    words = paragraphs(*verdict(findings), *(f"Note: {remark}." for remark in remarks))
+    doubts = joined(
+        tag("p", tag("strong", f"Suspicious: {suspicion}."), class_="doubt") for suspicion in findings.suspicions
+    )
     content = [doubts, first_screen(findings), words, tag("p", small, class_="quiet")]
     return Section("verdict", "Verdict", joined(content))
 
 
-def _extra_sections(predictions: Path, given: dict[str, str | Path | None], findings: Findings) -> list[Section]:
-    makers = {
-        "factors": factors_section,
-        "sensitivity": sensitivity_section,
-        "distribution": distribution_section,
-        "repair": repair_section,
-    }
-    found = []
-    for name, make in makers.items():
-        folder = given[name]
+# Results that are also found in a folder of that name next to the predictions.
+_EXTRAS: dict[str, Callable[[Path, Findings], Section]] = {
+    "factors": factors_section,
+    "sensitivity": sensitivity_section,
+    "distribution": distribution_section,
+    "repair": repair_section,
+}
+
+
+def _extra_sections(predictions: Path, settings: ReportSettings, findings: Findings) -> list[Section]:
+    sections = []
+    around = predictions.resolve().parent
+    for name, make in _EXTRAS.items():
+        folder = getattr(settings, name)
         if folder is not None and not Path(folder).exists():
             raise UserError(f"there is no folder {folder} for --{name}")
-        beside = predictions.resolve().parent / name
-        if name == "repair" and (predictions.resolve().parent / RESULT).is_file():
-            beside = predictions.resolve().parent  # the predictions that the repair itself was measured by
+        # The predictions by which a repair was measured stand in the folder of the repair itself.
+        beside = around if name == "repair" and (around / RESULT).is_file() else around / name
         if folder is not None:
-            found.append(make(Path(folder), findings))
+            sections.append(make(Path(folder), findings))
         elif beside.is_dir() and beside != predictions.resolve():
-            found.append(make(beside, findings))
-    return found
+            sections.append(make(beside, findings))
+    return sections
 
 
-def _spread(flips: Sequence, count: int) -> list:  # type: ignore[type-arg]
+def _spread(flips: Sequence[Flip], count: int) -> list[Flip]:
     """Return up to `count` of the flips, evenly spaced."""
     if count >= len(flips):
         return list(flips)
@@ -183,17 +182,15 @@ def _spread(flips: Sequence, count: int) -> list:  # type: ignore[type-arg]
 def _subtitle(findings: Findings) -> str:
     recipe = findings.card.get("recipe")
     name = recipe.get("name") if isinstance(recipe, dict) else None
-    n = int(findings.drops["n"].max() or 0)  # type: ignore[arg-type]
+    n = max(findings.drops["n"], default=0)
     controls = sum(findings.kind(edit) == "control" for edit in findings.edits)
     edits = plural(len(findings.edits) - controls, "edit") + (f" and {plural(controls, 'control')}" if controls else "")
     parts = [plural(len(findings.models), "model"), edits, plural(n, "photograph")]
     return " · ".join([*parts, *([f"recipe {name}"] if name and len(name) <= _LONG else [])])
 
 
-def _command(
-    predictions: Path, output: Path, settings: ReportSettings, given: dict[str, str | Path | None]
-) -> list[str]:
-    options = {"benchmark": settings.benchmark, "assets": settings.assets, **given}
+def _command(predictions: Path, output: Path, settings: ReportSettings) -> list[str]:
+    options = {name: getattr(settings, name) for name in ("benchmark", "assets", *_EXTRAS)}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
     words += [word for model, name in (settings.names or {}).items() for word in ("--name", f"{model}={name}")]
     return ["unswayed", "report", str(predictions), "-o", str(output), *words]

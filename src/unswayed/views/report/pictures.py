@@ -33,7 +33,7 @@ THUMBNAIL = 104
 _QUALITY = 72
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Album:
     """The pictures of a benchmark by sample id; root None: there are none.
 

@@ -165,7 +165,7 @@ def accuracy_section(findings: Findings) -> Section | None:
         "averages": rows.select("model", "edits", "n", "effect", "effect_low", "effect_high", "drop", "low", "high")
     }
     title = "Accuracy against drop"
-    if int(rows["n"].max()) < TOO_FEW_TO_RANK:  # type: ignore[arg-type]
+    if max(rows["n"]) < TOO_FEW_TO_RANK:
         words = (
             f"With fewer than {TOO_FEW_TO_RANK} photographs a scatter of models would show chance, so there is none."
         )

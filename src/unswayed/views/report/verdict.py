@@ -143,7 +143,7 @@ def _without_edits(findings: Findings) -> str:
     ]
     return (
         f"These predictions contain no edited pictures, so there is no drop; accuracy on "
-        f"{plural(int(rows['n'].max() or 0), 'photograph')}: {listed(parts)}."  # type: ignore[arg-type]
+        f"{plural(max(rows['n'], default=0), 'photograph')}: {listed(parts)}."
     )
 
 

@@ -107,7 +107,7 @@ class _WandbRun:
         import wandb
 
         names = list(vars(flips[0]))
-        table = wandb.Table(columns=names)
+        table = wandb.Table(columns=[*names])
         for flip in flips:
             values = (getattr(flip, name) for name in names)
             table.add_data(*(wandb.Image(value) if isinstance(value, np.ndarray) else value for value in values))
