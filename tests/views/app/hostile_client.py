@@ -1,6 +1,6 @@
 """The app under hostile requests while others use it: is everybody served, and do memory and log stay bounded?
 
-python tests/app/hostile_client.py --minutes 10        prints the result; exit code 1 where something is not bounded
+python tests/views/app/hostile_client.py --minutes 10    prints the result; exit code 1 where something is not bounded
 """
 
 from __future__ import annotations
