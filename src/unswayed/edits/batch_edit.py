@@ -20,12 +20,13 @@ from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, dra
 from .occlusion import hiding_batch
 from .placement import outlines, placements, smooth_fills, warped
 
+_LIT = ("object", "background")
 GEOMETRY = ("size", "position", "direction")
 # The flags of each picture, 0 or 1: which edits it gets, what light and blur act on, and whether what is behind the
 # object shows, so that the object's place must be filled.
 FLAGS = (*KINDS, "light on object", "light on background", "blur of object", "blur of background", "filled")
 # The rows that some edits are computed for: those that get one of these.
-SOME = (("color",), ("blur",), GEOMETRY, ("occlusion",))
+SOME = (("lighting",), ("color",), ("blur",), GEOMETRY, ("occlusion",))
 
 
 class BatchEdit(nn.Module):
@@ -203,6 +204,7 @@ def edit_batch(
     donors: Tensor,
     numbers: Tensor,
     flags: Tensor,
+    lights: Tensor,
     colors: Tensor,
     blurs: Tensor,
     moves: Tensor,
@@ -212,9 +214,9 @@ def edit_batch(
     """The edited pictures of n rows (None: of all rows) and the masks of what is visible of their objects.
 
     donors: (n, 2) which pictures' backgrounds show behind the object and in the patch that hides it; numbers: (n, 12),
-    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; colors, blurs, moves, hides: which of the
-    n rows change their color, are blurred, change their place and are hidden in part, and perhaps others; stages: the
-    edits that any row gets.
+    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; lights, colors, blurs, moves, hides: which of
+    the n rows are lit, change their color, are blurred, change their place and are hidden in part, and perhaps others;
+    stages: the edits that any row gets.
     """
     given, masks = masks, masks.unsqueeze(1) if masks.ndim == 3 else masks
     number = dict(zip(NUMBERS, numbers.unbind(1), strict=True))
@@ -228,9 +230,9 @@ def edit_batch(
     if bank is not None:
         back = torch.where(flag["background"] > 0, behind.lent(donors[:, 0]), back)
     if "lighting" in stages:
-        stops = number["lighting"].view(-1, 1, 1, 1)
-        front = lit_batch(front, stops * flag["light on object"])
-        back = lit_batch(back, stops * flag["light on background"])
+        on_object, on_back = ((flag[f"light on {part}"].flatten() * number["lighting"])[lights] for part in _LIT)
+        front = front.index_copy(0, lights, lit_batch(front[lights], on_object))
+        back = back.index_copy(0, lights, lit_batch(back[lights], on_back))
     if "color" in stages:
         turned = recolored_batch(front[colors], number["color"][colors], number["saturation"][colors])
         front = front.index_copy(0, colors, torch.where(flag["color"][colors] > 0, turned, front[colors]))

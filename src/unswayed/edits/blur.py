@@ -76,9 +76,9 @@ def blurred_batch(layers: Tensor, radius: Tensor) -> Tensor:
 
     high, wide = layers.shape[-2:]
     margin = max(high, wide) // 8 + 1
-    rows, columns = (_reflected(side, margin, layers) for side in (high, wide))
+    rows, columns = (_mirrored(side, margin, layers) for side in (high, wide))
     padded = layers.float()[:, :, rows][..., columns]
-    y, x = (_circular(side + 2 * margin, layers) for side in (high, wide))
+    y, x = (_circular(side, layers) for side in padded.shape[-2:])
     away = torch.hypot(y[:, None], x)
     disc = (radius.float().view(-1, 1, 1) + 0.5 - away).clamp(0, 1)
     # A disc is symmetric, so its spectrum is real.
@@ -89,18 +89,22 @@ def blurred_batch(layers: Tensor, radius: Tensor) -> Tensor:
     return torch.where(radius.view(-1, 1, 1, 1) < 0.1, layers, soft)
 
 
-def _reflected(side: int, margin: int, like: Tensor) -> Tensor:
-    """Return the places of a row with `margin` more on both ends, mirrored at the outermost pixels."""
+def _mirrored(side: int, margin: int, like: Tensor) -> Tensor:
+    """Return the pixels of a row with at least `margin` more on both ends, mirrored at the outermost ones.
+
+    Their number is a multiple of 16, which is quick to transform.
+    """
     import torch
 
     period = max(2 * (side - 1), 1)
-    place = torch.arange(-margin, side + margin, device=like.device) % period
-    return torch.minimum(place, period - place)
+    length = -(-(side + 2 * margin) // 16) * 16
+    pixel = torch.arange(-margin, length - margin, device=like.device) % period
+    return torch.minimum(pixel, period - pixel)
 
 
 def _circular(side: int, like: Tensor) -> Tensor:
-    """Return how far each place of a ring of `side` places is from the first."""
+    """Return how far each pixel of a ring of `side` pixels is from the first."""
     import torch
 
-    place = torch.arange(side, device=like.device, dtype=torch.float32)
-    return torch.minimum(place, side - place)
+    pixel = torch.arange(side, device=like.device, dtype=torch.float32)
+    return torch.minimum(pixel, side - pixel)
