@@ -100,24 +100,24 @@ def relocated(composition: Composition, placement: np.ndarray, start: float = 0.
     )
 
 
-def resized(picture: np.ndarray, size: int) -> np.ndarray:
-    """Return a square picture or mask at size×size, anti-aliased."""
+def resized(picture: np.ndarray, side: int) -> np.ndarray:
+    """Return a square picture or mask at side×side, anti-aliased."""
     import cv2
 
-    if picture.shape[0] == size:
+    if picture.shape[0] == side:
         return picture
-    method = cv2.INTER_AREA if picture.shape[0] > size else cv2.INTER_LINEAR
-    return cv2.resize(picture, (size, size), interpolation=method)
+    method = cv2.INTER_AREA if picture.shape[0] > side else cv2.INTER_LINEAR
+    return cv2.resize(picture, (side, side), interpolation=method)
 
 
-def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarray:
-    """Return the object's alpha on a size×size canvas, float32, in multiples of 1/255, as in a mask file."""
+def placed_mask(mask: np.ndarray, placement: np.ndarray, side: int) -> np.ndarray:
+    """Return the object's alpha on a side×side canvas, float32, in multiples of 1/255, as in a mask file."""
     import cv2
 
     if is_identity(placement):
-        return _whole_steps(resized(mask, size))
-    alpha = np.zeros((size, size), np.float32)
-    window = _window(mask, placement, size)
+        return _whole_steps(resized(mask, side))
+    alpha = np.zeros((side, side), np.float32)
+    window = _window(mask, placement, side)
     if window is not None:
         cut, matrix, rows, columns, shrunk = window
         _draw(alpha[rows, columns], mask[cut], matrix, shrunk, cv2.INTER_LINEAR, cv2.BORDER_CONSTANT)
@@ -125,19 +125,19 @@ def placed_mask(mask: np.ndarray, placement: np.ndarray, size: int) -> np.ndarra
 
 
 def placed_object(
-    image: np.ndarray, mask: np.ndarray, placement: np.ndarray, size: int
+    image: np.ndarray, mask: np.ndarray, placement: np.ndarray, side: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a size×size canvas, resampled once."""
+    """Return the object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a side×side canvas, resampled once."""
     import cv2
 
     if is_identity(placement):
-        return resized(image, size), placed_mask(mask, placement, size)
-    pixels = np.zeros((size, size, 3), np.uint8)
-    window = _window(mask, placement, size)
+        return resized(image, side), placed_mask(mask, placement, side)
+    pixels = np.zeros((side, side, 3), np.uint8)
+    window = _window(mask, placement, side)
     if window is not None:
         cut, matrix, rows, columns, shrunk = window
         _draw(pixels[rows, columns], image[cut], matrix, shrunk, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    return pixels, placed_mask(mask, placement, size)
+    return pixels, placed_mask(mask, placement, side)
 
 
 def border_contact(mask: np.ndarray) -> float:
@@ -159,7 +159,7 @@ def _whole_steps(alpha: np.ndarray) -> np.ndarray:
 
 
 def _window(
-    mask: np.ndarray, placement: np.ndarray, size: int
+    mask: np.ndarray, placement: np.ndarray, side: int
 ) -> tuple[tuple[slice, slice], np.ndarray, slice, slice, tuple[int, int]] | None:
     """Return what a warp needs: the part of the photograph that contains the object, the part of the canvas that
     it lands on, the map between their pixels, and the size to which the first is shrunk before it."""
@@ -171,18 +171,18 @@ def _window(
     top, bottom = max(rows[0] - margin, 0), min(rows[-1] + 1 + margin, high)
     left, right = max(columns[0] - margin, 0), min(columns[-1] + 1 + margin, wide)
     corners = np.array([[x / wide, y / high] for x in (left, right) for y in (top, bottom)])
-    landed = moved(corners, placement) * size
+    landed = moved(corners, placement) * side
     first = np.maximum(np.floor(landed.min(axis=0)).astype(int) - 1, 0)
-    last = np.minimum(np.ceil(landed.max(axis=0)).astype(int) + 1, size)
+    last = np.minimum(np.ceil(landed.max(axis=0)).astype(int) + 1, side)
     if (last <= first).any():
         return None
-    factor = float(np.sqrt(abs(np.linalg.det(placement[:, :2])))) * size / high
+    factor = float(np.sqrt(abs(np.linalg.det(placement[:, :2])))) * side / high
     share = min(factor, 1.0)
     shrunk = max(int(round((right - left) * share)), 1), max(int(round((bottom - top) * share)), 1)
     # pixel of the shrunk cut -> unit square of the photograph -> unit square of the canvas -> pixel of the window
     steps = np.array([(right - left) / shrunk[0] / wide, (bottom - top) / shrunk[1] / high])
     to_unit = np.array([[steps[0], 0, left / wide + steps[0] / 2], [0, steps[1], top / high + steps[1] / 2]])
-    to_window = np.array([[size, 0, -0.5 - first[0]], [0, size, -0.5 - first[1]]], dtype=float)
+    to_window = np.array([[side, 0, -0.5 - first[0]], [0, side, -0.5 - first[1]]], dtype=float)
     matrix = after(to_window, after(placement, to_unit))
     return (
         (slice(top, bottom), slice(left, right)),
@@ -201,5 +201,5 @@ def _draw(
 
     if shrunk != source.shape[1::-1]:
         source = cv2.resize(source, shrunk, interpolation=cv2.INTER_AREA)
-    size = target.shape[1], target.shape[0]
-    target[:] = cv2.warpAffine(source, matrix, size, flags=method, borderMode=border, borderValue=0)
+    extent = target.shape[1], target.shape[0]
+    target[:] = cv2.warpAffine(source, matrix, extent, flags=method, borderMode=border, borderValue=0)

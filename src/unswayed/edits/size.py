@@ -120,7 +120,7 @@ def cropped(composition: Composition) -> Composition:
     return replace(composition, image=image, mask=mask, cropped=True, requested=requested)
 
 
-def with_rate(composition: Composition, placement: np.ndarray, rate: float, size: int) -> np.ndarray:
+def with_rate(composition: Composition, placement: np.ndarray, rate: float, side: int) -> np.ndarray:
     """Return `placement` scaled about the object's center and shifted inside, so that mean(alpha > 0.5) is `rate`.
 
     Measured on real anti-aliased warps at the output size, since thin parts vanish as they shrink. If no scale comes
@@ -128,18 +128,18 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, size
     """
     tried: list[float] = []
     for aside in ASIDE:
-        scaled, measured, largest = _scaled(composition, placement, rate, size, aside)
-        if abs(measured - rate) <= tolerance(rate, size):
+        scaled, measured, largest = _scaled(composition, placement, rate, side, aside)
+        if abs(measured - rate) <= tolerance(rate, side):
             return scaled
         if measured < rate and largest and not tried:
             raise Impossible(f"size {rate:g}: the largest size that fits the frame is {measured:.3f}")
         tried.append(measured)
     nearest = min(tried, key=lambda measured: abs(measured - rate))
-    raise Impossible(f"size {rate:g}: the nearest rate that this mask can have at {size} pixels is {nearest:.4f}")
+    raise Impossible(f"size {rate:g}: the nearest rate that this mask can have at {side} pixels is {nearest:.4f}")
 
 
 def _scaled(
-    composition: Composition, placement: np.ndarray, rate: float, size: int, aside: tuple[float, float]
+    composition: Composition, placement: np.ndarray, rate: float, side: int, aside: tuple[float, float]
 ) -> tuple[np.ndarray, float, bool]:
     """Return the scaled and shifted placement with the nearest rate; that rate; whether the frame ended
     the search."""
@@ -154,9 +154,9 @@ def _scaled(
     for _ in range(14):
         scaled = after(scaling(factor, center(placed)), placement)
         if any(aside):
-            scaled = after(shift(aside[0] / size, aside[1] / size), scaled)
+            scaled = after(shift(aside[0] / side, aside[1] / side), scaled)
         candidate = kept_inside(scaled, points, f"size {rate:g}")
-        measured = float(np.count_nonzero(placed_mask(composition.mask, candidate, size) > 0.5)) / size**2
+        measured = float(np.count_nonzero(placed_mask(composition.mask, candidate, side) > 0.5)) / side**2
         error = abs(measured - rate)
         if error < best_error:
             best, best_error, best_measured = candidate, error, measured
@@ -169,6 +169,6 @@ def _scaled(
     return best, best_measured, factor >= largest
 
 
-def tolerance(rate: float, size: int) -> float:
+def tolerance(rate: float, side: int) -> float:
     """Return how far the achieved pixel rate may be from the requested one: 0.002, or more for a tiny object."""
-    return min(TOLERANCE, 4 * rate**0.5 / size)
+    return min(TOLERANCE, 4 * rate**0.5 / side)

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 class Recipe:
     """Everything besides the photographs that decides the result.
 
-    decay: at the end of the steps; near: the share
-    of timesteps drawn below 620 of 1000 (edits use no higher ones), skewed toward little noise; spread: relative
-    standard deviation of the error added to the noise level of half of each batch, so that the network tolerates a
-    sampler's small errors; ema: relative width of the power-function average (Karras et al. 2024); perceptual: of the
-    critic's distance, if there is a critic.
+    decay: at the end of the steps; near: the share of timesteps drawn below 620 of 1000 (edits use no higher ones),
+    skewed toward little noise; spread: relative standard deviation of the error added to the noise level of half of
+    each batch, so that the network tolerates a sampler's small errors; ema: relative width of the power-function
+    average (Karras et al. 2024); perceptual: of the critic's distance, if there is a critic.
     """
 
     steps: Annotated[int, Option("Total number of optimizer steps.")] = 17500
@@ -61,15 +60,6 @@ def learning_rate(recipe: Recipe, step: int) -> float:
     """The learning rate of a step: warm-up, constant, then linear to zero."""
     falling = (recipe.steps - step) / max(1, recipe.decay * recipe.steps)
     return recipe.lr * max(0.0, min(1.0, (step + 1) / recipe.warmup, falling))
-
-
-def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
-    """(number,) timesteps in 0…999."""
-    import torch
-
-    u = torch.rand(number, generator=generator, device=device)
-    far = torch.rand(number, generator=generator, device=device) >= recipe.near
-    return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
 
 
 STATE = "state.json"

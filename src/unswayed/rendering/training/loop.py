@@ -26,7 +26,6 @@ from . import (
     Recipe,
     damaged,
     learning_rate,
-    noise_levels,
     read_record,
     read_tensors,
     restore_optimizer,
@@ -74,6 +73,13 @@ def losses(
         with torch.autocast(clean.device.type, torch.bfloat16):
             unlike = critic(shifted(x0, shift), shifted(clean, shift)) * (t < 620)
     return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3)), unlike
+
+
+def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """(number,) timesteps in 0…999."""
+    u = torch.rand(number, generator=generator, device=device)
+    far = torch.rand(number, generator=generator, device=device) >= recipe.near
+    return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
 
 
 class Trainer:
