@@ -6,6 +6,8 @@ from typing import get_args
 
 import pytest
 
+from unswayed.analyses.factors.study import TABLES
+from unswayed.analyses.settings import FACTOR_TABLES
 from unswayed.benchmark import BuildSettings
 from unswayed.choices import Precision, SamplerName, TableFormat
 from unswayed.errors import UserError
@@ -25,6 +27,10 @@ from unswayed.views.tables import FORMATS
 )
 def test_every_registered_name_is_a_choice(choices, registry):
     assert list(get_args(choices)) == registry
+
+
+def test_every_factor_table_is_in_the_help():
+    assert list(TABLES) == list(FACTOR_TABLES)
 
 
 @pytest.mark.parametrize(

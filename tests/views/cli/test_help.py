@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from command_line import run_cli
@@ -48,3 +51,21 @@ def test_completion_offers_the_choices():
     environment = {"_UNSWAYED_COMPLETE": "complete_bash", "COMP_WORDS": "unswayed build --frame ", "COMP_CWORD": "3"}
     done = run_cli(env=environment)
     assert done.output.split() == ["object", "center", "squash"]
+
+
+def test_no_help_of_a_command_loads_a_network_library_or_tables():
+    """In one process, so that the whole list takes a second."""
+    code = "import sys, typer.testing\nfrom unswayed.views.cli import COMMANDS, build_app\n"
+    code += "for panel in COMMANDS.values():\n    for name in panel:\n"
+    code += "        done = typer.testing.CliRunner().invoke(build_app(), [name, '--help'])\n"
+    code += "        assert done.exit_code == 0, name\n"
+    code += "        heavy = {'torch', 'polars', 'cv2'} & set(sys.modules)\n        assert not heavy, (name, heavy)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_help_of_a_command_begins_with_its_line_in_the_list():
+    for panel in COMMANDS.values():
+        for name, (_, line) in panel.items():
+            shown = run_cli(name, "--help", env={"COLUMNS": "200"}).stdout
+            assert line.replace("`", "") in " ".join(shown.split()), name

@@ -62,15 +62,15 @@ def weights(
         from unswayed.files.downloads import of_kind
 
         # A kind of which every file has a known hash can be fetched as a whole.
-        for one in of_kind(name) if name in ("masks", "measure") else [name]:
-            _fetch(one, url, sha256, as_json)
+        for file in of_kind(name) if name in ("masks", "measure") else [name]:
+            _fetch(file, url, sha256, as_json)
         return
-    found, known = verify(name)
-    right = known is not None if sha256 is None else found == sha256.lower()
+    digest, known = verify(name)
+    right = known is not None if sha256 is None else digest == sha256.lower()
     print(
-        json.dumps({"sha256": found, "name": known, "right": right})
+        json.dumps({"sha256": digest, "name": known, "right": right})
         if as_json
-        else f"{found} {known or 'unknown file'}"
+        else f"{digest} {known or 'unknown file'}"
     )
     if not right:
         raise typer.Exit(1)

@@ -151,8 +151,8 @@ def _readable(declared: Any, option: Option) -> Any:
     """The type as the command line reads it: of several types the first that it can read, or None if that is one."""
     members = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
     plain = (str, int, float, bool, Path)
-    first = next((one for one in members if one in plain or get_origin(one) is Literal), None)
-    several = [one for one in members if first is None and _holds_several(one)]
+    first = next((member for member in members if member in plain or get_origin(member) is Literal), None)
+    several = [member for member in members if first is None and _holds_several(member)]
     if several:
         item = get_args(several[0])[0]
         return list[str if option.read is not None else item] | None  # type: ignore[misc]

@@ -35,9 +35,9 @@ def status(
     from unswayed.jobs.monitor import EVERY
 
     while True:
-        found = _status(folder)
-        print(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(_lines(folder, found)), flush=True)
-        if not watch or not any(one["alive"] for one in found["runs"]):
+        state = _status(folder)
+        print(json.dumps(state, ensure_ascii=False) if as_json else "\n".join(_lines(folder, state)), flush=True)
+        if not watch or not any(run["alive"] for run in state["runs"]):
             return
         time.sleep(EVERY)
 
@@ -52,11 +52,11 @@ def _status(folder: Path) -> dict[str, Any]:
     from unswayed.jobs.monitor import heartbeats
 
     beats = heartbeats(folder)
-    found: dict[str, Any] = {"runs": [_run(beat) for beat in beats]}
+    state: dict[str, Any] = {"runs": [_run(beat) for beat in beats]}
     if (folder / CARD).is_file():
         from unswayed.benchmark.card import standing
 
-        return {**standing(folder).to_json(), **found}
+        return {**standing(folder).to_json(), **state}
     from unswayed.evaluation.predictions import model_standings
 
     models = model_standings(folder)
@@ -66,51 +66,52 @@ def _status(folder: Path) -> dict[str, Any]:
             f"{address(folder)} is not a folder of a benchmark, of predictions or of other results",
             allowed="a folder that a command of unswayed writes to",
         )
-    found = {"root": address(folder), "models": [asdict(one) for one in models], **found}
-    return {**found, "masks": masks} if masks else found
+    state = {"root": address(folder), "models": [asdict(model) for model in models], **state}
+    return {**state, "masks": masks} if masks else state
 
 
 def _masks(folder: Path) -> dict[str, int]:
     """How many masks `unswayed masks` has made there, and how many of them a person should look at."""
     from unswayed.masks.confidence import LOOK_BELOW, confidence_rows
 
-    sure = [row["confidence"] for row in confidence_rows(folder).values()]
-    return {"made": len(sure), "doubtful": sum(one < LOOK_BELOW for one in sure)} if sure else {}
+    confidences = [row["confidence"] for row in confidence_rows(folder).values()]
+    doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
+    return {"made": len(confidences), "doubtful": doubtful} if confidences else {}
 
 
 def _run(beat: Heartbeat) -> dict[str, Any]:
     return {**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)}
 
 
-def _lines(folder: Path, found: dict[str, Any]) -> list[str]:
+def _lines(folder: Path, state: dict[str, Any]) -> list[str]:
     from unswayed.files.storage import address
 
     lines = []
-    if "recipe" in found:
-        state = "running" if found["running"] else "finished" if found["finished"] else "stopped"
-        resume = ": run the same build command to resume" if state == "stopped" else ""
-        rows = ", ".join(f"{number} {name}" for name, number in found["counts"].items())
-        lines += [f"{address(folder)}: {found['kind']} of {found['recipe']}, {state}{resume}"]
-        lines += [f"{found['done']} of {found['total']} scenes, {rows}"]
-        if found["pace"] is not None and found["left"] is not None:
-            lines += [f"{found['pace']:.3g} scenes/s, about {found['left'] / 60:.0f} min left"]
+    if "recipe" in state:
+        phase = "running" if state["running"] else "finished" if state["finished"] else "stopped"
+        resume = ": run the same build command to resume" if phase == "stopped" else ""
+        rows = ", ".join(f"{number} {name}" for name, number in state["counts"].items())
+        lines += [f"{address(folder)}: {state['kind']} of {state['recipe']}, {phase}{resume}"]
+        lines += [f"{state['done']} of {state['total']} scenes, {rows}"]
+        if state["pace"] is not None and state["left"] is not None:
+            lines += [f"{state['pace']:.3g} scenes/s, about {state['left'] / 60:.0f} min left"]
     else:
-        what = f": {len(found['models'])} models" if found["models"] else ""
-        if "masks" in found:
-            what += ": {made} masks, of which {doubtful} should be looked at".format(**found["masks"])
+        what = f": {len(state['models'])} models" if state["models"] else ""
+        if "masks" in state:
+            what += ": {made} masks, of which {doubtful} should be looked at".format(**state["masks"])
         lines += [f"{address(folder)}{what}"]
-        for one in found["models"]:
-            reason = f": {one['reason']}" if one["reason"] else ""
-            lines += [f"  {one['model']}: {one['state']}, {one['predictions']} predictions{reason}"]
-    return lines + [line for run in found["runs"] for line in _of_run(run)]
+        for model in state["models"]:
+            reason = f": {model['reason']}" if model["reason"] else ""
+            lines += [f"  {model['model']}: {model['state']}, {model['predictions']} predictions{reason}"]
+    return lines + [line for run in state["runs"] for line in _of_run(run)]
 
 
 def _of_run(run: dict[str, Any]) -> list[str]:
     """The lines about one run: what it does, and what its workers do."""
-    place = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
+    process = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
     if not run["alive"]:
-        return [f"{place}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume"]
+        return [f"{process}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume"]
     rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
     left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
-    lines = [f"{place}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
+    lines = [f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
     return lines + [f"  {remark}" for remark in run.get("remarks") or []]
