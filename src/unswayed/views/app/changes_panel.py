@@ -60,7 +60,7 @@ def changes_panel(shown: Sequence[Group], photograph: Photograph, flat: Sequence
                 picture = gr.File(label=f"the file of '{group.file}'", height=150, elem_id=group.edit)
                 changes = replace(changes, picture=picture)
         changes.switches.append(switch)
-        changes.moved.extend((one, switch) for one in components)
+        changes.moved.extend((component, switch) for component in components)
         changes.flat.extend([switch, *components])
     seed = gr.Number(0, label="random seed", precision=0, minimum=0, maximum=2**31)
     return replace(changes, seed=seed)

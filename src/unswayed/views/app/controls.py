@@ -62,7 +62,7 @@ class Group:
     @property
     def count(self) -> int:
         """Return the number of values that the page has for this edit: switch, controls, and words of controls."""
-        return 1 + sum(1 if one.word is None else 2 for one in self.controls)
+        return 1 + sum(1 if control.word is None else 2 for control in self.controls)
 
 
 def groups() -> tuple[Group, ...]:

@@ -44,7 +44,7 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
     """
     stills, before = strip.stills, strip.before
     place = len(stills) - 1 if shown is None else stills.index(shown)
-    shares = [min(max(strip.direction.share(one.level, before.level), 0.0), 1.0) for one in stills]
+    shares = [min(max(strip.direction.share(still.level, before.level), 0.0), 1.0) for still in stills]
     words = [_words(strip, still) for still in stills]
     points = [
         tag(
@@ -54,7 +54,9 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
         )
         for still, share in zip(stills, shares, strict=True)
     ]
-    line = " ".join(f"{100 * share:.2f},{100 * (1 - one.kept):.2f}" for one, share in zip(stills, shares, strict=True))
+    line = " ".join(
+        f"{100 * share:.2f},{100 * (1 - still.kept):.2f}" for still, share in zip(stills, shares, strict=True)
+    )
     drawn = Markup(
         '<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true"><polyline points="{}"/></svg>'
     ).format(line)
@@ -64,9 +66,14 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
     ends = (tag("span", "unchanged"), tag("span", strip.direction.describe(strip.direction.change.extreme)))
     frames = [
         tag(
-            "img", src=data_address(one.image), alt="", draggable="false", data_share=f"{100 * at:.2f}", data_words=text
+            "img",
+            src=data_address(still.image),
+            alt="",
+            draggable="false",
+            data_share=f"{100 * at:.2f}",
+            data_words=text,
         )
-        for one, at, text in zip(stills, shares, words, strict=True)
+        for still, at, text in zip(stills, shares, words, strict=True)
     ]
     slider = tag(
         "input",
@@ -122,15 +129,16 @@ def profile_bars(found: Sequence[Found], total: int) -> Markup:
     if not found:
         return tag("section", tag("p", MEANING, class_="quiet"), class_="profile")
     by_change: dict[str, list[Found]] = {}
-    for one in found:
-        by_change.setdefault(one.direction.name, []).append(one)
+    for result in found:
+        by_change.setdefault(result.direction.name, []).append(result)
     names = list(by_change)
     if len(found) == total:
-        names.sort(key=lambda name: min(2.0 if one.share is None else one.share for one in by_change[name]))
+        names.sort(key=lambda name: min(2.0 if result.share is None else result.share for result in by_change[name]))
     groups = [
-        tag("li", tag("h4", name), tag("ul", *(tag("li", *_row(one)) for one in by_change[name]))) for name in names
+        tag("li", tag("h4", name), tag("ul", *(tag("li", *_row(result)) for result in by_change[name])))
+        for name in names
     ]
-    fragile = sum(one.turn is not None for one in found)
+    fragile = sum(result.turn is not None for result in found)
     summary = f"The prediction changed in {fragile} of {len(found)} searches."
     return tag(
         "section",
@@ -186,7 +194,9 @@ def subject(
         if pasted is not None:
             return pasted.make(edits)
         asked = replace(request, chain=edits)
-        return studio.rendered(asked, lambda one: render_chain(asked, scene, one)[2].image, lambda *_: check())
+        return studio.rendered(
+            asked, lambda renderer: render_chain(asked, scene, renderer)[2].image, lambda *_: check()
+        )
 
     return Subject(make, frame(scene).pixel_rate)
 
@@ -308,9 +318,9 @@ def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> I
 
     def work(report: Report) -> tuple[Found | Strip, str]:
         direction, chain = find_direction(change), asked.chain if model is None else ()
-        one, name = asked.subject(report, chain), model or asked.models[0]
+        photograph, name = asked.subject(report, chain), model or asked.models[0]
         look = find_smallest if kind == SMALLEST else sweep
-        return look(one, asked.studio.predictor(name), direction, chain, progress=report), name
+        return look(photograph, asked.studio.predictor(name), direction, chain, progress=report), name
 
     def told(step: Step) -> tuple[object, ...]:
         return gr.skip(), gr.skip(), figures.progress(step, "pictures"), gr.Button(visible=True)

@@ -204,7 +204,7 @@ class Guard:
             return False
         given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
         given += [value for cookie in headers.get("cookie", []) for value in _cookies(cookie, COOKIE)]
-        return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
+        return any(hmac.compare_digest(token.encode(), self.token.encode()) for token in given)
 
     def _with_headers(self, send: Send, known: bool) -> Send:
         own = list(HEADERS)

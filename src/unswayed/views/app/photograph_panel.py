@@ -96,12 +96,12 @@ def connect_photograph(
     openings: list[tuple[Any, Callable[..., Photograph], list[Component], str]] = [
         (panel.sample.input, lambda _, name: open_sample(name), [panel.sample], "open_sample"),
         (panel.upload.upload, functools.partial(_open_upload, studio), [panel.upload], "open_photograph"),
-        (panel.automatic.click, lambda one: found_by(one, studio.segmenter), [], "find_object"),
+        (panel.automatic.click, lambda photograph: found_by(photograph, studio.segmenter), [], "find_object"),
         (panel.given.click, own_mask, [], "own_mask"),
         (panel.mask.upload, uploaded_mask, [panel.mask], "upload_mask"),
         (
             panel.box.submit,
-            lambda one, text: found_by(one, studio.segmenter, parse_box(text)),
+            lambda photograph, text: found_by(photograph, studio.segmenter, parse_box(text)),
             [panel.box],
             "find_in_box",
         ),
@@ -170,6 +170,6 @@ def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Photograp
 
 def _marked(studio: Studio, photograph: Photograph, event: gr.EventData) -> tuple[object, ...]:
     mark = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
-    begun = _opening(lambda one: marked(one, mark, studio.segmenter))(photograph)
+    begun = _opening(lambda photograph: marked(photograph, mark, studio.segmenter))(photograph)
     # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.
     return (*begun[:2], figures.marker(begun[0]), begun[3])

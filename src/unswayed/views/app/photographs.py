@@ -67,7 +67,7 @@ def sample_names() -> tuple[str, ...]:
 
 def open_sample(scene_id: str) -> Photograph:
     """Return a photograph of the embedded sample with its own mask and label."""
-    entry = next((one for one in open_source(SAMPLE).entries if one.id == scene_id), None)
+    entry = next((entry for entry in open_source(SAMPLE).entries if entry.id == scene_id), None)
     if entry is None or entry.mask is None:
         raise UserError(f"there is no sample photograph '{scene_id}'", allowed=", ".join(sample_names()))
     levels = mask_levels(read_mask(entry.mask))

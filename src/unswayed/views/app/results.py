@@ -114,7 +114,7 @@ class Results:
 
     def why_not_shown(self, flip: Flip) -> tuple[str, str]:
         """Return why the pictures of a flip are not shown, and what helps."""
-        gone = [self.album.gone.get(one) for one in (f"{flip.source_id}/{ORIGINAL}/0", flip.sample_id)]
+        gone = [self.album.gone.get(sample_id) for sample_id in (f"{flip.source_id}/{ORIGINAL}/0", flip.sample_id)]
         if CHANGED in gone:
             return f"not shown: a picture {CHANGED_WORDS}", "restore the benchmark, or evaluate the models on it again"
         if any(gone):
@@ -133,7 +133,7 @@ class Results:
             if not is_evaluated(studio.model(flip.model), self.facts.cards.get(flip.model, {})):
                 return [], f"No heat maps: {flip.model} has other weights or code than were evaluated."
             said = studio.answers(flip.model, [before, after])
-            return studio.heat(flip.model, [before, after], [one.best for one in said]), ""
+            return studio.heat(flip.model, [before, after], [answer.best for answer in said]), ""
         except UserError as error:
             return [], f"No heat maps: {error.given}"
 
@@ -195,7 +195,7 @@ class Remade:
             return None
         chain = tuple(edit_from(step) for step in parse_json(row["parameters"], "parameters")["chain"])
         scene = frame(open_sample(row["source_id"]).scene)
-        pool = Pool(sample_names(), lambda one: frame(open_sample(one).scene), SIDE)
+        pool = Pool(sample_names(), lambda name: frame(open_sample(name).scene), SIDE)
         composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
         layers = realize(composition, Backgrounds(pool, remembered_removal, SIDE), row["seed"])
         [made] = Request(chain, renderer="paste").open_renderer().render([layers])

@@ -67,7 +67,7 @@ def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
     limits: dict[str, Any] = {"concurrency_limit": 2}
     # The pictures of the list are only made for visitors who look at them.
     tab.select(listed, filters, [listing, large], api_visibility="private", **limits)
-    gr.on([one.input for one in filters], listed, filters, [listing, large], api_name="flips", **limits)
+    gr.on([component.input for component in filters], listed, filters, [listing, large], api_name="flips", **limits)
     listing.select(opened, filters, large, api_visibility="private", **limits)
 
 

@@ -104,7 +104,7 @@ def render(
         )
     control = Item("edit", chain).control
     wanted = [chain] if control is None else [chain, CONTROLS[control].chain]
-    requests = [request_of(one, photograph, seed, int(steps)) for one in wanted]
+    requests = [request_of(edits, photograph, seed, int(steps)) for edits in wanted]
     counts = [studio.passes(request) for request in requests]
     total = sum(counts)
 
@@ -118,7 +118,7 @@ def render(
     note = (
         f"Rendered in {counts[0]} diffusion steps." if counts[0] else "This change needs no diffusion: pasted exactly."
     )
-    pictures = [np.asarray(one.image) for one in made]
+    pictures = [np.asarray(edited.image) for edited in made]
     missing = "This change has no control: it neither removes the object nor generates a background."
     try:
         pasted: np.ndarray | str = np.asarray(studio.edit(request_of(chain, photograph, seed), photograph).image)
@@ -216,7 +216,9 @@ def stage(
         data_place=None if place is None else place.to_json(),
         data_serial=serial,
     )
-    earlier = [f"{one.before.names[0]} {percent(one.before.probabilities[0], 0)}" for one in said[:1]]
+    earlier = [
+        f"{prediction.before.names[0]} {percent(prediction.before.probabilities[0], 0)}" for prediction in said[:1]
+    ]
     before = tag(
         "p",
         tag("img", src=address(made.before), alt=f"{photograph.name}, the photograph"),
@@ -231,13 +233,17 @@ def stage(
 def _verdicts(said: Sequence[Said]) -> list[Markup]:
     """Return one line for each model: its answer, and whether that differs from the answer for the photograph."""
     lines = []
-    for one in said:
-        was = f"{one.before.names[0]} {percent(one.before.probabilities[0], 0)}"
-        compared = f"changed, was {was}" if one.changed else f"unchanged, was {percent(one.before.probabilities[0], 0)}"
-        answer = tag("b", f"{one.after.names[0]} {percent(one.after.probabilities[0], 0)}")
-        name = tag("span", f"{one.model}: ", class_="model") if len(said) > 1 else None
-        mark = tag("span", "≠ " if one.changed else "= ", aria_hidden="true")
-        lines.append(tag("span", name, mark, answer, " ", compared, class_="turned" if one.changed else "held"))
+    for prediction in said:
+        was = f"{prediction.before.names[0]} {percent(prediction.before.probabilities[0], 0)}"
+        compared = (
+            f"changed, was {was}"
+            if prediction.changed
+            else f"unchanged, was {percent(prediction.before.probabilities[0], 0)}"
+        )
+        answer = tag("b", f"{prediction.after.names[0]} {percent(prediction.after.probabilities[0], 0)}")
+        name = tag("span", f"{prediction.model}: ", class_="model") if len(said) > 1 else None
+        mark = tag("span", "≠ " if prediction.changed else "= ", aria_hidden="true")
+        lines.append(tag("span", name, mark, answer, " ", compared, class_="turned" if prediction.changed else "held"))
     return lines
 
 

@@ -152,7 +152,7 @@ def answer_all(model: Classifier, images: Sequence[np.ndarray], count: int = COU
     batch = torch.stack([model.prepare(image) for image in images])
     best = model.logits(batch).double().softmax(1).topk(min(count, len(model.labels)))
     return [
-        Answer(tuple(classes), tuple(model.labels.classes[one] for one in classes), tuple(probabilities))
+        Answer(tuple(classes), tuple(model.labels.classes[index] for index in classes), tuple(probabilities))
         for classes, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
 
@@ -216,7 +216,7 @@ class Studio:
 
     def passes(self, request: Request) -> int:
         """Return how many passes of the network the request takes."""
-        return 0 if request.renderer == "paste" else self.rendered(request, lambda one: _passes(one, request))
+        return 0 if request.renderer == "paste" else self.rendered(request, lambda renderer: _passes(renderer, request))
 
     def predictor(self, name: str) -> Predictor:
         """Return the model of that name for a search."""
