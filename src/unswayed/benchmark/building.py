@@ -7,7 +7,7 @@ import functools
 import math
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,10 +90,10 @@ class Built:
     root: Path
     counts: dict[str, int]
     sources: int
-    made: int
-    seconds: float
-    stages: dict[str, float]
-    failures: dict[str, str]
+    made: int = 0
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     invalid: int = 0
@@ -236,39 +236,44 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
         (source_id for source_id in part if missing.get(source_id, 1)),
         key=lambda source_id: -missing.get(source_id, math.inf),
     )
-    tally, stages = _Tally(plan, passes_of_start, monitor, progress), Counter[str]()
+    tally = _Tally(plan, passes_of_start, monitor, progress)
+    stages: defaultdict[str, float] = defaultdict(float)
     finished = rows.keys() - set(waiting)
     tally.start(len(part), len(waiting), counts(row.status for source_id in finished for row in rows[source_id]))
     with contextlib.closing(make(waiting, tally)) as summaries:
         for summary in summaries:
-            stages.update(summary.seconds)  # type: ignore[arg-type]
+            for stage, seconds in summary.seconds.items():
+                stages[stage] += seconds
             tally.finished(summary)
             monitor.check_folder(CARD)
     monitor.check_folder(CARD)
     sweep(root, ours)  # what workers left that died in this run
     refresh(root)  # for rows that other machines have added
-    unfinished = len(set(plan.source.ids) - finished_sources(root))
-    everything = [row for source_id in (part if unfinished else plan.source.ids) for row in read_rows(root, source_id)]
-    used = [row for row in everything if row.edit == SOURCE_EDIT and row.status == OK]
+    built = _finish(plan, part)
+    return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages))
+
+
+def _finish(plan: Plan, part: list[str]) -> Built:
+    """Write the manifest if no source is missing, and sum up all rows, or those of this part."""
+    root, unfinished = plan.root, len(set(plan.source.ids) - finished_sources(plan.root))
+    rows = [row for source_id in (part if unfinished else plan.source.ids) for row in read_rows(root, source_id)]
+    used = [row for row in rows if row.edit == SOURCE_EDIT and row.status == OK]
     notes = {row.source_id: row.notes for row in used}
     origins = {row.source_id: made for row in used if (made := MaskOrigin.from_values(row.values)) is not None}
     if not unfinished:
-        write_manifest(root, everything)
-        record_masks(root, everything, origins, len(used))
+        write_manifest(root, rows)
+        record_masks(root, rows, origins, len(used))
         shutil.rmtree(root / CACHE, ignore_errors=True)
     failures: dict[str, str] = {}
-    for row in everything:
+    for row in rows:
         if row.status == FAILED:
             failures.setdefault(row.source_id, str(row.reason))
-    doubtful = count_doubtful(everything)
-    originals = [row for row in everything if row.edit == ORIGINAL_EDIT and row.status == OK]
+    doubtful = count_doubtful(rows)
+    originals = [row for row in rows if row.edit == ORIGINAL_EDIT and row.status == OK]
     return Built(
         root=root,
-        counts=counts(row.status for row in everything),
+        counts=counts(row.status for row in rows),
         sources=len(part if unfinished else plan.source),
-        made=len(waiting),
-        seconds=time.monotonic() - started,
-        stages={name: float(value) for name, value in stages.items()},
         failures=failures,
         classes=plan.source.class_counts,
         warnings=(
