@@ -18,7 +18,7 @@ import torch
 
 from unswayed.evaluation.noise import LEVELS, add_noise, at_input
 from unswayed.evaluation.noise_response import BATCH_SIZES, NoiseSettings, measure_noise
-from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.probes import read_probe
 from unswayed.models import Classifier, open_model
 from unswayed.sources import Source, open_source
 

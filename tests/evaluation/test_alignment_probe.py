@@ -11,7 +11,7 @@ from torch import nn
 
 from unswayed.analyses.alignment import by_correctness, by_edit
 from unswayed.evaluation.alignment import measure_alignment
-from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.probes import read_probe
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene

@@ -13,7 +13,7 @@ from command_line import run_cli
 from unswayed.benchmark import build
 from unswayed.benchmark.plan import BuildSettings
 from unswayed.errors import UserError
-from unswayed.evaluation.distribution import features_probe, sets_of
+from unswayed.evaluation.distribution import FeaturesProbe, sets_of
 from unswayed.evaluation.inception import inception_file, open_inception
 from unswayed.evaluation.lpips import lpips_file, open_lpips
 from unswayed.files.downloads import place_of
@@ -129,13 +129,13 @@ def test_fid_equals_torch_fidelitys_own_on_two_folders(edited, noise, tmp_path):
 
     from unswayed.analyses.distribution import distance_table
     from unswayed.evaluation.inception import inception_state
-    from unswayed.evaluation.run import read_probe, run_probe
+    from unswayed.evaluation.probes import read_probe, run_probe
     from unswayed.files.whole import sha256
 
     weights = inception_file()
     sets = sets_of(edited, [f"images:{noise}"])
     names = ["original", f"images:{noise}"]
-    run_probe(features_probe(open_inception(weights), sha256(weights), sets, names, tmp_path))
+    run_probe(FeaturesProbe(open_inception(weights), sha256(weights), sets, names, tmp_path))
     ours = distance_table(read_probe(tmp_path, "inception")).row(0, named=True)
     torch.save(inception_state(weights), tmp_path / "inception.pth")
     originals = tmp_path / "originals"

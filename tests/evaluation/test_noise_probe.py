@@ -8,7 +8,7 @@ from torch import nn
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.evaluation.noise_response import NoiseSettings, measure_noise
-from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.probes import read_probe
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
@@ -117,7 +117,7 @@ def test_a_finished_picture_is_not_measured_again(model, tmp_path):
 
 
 def test_a_stopped_run_goes_on_from_its_parts(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("unswayed.evaluation.run._PART_SECONDS", -1.0)
+    monkeypatch.setattr("unswayed.jobs.parts.SECONDS", -1.0)
 
     class Stopped(Exception):
         pass

@@ -17,7 +17,7 @@ from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation.distribution_study import DistributionStudy, run_distribution
 from unswayed.evaluation.noise import choose_levels
 from unswayed.evaluation.noise_response import NoiseSettings
-from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings
 from unswayed.masks.make_masks import Made, make_masks

@@ -10,8 +10,9 @@ from command_line import refused
 from unswayed.errors import UserError
 from unswayed.evaluation.noise import choose_levels
 from unswayed.evaluation.noise_response import NoiseSettings
-from unswayed.evaluation.run import Probe, measure_ids, merge, read_probe, run_probe
+from unswayed.evaluation.probes import Probe, measure_pictures, read_probe, run_probe
 from unswayed.evaluation.study import run_study
+from unswayed.jobs.parts import ItemTable
 from unswayed.views.studies import TableSettings, write_tables
 
 
@@ -50,6 +51,20 @@ def test_a_model_with_nan_logits_is_a_failure_and_not_a_number(tmp_path):
     assert "NaN" in study.failures[spec]
 
 
+SCHEMA = pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+
+
+class SmallProbe(Probe):
+    """Measures every item by one function."""
+
+    def __init__(self, path, settings, ids, measure):
+        super().__init__(ItemTable(path, settings, ids, SCHEMA))
+        self.measure = measure
+
+    def load(self, item):
+        return item
+
+
 def stopped_after(count):
     """A measurement that is killed after so many pictures."""
     seen = []
@@ -64,23 +79,23 @@ def stopped_after(count):
 
 
 def test_a_run_with_the_same_process_id_overwrites_no_part_of_an_earlier_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("unswayed.evaluation.run._PART_SECONDS", -1.0)
+    monkeypatch.setattr("unswayed.jobs.parts.SECONDS", -1.0)
     monkeypatch.setattr("os.getpid", lambda: 1)
-    ids, schema = [f"s{n}" for n in range(6)], pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+    ids = [f"s{n}" for n in range(6)]
     for count, expected in ((2, ids[:3]), (2, ids[2:5]), (9, ids[4:])):
         measure, seen = stopped_after(count)
         with contextlib.suppress(KeyboardInterrupt):
-            run_probe(Probe(tmp_path / "noise" / "m.parquet", {"a": 1}, ids, str, measure, schema))
+            run_probe(SmallProbe(tmp_path / "noise" / "m.parquet", {"a": 1}, ids, measure))
         assert seen == expected
     assert read_probe(tmp_path, "noise")["source_id"].to_list() == ids
 
 
 def test_results_beside_the_card_of_other_settings_are_measured_again(tmp_path):
-    path, schema = tmp_path / "noise" / "m.parquet", pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+    path = tmp_path / "noise" / "m.parquet"
 
     def measured(value):
         rows = [{"source_id": "s", "value": value}]
-        return run_probe(Probe(path, {"a": value}, ["s"], str, lambda *_: rows, schema)).measured
+        return run_probe(SmallProbe(path, {"a": value}, ["s"], lambda *_: rows)).measured
 
     assert measured(1.0) == 1
     earlier = path.with_suffix(".json").read_bytes()
@@ -92,20 +107,19 @@ def test_results_beside_the_card_of_other_settings_are_measured_again(tmp_path):
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda part: part.write_bytes(b"half a part")], ids=["gone", "damaged"])
 def test_a_part_that_is_lost_before_the_merge_is_an_error_and_measured_again(tmp_path, monkeypatch, harm):
-    monkeypatch.setattr("unswayed.evaluation.run._PART_SECONDS", -1.0)
-    schema = pa.schema([("source_id", pa.string()), ("value", pa.float64())])
+    monkeypatch.setattr("unswayed.jobs.parts.SECONDS", -1.0)
     seen = []
 
     def measure(one, loaded):
         seen.append(one)
         return [{"source_id": one, "value": 1.0}]
 
-    probe = Probe(tmp_path / "noise" / "m.parquet", {"a": 1}, ["a", "b", "c"], str, measure, schema)
-    resumed, failures = measure_ids([probe], probe.ids)
-    harm(next(probe.parts.glob("*.parquet")))
+    probe = SmallProbe(tmp_path / "noise" / "m.parquet", {"a": 1}, ["a", "b", "c"], measure)
+    _, failures = measure_pictures([probe], probe.table.ids)
+    harm(probe.table.parts().files()[0])
     with refused(given=r"1 of 3 pictures have no rows in .*", run=r"the same command again"):
-        merge(probe, resumed, failures)
-    assert not probe.path.exists()
+        probe.table.merge(failures)
+    assert not probe.table.path.exists()
     assert run_probe(probe).measured == 1
     assert len(seen) == 4
     assert read_probe(tmp_path, "noise")["source_id"].to_list() == ["a", "b", "c"]

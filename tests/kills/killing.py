@@ -49,12 +49,12 @@ def evaluate(inputs: Path, output: Path) -> object:
 
 
 def sensitivity(inputs: Path, output: Path) -> object:
-    from unswayed.evaluation import run
     from unswayed.evaluation.noise import choose_levels
     from unswayed.evaluation.noise_response import NoiseSettings
     from unswayed.evaluation.study import run_study
+    from unswayed.jobs import parts
 
-    run._PART_SECONDS = -1.0
+    parts.SECONDS = -1.0
     return run_study("sample", ["lite:0"], output, NoiseSettings(choose_levels("linf", "60")), limit=2)
 
 

@@ -5,8 +5,7 @@ outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "result
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import pyarrow as pa
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import parse_json
+from unswayed.jobs.parts import ItemTable
 from unswayed.masks.checks import mask_warnings
 from unswayed.masks.confidence import mask_origins
 from unswayed.models.label_mapping import map_labels
@@ -26,7 +26,7 @@ from .mapped_answers import answers, source_mapping, strongest_output
 from .measures import MEASURES, alignment
 from .noise import at_input
 from .noise_response import labeled, noted
-from .run import Outcome, Probe, run_probe
+from .probes import Probe, ProbeResult, run_probe
 from .saliency import explainer, on_picture
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class MaskedPicture:
     """One picture, its object and its label, at the size of the comparison of heat map and mask.
 
     image: (H, W, 3) uint8; mask: (H, W); whole: the picture has the model's input size and must not be cropped;
@@ -71,46 +71,51 @@ def measure_alignment(
     method: str = "layercam",
     progress: Callable[[int], None] | None = None,
     frame: Frame = "object",
-) -> Outcome:
+) -> ProbeResult:
     """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object; resumes.
 
     A source's pictures go into the model whole in the given framing, as for noise; a benchmark's pictures, edits
     included, by the model's own transform, as they were evaluated.
     """
-    with alignment_probe(model, pictures, folder, method, frame) as probe:
+    with SaliencyProbe(model, pictures, folder, method, frame) as probe:
         return run_probe(probe, progress)
 
 
-@contextlib.contextmanager
-def alignment_probe(
-    model: Classifier,
-    pictures: Source | Benchmark,
-    folder: str | Path,
-    method: str = "layercam",
-    frame: Frame = "object",
-) -> Iterator[Probe]:
+class SaliencyProbe(Probe):
     """What `measure_alignment` measures."""
-    load, ids, mapping, described = opened_pictures(pictures, model, frame)
-    with explainer(model, method) as explain:
 
-        def measure(sample_id: str, picture: Looked) -> list[dict[str, Any]]:
-            answer, heat = look(model, picture, mapping, explain)
-            try:
-                measures = alignment(heat, picture.mask)
-            except BadPicture as problem:
-                raise BadPicture(f"{sample_id}: {problem}") from None
-            named: dict[str, Any] = {"sample_id": sample_id, "source_id": picture.source_id, "edit": picture.edit}
-            named |= {"label": picture.label, "notes": picture.notes}
-            return [{"model": model.name, "method": method, **named, **answer, **measures}]
-
+    def __init__(
+        self,
+        model: Classifier,
+        pictures: Source | Benchmark,
+        folder: str | Path,
+        method: str = "layercam",
+        frame: Frame = "object",
+    ) -> None:
+        self.model, self.method = model, method
+        self.load_picture, ids, self.mapping, described = opened_pictures(pictures, model, frame)
         settings = {"probe": KIND, **described, "method": method, **model.card()}
         settings["heat_layer"] = model.heat_layer.to_json()
         path = Path(folder) / KIND / f"{model.slug}.parquet"
-        yield Probe(path, settings, list(ids), load, measure, SCHEMA, "sample_id")
+        super().__init__(ItemTable(path, settings, list(ids), SCHEMA, "sample_id"))
+        self.explain = self.held.enter_context(explainer(model, method))
+
+    def load(self, picture: str) -> MaskedPicture:
+        return self.load_picture(picture)
+
+    def measure(self, picture: str, loaded: MaskedPicture) -> list[dict[str, Any]]:
+        answer, heat = answer_and_heat(self.model, loaded, self.mapping, self.explain)
+        try:
+            measures = alignment(heat, loaded.mask)
+        except BadPicture as problem:
+            raise BadPicture(f"{picture}: {problem}") from None
+        named: dict[str, Any] = {"sample_id": picture, "source_id": loaded.source_id, "edit": loaded.edit}
+        named |= {"label": loaded.label, "notes": loaded.notes}
+        return [{"model": self.model.name, "method": self.method, **named, **answer, **measures}]
 
 
-def look(
-    model: Classifier, picture: Looked, mapping: LabelMapping, explain: Callable[..., np.ndarray]
+def answer_and_heat(
+    model: Classifier, picture: MaskedPicture, mapping: LabelMapping, explain: Callable[..., np.ndarray]
 ) -> tuple[dict[str, Any], np.ndarray]:
     """The model's prediction for the picture, and the predicted class's heat map, (H, W) in [0, 1]."""
     import torch
@@ -129,24 +134,24 @@ def look(
 
 def scene_pictures(
     source: Source, model: Classifier, frame: Frame = "object"
-) -> tuple[Callable[[str], Looked], LabelMapping]:
+) -> tuple[Callable[[str], MaskedPicture], LabelMapping]:
     """A loader by scene id, with whole pictures at the model's input size, and the mapping to their classes."""
     if not source.has_masks:
         raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unswayed masks FOLDER")
 
-    def load(scene_id: str) -> Looked:
+    def load(scene_id: str) -> MaskedPicture:
         scene = source[scene_id]
         image, masks = at_input(scene, model.transform.crop, frame)
         about = (*scene.notes, *mask_warnings(scene.mask, scene.image))
-        mask = masks["foreground"]
-        return Looked(scene.id, "original", labeled(scene), image, mask, True, noted(scene), about, scene.mask_origin)
+        mask, origin = masks["foreground"], scene.mask_origin
+        return MaskedPicture(scene.id, "original", labeled(scene), image, mask, True, noted(scene), about, origin)
 
     return load, source_mapping(model, source)
 
 
 def opened_pictures(
     pictures: Source | Benchmark, model: Classifier, frame: Frame = "object"
-) -> tuple[Callable[[str], Looked], dict[str, None], LabelMapping, dict[str, str]]:
+) -> tuple[Callable[[str], MaskedPicture], dict[str, None], LabelMapping, dict[str, str]]:
     """A loader by sample id, the sample ids in order, the label mapping, and the settings that name the pictures."""
     from unswayed.sources import Source
 
@@ -170,14 +175,14 @@ def opened_pictures(
         if row["status"] == "ok" and row["mask_path"] and row["label"] is not None
     }
 
-    def load_row(sample_id: str) -> Looked:
+    def load_row(sample_id: str) -> MaskedPicture:
         row = rows[sample_id]
         image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
         # Edits may move the object away from the edges of the photograph, so only the original shows a wrong mask.
         found = mask_warnings(mask, image if row["edit"] == "original" else None)
         about = (*parse_json(row.get("notes") or "[]", f"the notes of {sample_id}"), *found)
         origin = origins.get(row["source_id"])
-        return Looked(row["source_id"], row["edit"], row["label"], image, mask, False, None, about, origin)
+        return MaskedPicture(row["source_id"], row["edit"], row["label"], image, mask, False, None, about, origin)
 
     mapping = map_labels(model.labels, benchmark.labels, {row["label"] for row in rows.values()})
     return load_row, dict.fromkeys(rows), mapping, {"source": str(benchmark.root)}

@@ -19,6 +19,7 @@ import pyarrow as pa
 from unswayed.benchmark.measures import background_amplitude, glcm_measures
 from unswayed.errors import UserError
 from unswayed.files.whole import canonical
+from unswayed.jobs.parts import ItemTable
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_mask, read_picture
 from unswayed.sources.source import unique_slugs
@@ -27,7 +28,7 @@ from unswayed.specs import Spec
 from .inception import FEATURES, picture_features
 from .inputs import ORIGINAL, Picture, open_pictures
 from .measures import energy, gradnorm
-from .run import Probe
+from .probes import Probe
 
 if TYPE_CHECKING:
     import torch
@@ -92,66 +93,73 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
     ]
 
 
-@contextmanager
-def scores_probe(
-    model: Classifier,
-    sets: Sets,
-    folder: str | Path,
-    distance: Callable[[np.ndarray, np.ndarray], float] | None = None,
-) -> Iterator[Probe]:
-    """FOLDER/scores/<model>.parquet: one row per picture with its scores; resumes.
+class _SetsProbe(Probe):
+    """Rows of the pictures of sets; each picture is loaded with its mask, if it has one."""
+
+    def __init__(self, sets: Sets, path: Path, described: dict[str, Any], keys: Sequence[str], schema: pa.Schema):
+        super().__init__(ItemTable(path, {**described, "pictures": sets.described}, keys, schema, "picture"))
+        self.sets = sets
+
+    def load(self, picture: str) -> tuple[np.ndarray, np.ndarray | None]:
+        _, row = self.sets.pictures[picture]
+        return read_picture(row.path), None if row.mask is None else read_mask(row.mask)
+
+    def named(self, picture: str) -> dict[str, Any]:
+        name, row = self.sets.pictures[picture]
+        return {"picture": picture, "set": name, "sample_id": row.sample_id, "source_id": row.source_id}
+
+
+class ScoresProbe(_SetsProbe):
+    """FOLDER/scores/<model>.parquet: one row per picture with its scores.
 
     distance: LPIPS between a picture and its original, or None. GradNorm is missing for models whose last layer is not
     one linear layer that is used once; background statistics are missing for pictures without a mask.
     """
-    described = {"probe": SCORES, "pictures": sets.described, "lpips": distance is not None, **model.card()}
-    path = Path(folder) / SCORES / f"{model.slug}.parquet"
-    with _head_inputs(model) as head_inputs:
 
-        def measure(key: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[dict[str, Any]]:
-            name, picture = sets.pictures[key]
-            image, mask = loaded
-            logits = model.logits(model.prepare(image)[None]).cpu().numpy()
-            features = head_inputs()
-            row = {"model": model.name, "picture": key, "set": name, "run": picture.run}
-            row |= {"sample_id": picture.sample_id, "source_id": picture.source_id, "energy": float(energy(logits)[0])}
-            if features is not None:
-                row["gradnorm"] = float(gradnorm(features, logits)[0])
-            if mask is not None:
-                texture = glcm_measures(image, mask)
-                row |= {one: texture[one] for one in BACKGROUND[:3]}
-                row |= {"uniformity": texture["energy"], "amplitude": background_amplitude(image, mask)}
-            original = sets.original_of(picture)
-            if distance is not None and original is not None and name != ORIGINAL:
-                before = read_picture(original.path)
-                row["lpips"] = distance(before, image) if before.shape == image.shape else None
-            return [row]
+    def __init__(
+        self,
+        model: Classifier,
+        sets: Sets,
+        folder: str | Path,
+        distance: Callable[[np.ndarray, np.ndarray], float] | None = None,
+    ) -> None:
+        described = {"probe": SCORES, "lpips": distance is not None, **model.card()}
+        super().__init__(sets, Path(folder) / SCORES / f"{model.slug}.parquet", described, list(sets.pictures), SCHEMA)
+        self.model, self.distance = model, distance
+        self.head_inputs = self.held.enter_context(_head_inputs(model))
 
-        yield Probe(path, described, list(sets.pictures), _loader(sets), measure, SCHEMA, "picture")
-
-
-def features_probe(
-    network: nn.Module, weights_sha256: str, sets: Sets, names: Sequence[str], folder: str | Path
-) -> Probe:
-    """FOLDER/inception/features.parquet: the Inception features of every picture of the named sets; resumes."""
-    keys = [key for key, (name, _) in sets.pictures.items() if name in names]
-    described = {"probe": FEATURE_ROWS, "pictures": sets.described, "weights_sha256": weights_sha256}
-
-    def measure(key: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[dict[str, Any]]:
-        name, picture = sets.pictures[key]
-        named = {"picture": key, "set": name, "sample_id": picture.sample_id, "source_id": picture.source_id}
-        return [{**named, "features": picture_features(network, loaded[0])}]
-
-    path = Path(folder) / FEATURE_ROWS / "features.parquet"
-    return Probe(path, described, keys, _loader(sets), measure, FEATURE_SCHEMA, "picture")
+    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[dict[str, Any]]:
+        name, shown = self.sets.pictures[picture]
+        image, mask = loaded
+        logits = self.model.logits(self.model.prepare(image)[None]).cpu().numpy()
+        features = self.head_inputs()
+        row = {"model": self.model.name, **self.named(picture), "run": shown.run, "energy": float(energy(logits)[0])}
+        if features is not None:
+            row["gradnorm"] = float(gradnorm(features, logits)[0])
+        if mask is not None:
+            texture = glcm_measures(image, mask)
+            row |= {measure: texture[measure] for measure in BACKGROUND[:3]}
+            row |= {"uniformity": texture["energy"], "amplitude": background_amplitude(image, mask)}
+        original = self.sets.original_of(shown)
+        if self.distance is not None and original is not None and name != ORIGINAL:
+            before = read_picture(original.path)
+            row["lpips"] = self.distance(before, image) if before.shape == image.shape else None
+        return [row]
 
 
-def _loader(sets: Sets) -> Callable[[str], tuple[np.ndarray, np.ndarray | None]]:
-    def load(key: str) -> tuple[np.ndarray, np.ndarray | None]:
-        _, picture = sets.pictures[key]
-        return read_picture(picture.path), None if picture.mask is None else read_mask(picture.mask)
+class FeaturesProbe(_SetsProbe):
+    """FOLDER/inception/features.parquet: the Inception features of every picture of the named sets."""
 
-    return load
+    def __init__(
+        self, network: nn.Module, weights_sha256: str, sets: Sets, names: Sequence[str], folder: str | Path
+    ) -> None:
+        keys = [key for key, (name, _) in sets.pictures.items() if name in names]
+        described = {"probe": FEATURE_ROWS, "weights_sha256": weights_sha256}
+        super().__init__(sets, Path(folder) / FEATURE_ROWS / "features.parquet", described, keys, FEATURE_SCHEMA)
+        self.network = network
+
+    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[dict[str, Any]]:
+        return [{**self.named(picture), "features": picture_features(self.network, loaded[0])}]
 
 
 @contextmanager

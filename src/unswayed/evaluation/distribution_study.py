@@ -14,14 +14,14 @@ from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies
 from unswayed.jobs.settings import device_at
+from unswayed.jobs.table_job import Share
 from unswayed.labels import LabelSpace
 
-from .distribution import FEATURE_ROWS, SCORES, Sets, features_probe, scores_probe, sets_of
+from .distribution import FEATURE_ROWS, SCORES, FeaturesProbe, ScoresProbe, Sets, sets_of
 from .inception import inception_file, open_inception
 from .inputs import ORIGINAL
 from .lpips import lpips_file, open_lpips
-from .probing import Part, run_probes
-from .run import Careful, Probe
+from .probes import Careful, Probe, run_probes
 
 if TYPE_CHECKING:
     from unswayed.models import Classifier
@@ -124,22 +124,24 @@ class DistributionProbes:
         return open_model(name, device=device_at(device, self.device), labels=self.labels)
 
     @contextlib.contextmanager
-    def open(self, part: Part, device: str | None, lanes: int, careful: Careful | None) -> Iterator[list[Probe]]:
+    def open(
+        self, model: str, kind: str, share: Share, device: str | None, lanes: int, careful: Careful | None
+    ) -> Iterator[list[Probe]]:
         """Probes of the scores of one model, or of the Inception features."""
         with contextlib.ExitStack() as stack:
-            if part.kind == SCORES:
+            if kind == SCORES:
                 distance = open_lpips(self.lpips) if self.lpips is not None else None
-                model = self.model(part.model, device)
-                lanes = lanes if str(model.device).startswith("cpu") else 1
-                models = copies((model, distance), lanes, len(self.sets.pictures), model.nbytes)
-                yield [stack.enter_context(scores_probe(one, self.sets, self.folder, by)) for one, by in models]
+                opened = self.model(model, device)
+                lanes = lanes if str(opened.device).startswith("cpu") else 1
+                models = copies((opened, distance), lanes, len(self.sets.pictures), opened.nbytes)
+                yield [stack.enter_context(ScoresProbe(copy, self.sets, self.folder, by)) for copy, by in models]
                 return
             assert self.inception is not None
             place = device_at(device, self.device or "cpu") or "cpu"
             network, hashed = open_inception(self.inception, place), sha256(self.inception)
             size = sum(value.nbytes for value in network.state_dict().values())
             networks = copies(network, lanes if place == "cpu" else 1, len(self.sets.pictures), size)
-            yield [features_probe(one, hashed, self.sets, self.names, self.folder) for one in networks]
+            yield [FeaturesProbe(copy, hashed, self.sets, self.names, self.folder) for copy in networks]
 
 
 def _judged(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[str]:

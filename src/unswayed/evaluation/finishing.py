@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unswayed.errors import UserError, reason_of
+from unswayed.files.tables import read_checked
 from unswayed.files.whole import remove_file, remove_folder, write_json
+from unswayed.jobs.parts import Parts, write_table
 from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import slug_of
 
 from .contract import chance_of
+from .evaluator import OpenedModel, all_parts
 from .inputs import ORIGINAL, Pictures
 from .label_orders import suspect_exchange
-from .model_cards import FAILED
+from .model_cards import FAILED, FINGERPRINT, SCHEMA
 from .settings import EvaluateSettings
-from .storage import parts_of, write_predictions
-from .worker import Opened
 
 ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
 
 
-def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSettings) -> list[str]:
+def finish(folder: Path, model: OpenedModel, pictures: Pictures, settings: EvaluateSettings) -> list[str]:
     """Write the model's Parquet file and then its card, which marks the predictions as complete."""
     parts = model.parts(folder)
-    table = parts.merged()
+    table = _merged(parts)
     unreadable = parts.note("unreadable")
     if table.num_rows + len(unreadable) != len(pictures):
         parts.remove()
@@ -77,12 +77,31 @@ def finish(folder: Path, model: Opened, pictures: Pictures, settings: EvaluateSe
         "remarks": [*told, *pictures.cautions],
         "warnings": warnings,
     }
-    slug = model.slug
-    write_predictions(table, folder / f"{slug}.parquet", model.fingerprint)
-    write_json(folder / f"{slug}.json", {**model.card, **results})
-    remove_file(folder / f"{slug}{FAILED}")
-    remove_parts(parts_of(folder, slug))
+    write_table(folder / f"{model.slug}.parquet", table, {**model.card, **results}, FINGERPRINT)
+    remove_file(folder / f"{model.slug}{FAILED}")
+    for left in all_parts(folder, model.slug):
+        remove_folder(left)
     return warnings
+
+
+def _merged(parts: Parts) -> pa.Table:
+    """All parts as one table in the order of the pictures; one that was made twice is in it once."""
+    try:
+        tables = [read_checked(path, {}) for path in parts.files()]
+    except UserError:
+        parts.remove()  # the next run makes them again
+        raise
+    table = pa.concat_tables(tables, promote_options="permissive")
+    _, rows = np.unique(table["order"].to_numpy(), return_index=True)
+    table = table.take(pa.array(rows))
+    # Dictionaries are made again, since those of the parts depend on how the batches were divided.
+    columns = [
+        table[field.name].cast(pa.string()).cast(field.type)
+        if pa.types.is_dictionary(field.type)
+        else table[field.name].cast(field.type)
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays([column.combine_chunks() for column in columns], schema=SCHEMA)
 
 
 def _exchanged(table: pa.Table, name: str, pictures: Pictures) -> str | None:
@@ -90,12 +109,6 @@ def _exchanged(table: pa.Table, name: str, pictures: Pictures) -> str | None:
     originals = table.filter(pc.equal(table["edit"], ORIGINAL))
     labels, predicted = (originals[one].fill_null(-1).to_numpy() for one in ("label", "predicted"))
     return suspect_exchange(name, pictures.labels, labels, predicted)
-
-
-def remove_parts(folders: Sequence[Path]) -> None:
-    """Delete the folders of unfinished predictions."""
-    for folder in folders:
-        remove_folder(folder)
 
 
 def _over_subset(table: pa.Table, pictures: Pictures) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from unswayed.labels import LabelSpace
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
 
-from .alignment import Looked, look
-from .card import is_evaluated
+from .alignment import MaskedPicture, answer_and_heat
+from .evaluator import is_evaluated
 from .saliency import explainer
 
 
@@ -71,7 +71,9 @@ def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: 
 
         def explained(pair: Pair, edit: str, picture: np.ndarray) -> np.ndarray:
             whole = np.ones(picture.shape[:2], np.float32)
-            return look(model, Looked(pair.source_id, edit, pair.label, picture, whole, False), mapping, explain)[1]
+            return answer_and_heat(
+                model, MaskedPicture(pair.source_id, edit, pair.label, picture, whole, False), mapping, explain
+            )[1]
 
         for pair in pairs:
             if pair.source_id not in photographs:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from unswayed.choices import Frame, check_choice, one_line, takes
-from unswayed.errors import BadPicture, UserError
+from unswayed.errors import UserError
 
 from .noise import ablate as gray_region
 from .noise import at_input
 from .noise_response import labeled
-from .run import counter, prefetched
+from .probes import counter, loaded_ahead, unusable
 from .settings import HeadSettings
 
 if TYPE_CHECKING:
@@ -102,13 +102,11 @@ def fit_source_head(
         return labeled(scene), picture, masks["background"]
 
     def pictures() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for scene_id, loaded in prefetched(load, source.ids):
+        for scene_id, loaded in loaded_ahead(load, source.ids):
             if show:
                 show(1)
-            if isinstance(loaded, BadPicture):
-                failures[scene_id] = str(loaded)
-            elif isinstance(loaded, Exception):
-                failures[scene_id] = f"{type(loaded).__name__}: {loaded}"
+            if isinstance(loaded, Exception):
+                failures[scene_id] = unusable(loaded)
             else:
                 targets.append(loaded[0])
                 used.append(source.entry(scene_id).image)

@@ -37,7 +37,9 @@ STORED = {
 }
 PARTS = ".parts"
 FAILED = ".failed.json"
-FINGERPRINT = b"unswayed.fingerprint"  # in the Parquet file itself, since a stop can leave it beside an earlier card
+FINGERPRINT = (
+    "fingerprint"  # a field of the card, and of the Parquet file, which a stop can leave beside an earlier card
+)
 SCHEMA = pa.schema(
     [
         ("model", pa.dictionary(pa.int32(), pa.string())),
@@ -64,7 +66,7 @@ SCHEMA = pa.schema(
 
 def stored_fingerprint(path: Path) -> str | None:
     """Return the fingerprint in a Parquet file of predictions; None if an earlier version wrote it without one."""
-    return stored_text(path, FINGERPRINT)
+    return stored_text(path, f"unswayed.{FINGERPRINT}".encode())
 
 
 # The fields of a card that concern every picture; edits, runs and photographs are known for each picture.

@@ -5,7 +5,6 @@ outcome = measure_noise(open_model("lite:0"), open_source("sample"), "results", 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,12 +17,13 @@ import numpy as np
 from unswayed.choices import Frame, check_choice
 from unswayed.errors import BadPicture, UserError, unknown
 from unswayed.files.whole import parquet_columns
+from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
 from unswayed.scene import Scene
 
 from .mapped_answers import answers, source_mapping
 from .noise import LEVELS, REGIONS, Variant, at_input, changed, draw_noise, plan_variants
-from .run import Outcome, Probe, run_probe
+from .probes import Probe, ProbeResult, run_probe
 
 if TYPE_CHECKING:
     import torch
@@ -73,46 +73,47 @@ def measure_noise(
     settings: NoiseSettings,
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Outcome:
+) -> ProbeResult:
     """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first; resumes."""
-    with noise_probe(model, source, folder, settings, batch_size) as probe:
+    with NoiseProbe(model, source, folder, settings, batch_size) as probe:
         return run_probe(probe, progress)
 
 
-@contextlib.contextmanager
-def noise_probe(
-    model: Classifier, source: Source, folder: str | Path, settings: NoiseSettings, batch_size: int | None = None
-) -> Iterator[Probe]:
+class NoiseProbe(Probe):
     """What `measure_noise` measures."""
-    if not source.has_masks:
-        raise UserError(
-            f"'{source.spec}' has no masks, so noise cannot be added to the object", run="unswayed masks FOLDER"
-        )
-    mapping = source_mapping(model, source)
-    kind = str(model.device).partition(":")[0]
-    size = batch_size or BATCH_SIZES.get(kind, BATCH_SIZES["cuda"])
 
-    def load(scene_id: str) -> tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]:
-        scene = source[scene_id]
-        return (labeled(scene), noted(scene), *at_input(scene, model.transform.crop, settings.frame))
+    def __init__(
+        self, model: Classifier, source: Source, folder: str | Path, settings: NoiseSettings, batch_size: int | None
+    ) -> None:
+        if not source.has_masks:
+            raise UserError(
+                f"'{source.spec}' has no masks, so noise cannot be added to the object", run="unswayed masks FOLDER"
+            )
+        self.model, self.source, self.settings = model, source, settings
+        self.mapping = source_mapping(model, source)
+        kind = str(model.device).partition(":")[0]
+        self.batch_size = batch_size or BATCH_SIZES.get(kind, BATCH_SIZES["cuda"])
+        described = {
+            "probe": KIND,
+            "source": source.spec,
+            "classes_mapped": self.mapping.to_json(),
+            **model.card(),
+            **asdict(settings),
+        }
+        super().__init__(ItemTable(Path(folder) / KIND / f"{model.slug}.parquet", described, source.ids, SCHEMA))
+        self.held.enter_context(kept_heap(kind))
+
+    def load(self, picture: str) -> tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]:
+        scene = self.source[picture]
+        return (labeled(scene), noted(scene), *at_input(scene, self.model.transform.crop, self.settings.frame))
 
     def measure(
-        scene_id: str, loaded: tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]
+        self, picture: str, loaded: tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]
     ) -> list[dict[str, Any]]:
-        label, notes, picture, masks = loaded
-        rows = noise_rows(model, scene_id, picture, masks, mapping, label, settings, size)
-        return [{"model": model.name, "source_id": scene_id, "label": label, "notes": notes, **row} for row in rows]
-
-    described = {
-        "probe": KIND,
-        "source": source.spec,
-        "classes_mapped": mapping.to_json(),
-        **model.card(),
-        **asdict(settings),
-    }
-    path = Path(folder) / KIND / f"{model.slug}.parquet"
-    with kept_heap(kind):
-        yield Probe(path, described, source.ids, load, measure, SCHEMA)
+        label, notes, image, masks = loaded
+        rows = noise_rows(self.model, picture, image, masks, self.mapping, label, self.settings, self.batch_size)
+        shared = {"model": self.model.name, "source_id": picture, "label": label, "notes": notes}
+        return [{**shared, **row} for row in rows]
 
 
 def noise_rows(

@@ -25,7 +25,7 @@ from .alignment import opened_pictures
 from .contract import REPEATED, check_answers, check_originals, sanity_sample
 from .label_orders import suspect_exchange
 from .passes import SANITY
-from .run import Careful
+from .probes import Careful
 
 if TYPE_CHECKING:
     from unswayed.benchmark import Benchmark

@@ -15,7 +15,7 @@ import numpy as np
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 
-from .alignment import look, scene_pictures
+from .alignment import answer_and_heat, scene_pictures
 from .features import activation_maps
 from .saliency import explainer
 
@@ -79,7 +79,7 @@ def looked_at(
                 picture = load(scene_id)
             except BadPicture:
                 continue
-            answer, heat = look(model, picture, mapping, explain)
+            answer, heat = answer_and_heat(model, picture, mapping, explain)
             off = np.where(_grown(picture.mask, model.heat_layer.height), 0, heat).astype(np.float32)
             if off.max() < FAINT:
                 continue

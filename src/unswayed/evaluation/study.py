@@ -22,17 +22,17 @@ from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies, one_thread
 from unswayed.jobs.settings import device_at
+from unswayed.jobs.table_job import Share
 from unswayed.models.heads import check_framing
 
-from .alignment import alignment_probe
+from .alignment import SaliencyProbe
 from .channel_examples import ChannelExample, channel_examples
 from .measures import best_channels, suspects
 from .model_cards import sentences_in
 from .neural_features import study_channels
-from .noise_response import NoiseSettings, noise_probe
+from .noise_response import NoiseProbe, NoiseSettings
 from .plausibility import check_plausible
-from .probing import Part, run_probes
-from .run import Careful, Outcome, Probe, counter, read_probe
+from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
 from .spurious import Region, shared_regions
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def run_study(
                 if failure is not None:
                     raise UserError(failure)
                 for kind, result in zip(kinds, results, strict=True):
-                    if isinstance(result, Outcome):
+                    if isinstance(result, ProbeResult):
                         result.record(name, study.failures, study.notes)
                         (study.noise if kind == "noise" else study.saliency).append(result.path.stem)
                     else:
@@ -182,35 +182,39 @@ class StudyProbes:
         return self.opened[name]
 
     @contextlib.contextmanager
-    def open(self, part: Part, device: str | None, lanes: int, careful: Careful | None) -> Iterator[list[Probe]]:
+    def open(
+        self, model: str, kind: str, share: Share, device: str | None, lanes: int, careful: Careful | None
+    ) -> Iterator[list[Probe]]:
         """Probes of one model: for noise, or for heat maps."""
-        model = self.model(part.model, device)
-        pictures, is_benchmark = self.pictures
-        frame = self.settings.frame
-        if part.number == 0 and part.model not in self.checked:
-            self.checked.add(part.model)
-            check_framing(model, _benchmark_frame(pictures) if is_benchmark else frame)  # type: ignore[arg-type]
-            with one_thread():
-                skipped = {one.removesuffix(_ORIGINAL) for one, _ in part.skipped}
-                ending = "" if part.kind == "noise" else _ORIGINAL
-
-                def told(kind: str, name: str) -> None:
-                    if careful is not None:
-                        careful(kind, f"{name}{ending}" if kind == "picture" else name)
-
-                check_plausible(model, pictures, self.folder, frame, skipped, told)
-        on_cpu = str(model.device).startswith("cpu")
+        opened = self.model(model, device)
+        pictures, _ = self.pictures
+        if share.number == 0 and model not in self.checked:
+            self.checked.add(model)
+            self._check(opened, kind, share, careful)
+        on_cpu = str(opened.device).startswith("cpu")
         with contextlib.ExitStack() as stack:
 
-            def opened(one: Classifier) -> Probe:
-                if part.kind == "noise":
-                    made = noise_probe(one, pictures, self.folder, self.settings, self.batch_size)  # type: ignore[arg-type]
-                else:
-                    made = alignment_probe(one, pictures, self.folder, self.method, frame)
-                return stack.enter_context(made)
+            def probe(copy: Classifier) -> Probe:
+                if kind == "noise":
+                    return NoiseProbe(copy, pictures, self.folder, self.settings, self.batch_size)  # type: ignore[arg-type]
+                return SaliencyProbe(copy, pictures, self.folder, self.method, self.settings.frame)
 
-            models = copies(model, lanes if on_cpu else 1, len(pictures), model.nbytes)
-            yield [opened(one) for one in models]
+            models = copies(opened, lanes if on_cpu else 1, len(pictures), opened.nbytes)
+            yield [stack.enter_context(probe(copy)) for copy in models]
+
+    def _check(self, model: Classifier, kind: str, share: Share, careful: Careful | None) -> None:
+        """Record what is suspicious about the model before anything is measured with it."""
+        (pictures, is_benchmark), frame = self.pictures, self.settings.frame
+        check_framing(model, _benchmark_frame(pictures) if is_benchmark else frame)  # type: ignore[arg-type]
+        ending = "" if kind == "noise" else _ORIGINAL
+
+        def used(kind: str, name: str) -> None:
+            if careful is not None:
+                careful(kind, f"{name}{ending}" if kind == "picture" else name)
+
+        with one_thread():
+            skipped = {picture.removesuffix(_ORIGINAL) for picture, _ in share.skipped}
+            check_plausible(model, pictures, self.folder, frame, skipped, used)
 
 
 def _look_closer(

@@ -1,20 +1,188 @@
-"""A file that says what a process was doing when it died, and the search for the picture that ends every process."""
+"""`TableJob`: items × models → rows, in shares of the items that worker processes make, and one table for each model.
+
+A work says what an item is and makes the rows of a share; the job divides the items among devices and shards, isolates
+what ends a process, and collects the replies until a table can be merged. The rows are in part files (`parts.py`), so a
+stopped job resumes.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from unswayed.errors import UserError
+from unswayed.files.locks import Lock
+from unswayed.files.storage import refresh
 from unswayed.files.whole import read_json, remove_file, write_json
 
-from .scheduling import Outcome
+from . import places_of, run_tasks
+from .monitor import Monitor
+from .scheduling import Outcome, Watch
+from .settings import EngineSettings, shard_of
 
-MOST_POISONED = 20  # pictures of one task that may end the process that reads them
-Part = TypeVar("Part", bound=Any)
+MOST_POISONED = 20  # items of one share that may end the process that reads them
+SHARES_EACH = 4  # for each worker process, so that none waits long for the last one
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Share:
+    """A task: part `number` of `count` equal parts of the items, for each of the tables.
+
+    skipped: items that end the process that reads them, with the reason. careful: one item and one model at a time,
+    with a journal that says afterwards which of them ended the process.
+    """
+
+    tables: tuple[Hashable, ...]
+    number: int = 0
+    count: int = 1
+    skipped: tuple[tuple[str, str], ...] = ()
+    careful: bool = False
+
+    def of(self, items: Sequence[Item]) -> Sequence[Item]:
+        """The items of this share.
+
+        >>> [list(Share((), number, 2).of("abcde")) for number in (0, 1)]
+        [['a', 'b'], ['c', 'd', 'e']]
+        """
+        return items[self.number * len(items) // self.count : (self.number + 1) * len(items) // self.count]
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What became of one table in one share: a result that the work knows how to merge, or the reason of a failure."""
+
+    table: Hashable
+    result: Any = None
+    error: str | None = None
+
+
+class TableWork(Protocol):
+    """Makes the rows of shares, also in another process, to which it is sent."""
+
+    def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
+        """What became of each table of the share; the rows are in part files."""
+        ...
+
+    def journal(self, share: Share) -> Path:
+        """The file of the journal of a careful share."""
+        ...
+
+
+@dataclass(eq=False)
+class TableJob:
+    """One run over the tables; total: how many rows this run counts for the monitor."""
+
+    engine: EngineSettings
+    monitor: Monitor
+    total: int
+    done: int = 0
+    failed: int = 0
+    replies: dict[Hashable, list[Reply]] = field(default_factory=dict)
+    expected: Counter[Hashable] = field(default_factory=Counter)
+
+    @cached_property
+    def shard(self) -> tuple[int, int]:
+        """Which part of the items this run makes, and of how many."""
+        return shard_of(self.engine.shard) if self.engine.shard is not None else (1, 1)
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """The devices of the worker processes."""
+        return places_of(self.engine)
+
+    def count(self, more: int) -> None:
+        """Count what is done."""
+        self.done = min(self.total, self.done + more)
+        self.monitor.count(self.done, self.total, self.failed)
+
+    def run(
+        self, work: TableWork, groups: Sequence[Sequence[Hashable]], shares: int = 1, here: Watch | None = None
+    ) -> Iterator[tuple[Hashable, list[Reply]]]:
+        """Each table with its replies, once all its shares of this run are done.
+
+        groups: tables whose rows are made together; shares: into how many each group is divided. here: the work is done
+        in this process, whose state this function is called with; otherwise also a single device has a process for
+        itself, so that an item or a model that ends it fails alone.
+        """
+        number, of = self.shard
+        tasks = [
+            Share(tuple(group), (number - 1) * shares + place, of * shares)
+            for group in groups
+            for place in range(shares)
+        ]
+        self.expected.update(table for task in tasks for table in task.tables)
+        broken = []
+        if here is None:
+            outcomes = self._outcomes(work, tasks, self.devices)
+        else:
+            outcomes = run_tasks(work, tasks, watch=here, counted=self.count)
+        for outcome in outcomes:
+            if outcome.result is None:
+                broken.append(outcome.task)
+            else:
+                yield from self._collected(outcome.result)
+        for share in broken:
+            yield from self._with_care(work, share)
+
+    def merged(
+        self,
+        lock: Path,
+        is_complete: Callable[[], bool],
+        finished: Callable[[], Result | None],
+        merge: Callable[[], Result],
+    ) -> Result | None:
+        """The result of a table of which all shares of this run are done; None if that is left to another shard.
+
+        is_complete: whether the parts of all shards are there; finished: the result if another shard has merged them.
+        """
+        if self.shard[1] == 1:
+            return merge()
+        refresh(self.monitor.folder)  # for parts that other machines have made
+        result, merging = finished(), Lock(lock)
+        if result is not None or not is_complete() or not merging.take():
+            return result
+        try:
+            return finished() or merge()
+        finally:
+            merging.release()
+
+    def _outcomes(
+        self, work: TableWork, shares: Sequence[Share], devices: Sequence[str]
+    ) -> Iterator[Outcome[Share, list[Reply]]]:
+        watch = self.monitor.watch
+        return run_tasks(
+            work, shares, settings=self.engine, devices=devices, apart=True, watch=watch, counted=self.count
+        )
+
+    def _collected(self, replies: Sequence[Reply]) -> Iterator[tuple[Hashable, list[Reply]]]:
+        for reply in replies:
+            self.replies.setdefault(reply.table, []).append(reply)
+            self.expected[reply.table] -= 1
+            if not self.expected[reply.table]:
+                yield reply.table, self.replies.pop(reply.table)
+
+    def _with_care(self, work: TableWork, share: Share) -> Iterator[tuple[Hashable, list[Reply]]]:
+        """Repeat a share whose process died twice: the item or model that ends it fails, and the others are done."""
+        failed = [table for table in share.tables if any(reply.error for reply in self.replies.get(table, []))]
+        yield from self._collected([Reply(table, error="it failed in another part") for table in failed])
+        share = replace(share, careful=True, tables=tuple(table for table in share.tables if table not in failed))
+        while share.tables:
+            share, outcome, name = isolate(
+                share, lambda task: next(iter(self._outcomes(work, [task], self.devices[:1]))), work.journal
+            )
+            if outcome.result is not None:
+                yield from self._collected(outcome.result)
+                return
+            guilty: Sequence[Hashable] = [table for table in share.tables if table == name] or share.tables
+            yield from self._collected([Reply(table, error=outcome.failure) for table in guilty])
+            share = replace(share, tables=tuple(table for table in share.tables if table not in guilty))
 
 
 class Journal:
@@ -35,29 +203,28 @@ class Journal:
 
 
 def isolate(
-    part: Part, run: Callable[[Part], Outcome[Part, Any]], journal: Callable[[Part], Path]
-) -> tuple[Part, Outcome[Part, Any], str]:
-    """Repeat a task whose process died, each time without the picture at which it died, until another cause is left.
+    share: Share, run: Callable[[Share], Outcome[Share, Any]], journal: Callable[[Share], Path]
+) -> tuple[Share, Outcome[Share, Any], str]:
+    """Repeat a careful share, each time without the item at which its process died, until another cause is left.
 
-    part: the task, a dataclass with the field `skipped` (pairs of a picture and the reason) that writes a journal.
-    Returns the last task, its outcome, and the name of the model that was in use if its process died again.
+    Returns the last share, its outcome, and the name of the model that was in use if its process died again.
     """
-    last_entry(journal(part))  # left by an earlier run
+    last_entry(journal(share))  # left by an earlier run
     while True:
-        outcome = run(part)
+        outcome = run(share)
         if outcome.failure is None:
-            return part, outcome, ""
-        kind, name = last_entry(journal(part)) or ("", "")
-        if kind != "picture" or len(part.skipped) >= MOST_POISONED:
-            return part, outcome, name if kind == "model" else ""
-        part = replace(part, skipped=(*part.skipped, (name, f"{name}: {outcome.failure}")))
+            return share, outcome, ""
+        kind, name = last_entry(journal(share)) or ("", "")
+        if kind != "picture" or len(share.skipped) >= MOST_POISONED:
+            return share, outcome, name if kind == "model" else ""
+        share = replace(share, skipped=(*share.skipped, (name, f"{name}: {outcome.failure}")))
 
 
 def last_entry(path: Path) -> tuple[str, str] | None:
-    """Return and delete the last entry of a process that died: a kind and a name; None if there is none."""
+    """Return and delete the last entry of a process that died: a kind and a name; None without one."""
     try:
-        found = read_json(path)
-        return str(found["kind"]), str(found["name"])
+        entry = read_json(path)
+        return str(entry["kind"]), str(entry["name"])
     except (UserError, KeyError, TypeError):
         return None
     finally:

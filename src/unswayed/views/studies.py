@@ -31,7 +31,7 @@ from unswayed.evaluation.distribution_study import run_distribution
 from unswayed.evaluation.measures import check_measure, suspects
 from unswayed.evaluation.noise import choose_levels
 from unswayed.evaluation.noise_response import NoiseSettings
-from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
 from unswayed.evaluation.study import run_study
 from unswayed.files.text_tables import csv_text

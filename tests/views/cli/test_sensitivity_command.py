@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from command_line import refusal, run_cli
-from unswayed.evaluation.run import read_probe
+from unswayed.evaluation.probes import read_probe
 
 
 def unswayed(*arguments, command="sensitivity"):

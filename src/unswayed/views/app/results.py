@@ -22,7 +22,7 @@ from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import Item
 from unswayed.errors import UserError
-from unswayed.evaluation.card import is_evaluated
+from unswayed.evaluation.evaluator import is_evaluated
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import sentences
 from unswayed.evaluation.predictions import in_memory, model_names

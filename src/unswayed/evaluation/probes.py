@@ -1,0 +1,322 @@
+"""Probes: what models do with each picture, measured in worker processes, on a Ray cluster or as shards; all resume.
+
+FOLDER/<kind>/<model>.parquet       the rows, complete or absent
+FOLDER/<kind>/<model>.json          the card: settings, and which pictures could not be used
+FOLDER/<kind>/parts/<model>/…       rows of an unfinished run
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import pyarrow as pa
+
+from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
+from unswayed.files.tables import read_checked
+from unswayed.files.whole import read_json, write_json
+from unswayed.jobs import EngineSettings
+from unswayed.jobs.monitor import Monitor
+from unswayed.jobs.parts import ItemTable
+from unswayed.jobs.resources import in_lanes, one_thread
+from unswayed.jobs.table_job import SHARES_EACH, Journal, Reply, Share, TableJob
+from unswayed.specs import slug_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Careful = Callable[[str, str], None]
+"""Is called with a kind (`picture` or `model`) and a name before that one is used."""
+Key = tuple[str, str]
+"""A model, empty if the probe needs none, and a kind of probe."""
+JOURNALS = ".journals"
+AHEAD = 4  # pictures that are loaded in advance
+
+
+class Probe:
+    """The rows of every picture of a table; a subclass says how a picture is loaded and what its rows are.
+
+    A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with its reason and
+    is tried again by the next run. held: what is open as long as the probe is.
+    """
+
+    def __init__(self, table: ItemTable) -> None:
+        self.table, self.held = table, contextlib.ExitStack()
+
+    def load(self, picture: str) -> Any:
+        raise NotImplementedError
+
+    def measure(self, picture: str, loaded: Any) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held.close()
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """The result of probing one model: its file, the pictures measured now and before, and the failures."""
+
+    path: Path
+    measured: int
+    resumed: int
+    failures: dict[str, str]
+
+    def record(self, what: str, failures: dict[str, str], notes: list[str]) -> None:
+        """Add what happened to the failures and notes of a study; what: the model or network."""
+        failures |= {f"{what}, {picture}": reason for picture, reason in self.failures.items()}
+        notes.append(f"{self.path}: {self.measured} measured now, {self.resumed} before")
+
+
+def run_probe(probe: Probe, progress: Callable[[int], None] | None = None) -> ProbeResult:
+    """The rows of every picture in the probe's file; those of an earlier run with equal settings are kept."""
+    resumed, failures = measure_pictures([probe], probe.table.ids, progress)
+    return _merge(probe.table, resumed, failures)
+
+
+def measure_pictures(
+    probes: Sequence[Probe],
+    ids: Sequence[str],
+    progress: Callable[[int], None] | None = None,
+    skipped: Mapping[str, str] | None = None,
+    careful: Careful | None = None,
+) -> tuple[int, dict[str, str]]:
+    """Measure the pictures that have no rows yet, into part files; returns how many had them, and the failures.
+
+    probes: equal ones, each with its own copy of the model, for one thread each. skipped: pictures that are not
+    measured, with the reason; careful: called with each picture and with the model before they are used.
+    """
+    table, parts = probes[0].table, probes[0].table.parts()
+    done = set(table.rows()[table.id_column].to_pylist())
+    todo = [picture for picture in ids if picture not in done and picture not in (skipped or {})]
+    failures = {picture: reason for picture, reason in (skipped or {}).items() if picture in ids}
+    if progress and len(ids) > len(todo):
+        progress(len(ids) - len(todo))
+    for picture, rows in _measured(probes, todo, careful):
+        if progress:
+            progress(1)
+        if isinstance(rows, str):
+            failures[picture] = rows
+        else:
+            parts.add(pa.Table.from_pylist(rows, table.schema))
+    parts.flush()
+    return len(ids) - len(todo), failures
+
+
+def _measured(
+    probes: Sequence[Probe], ids: Sequence[str], careful: Careful | None
+) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
+    """Every picture with its rows, or with the reason why it has none, in order."""
+    if careful is not None or len(probes) > 1:
+
+        def alone(probe: Probe, picture: str) -> tuple[str, list[dict[str, Any]] | str]:
+            if careful is not None:
+                careful("picture", picture)
+            loaded: Any
+            try:
+                loaded = probe.load(picture)
+            except Exception as error:
+                loaded = error
+            if careful is not None:
+                careful("model", probe.table.path.stem)
+            return picture, _rows(probe, picture, loaded)
+
+        yield from in_lanes([partial(alone, probe) for probe in probes], ids)
+        return
+    with contextlib.closing(loaded_ahead(probes[0].load, ids)) as loading:
+        for picture, loaded in loading:
+            with one_thread():
+                rows = _rows(probes[0], picture, loaded)
+            yield picture, rows
+
+
+def _rows(probe: Probe, picture: str, loaded: Any) -> list[dict[str, Any]] | str:
+    """The rows of one picture, or the reason why it cannot be used; an error of the model is raised."""
+    if isinstance(loaded, Exception):
+        return unusable(loaded)
+    try:
+        return probe.measure(picture, loaded)
+    except BadPicture as problem:
+        return str(problem)
+
+
+def unusable(error: Exception) -> str:
+    """Why a picture could not be loaded."""
+    return str(error) if isinstance(error, BadPicture) else f"{type(error).__name__}: {error}"
+
+
+def loaded_ahead(load: Callable[[str], Any], ids: Sequence[str]) -> Generator[tuple[str, Any], None, None]:
+    """Every id with the result of `load` or its exception; a few pictures are loaded in advance."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        waiting: list[tuple[str, Future[Any]]] = []
+        for picture in ids:
+            waiting.append((picture, pool.submit(load, picture)))
+            if len(waiting) > AHEAD:
+                yield _result(*waiting.pop(0))
+        for pair in waiting:
+            yield _result(*pair)
+
+
+def _result(picture: str, future: Future[Any]) -> tuple[str, Any]:
+    error = future.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return picture, error if error is not None else future.result()
+
+
+def _merge(table: ItemTable, resumed: int, failures: Mapping[str, str]) -> ProbeResult:
+    table.merge(failures)
+    return ProbeResult(table.path, len(table.ids) - resumed - len(failures), resumed, dict(failures))
+
+
+def _key(share: Share) -> Key:
+    (key,) = share.tables
+    return cast(Key, key)
+
+
+class Opener(Protocol):
+    """Opens probes, also in another process, to which it is sent."""
+
+    def open(
+        self, model: str, kind: str, share: Share, device: str | None, lanes: int, careful: Careful | None
+    ) -> AbstractContextManager[Sequence[Probe]]:
+        """Equal probes of the model, up to one for each lane; in the first share the model is also checked.
+
+        careful: called with each picture and with the model before they are used.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """What a share of a probe has left: the table, how many of its pictures were measured before, failures."""
+
+    table: ItemTable
+    resumed: int
+    failures: dict[str, str]
+
+
+@dataclass
+class ProbeWork:
+    """Measures shares of the pictures of probes.
+
+    lanes: how many pictures a CPU measures beside each other, or the threads of a model that cannot be copied;
+    counted: called with the number of pictures measured now.
+    """
+
+    opener: Opener
+    folder: Path
+    lanes: int = 1
+    counted: Callable[[int], None] | None = None
+
+    def journal(self, share: Share) -> Path:
+        model, kind = _key(share)
+        return self.folder / JOURNALS / f"{slug_of(model)}.{kind}.{share.number}-{share.count}.json"
+
+    def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
+        import torch
+
+        torch.set_num_threads(self.lanes)
+        key = model, kind = _key(share)
+        try:
+            with contextlib.ExitStack() as stack:
+                journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
+                probes = stack.enter_context(self.opener.open(model, kind, share, device, self.lanes, journal))
+                own = share.of(probes[0].table.ids)
+                resumed, failures = measure_pictures(probes, own, self.counted, dict(share.skipped), journal)
+                return [Reply(key, _Measured(probes[0].table, resumed, failures))]
+        except CannotWrite:
+            raise  # this is no failure of the model
+        except (Exception, SystemExit) as error:  # whatever one model does, the others are measured
+            return [Reply(key, error=reason_of(error))]
+
+
+def run_probes(
+    opener: Opener, probes: Sequence[Key], folder: Path, engine: EngineSettings, monitor: Monitor, pictures: int
+) -> Iterator[tuple[Key, ProbeResult | str | None]]:
+    """Each pair of a model and a kind of probe with its result, the reason why it failed, or None if other shards
+    have not measured all pictures yet; pictures: of one probe, for the count of what is done."""
+    import torch
+
+    job = TableJob(engine, monitor, pictures * len(probes))
+    job.total //= job.shard[1]
+    devices = job.devices
+    work = ProbeWork(opener, folder, max(1, torch.get_num_threads() // len(devices)))
+    job.count(0)
+    shares = SHARES_EACH * len(devices) if len(devices) > 1 else 1
+    for key, replies in job.run(work, [[key] for key in probes], shares):
+        monitor.check_folder()
+        result = _concluded(job, replies)
+        job.failed += isinstance(result, str)
+        yield cast(Key, key), result
+    with contextlib.suppress(OSError):
+        (folder / JOURNALS).rmdir()
+
+
+def _concluded(job: TableJob, replies: Sequence[Reply]) -> ProbeResult | str | None:
+    """The result of a probe of which all shares of this run are done."""
+    error = next((reply.error for reply in replies if reply.error is not None), None)
+    if error is not None:
+        return error
+    measured: list[_Measured] = [reply.result for reply in replies]
+    table, resumed = measured[0].table, sum(share.resumed for share in measured)
+    failures = {picture: reason for share in measured for picture, reason in share.failures.items()}
+    number, shards = job.shard
+    notes = [table.folder / f"{table.key}.{shard}-{shards}.json" for shard in range(1, shards + 1)]
+
+    def is_complete() -> bool:
+        # Every shard leaves its failures; the one that finds those of all others merges.
+        write_json(notes[number - 1], failures)
+        return all(note.is_file() for note in notes)
+
+    def finished() -> ProbeResult | None:
+        return ProbeResult(table.path, 0, resumed, failures) if table.is_finished() else None
+
+    def merge() -> ProbeResult:
+        everything = failures if shards == 1 else {k: v for note in notes for k, v in read_json(note).items()}
+        return _merge(table, resumed, everything)
+
+    try:
+        return job.merged(table.folder.with_suffix(".lock"), is_complete, finished, merge)
+    except CannotWrite:
+        raise
+    except Exception as problem:
+        return reason_of(problem)
+
+
+def counter(show: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    """A function that adds to a count and shows it as (done, total)."""
+    done = 0
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+        show(done, total)
+
+    return add
+
+
+def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None) -> pl.DataFrame:
+    """The rows of the models called `slugs` (all if None) in FOLDER/<kind>, concatenated."""
+    import polars as pl
+
+    names = sorted(file.stem for file in (Path(folder) / kind).glob("*.parquet"))
+    chosen = names if slugs is None else [slug for slug in slugs if slug in names]
+    if not chosen:
+        raise UserError(
+            f"{folder} holds no results of the kind '{kind}'", run="unswayed sensitivity SOURCE -m MODEL -o DIR"
+        )
+    tables = [pl.DataFrame(read_checked(Path(folder) / kind / f"{slug}.parquet", {})) for slug in chosen]
+    try:
+        return pl.concat(tables, how="diagonal")
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"the results in {folder}/{kind} do not have the same columns: {error}") from None
