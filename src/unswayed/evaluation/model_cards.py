@@ -37,9 +37,8 @@ STORED = {
 }
 PARTS = ".parts"
 FAILED = ".failed.json"
-FINGERPRINT = (
-    "fingerprint"  # a field of the card, and of the Parquet file, which a stop can leave beside an earlier card
-)
+# A field of the card, and of the Parquet file itself, since a stop can leave it beside an earlier card.
+FINGERPRINT = "fingerprint"
 SCHEMA = pa.schema(
     [
         ("model", pa.dictionary(pa.int32(), pa.string())),
