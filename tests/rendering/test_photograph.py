@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib import resources
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import cv2
@@ -14,6 +15,7 @@ import pytest
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
+from unswayed.sources import SOURCES
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
 DOG, DOG_MASK = SAMPLE / "dog.jpg", SAMPLE / "dog.png"
@@ -127,3 +129,14 @@ def test_what_cannot_be_made_says_why(tmp_path, tmp_path_factory):
     with pytest.raises(UserError, match="contains 2 edits"):
         chain_of({}, ["size=0.1,0.2"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_record_may_not_open_a_source_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = made(Request(chain_of({"size": "0.05"}), renderer="paste"), tmp_path / "first.png")[2]
+    record.write_text(record.read_text().replace('"pool": "sample"', '"pool": "theirs:x"'))
+    point = EntryPoint("theirs", "a_module_that_is_never_imported:open_scenes", SOURCES.group)
+    monkeypatch.setitem(SOURCES.__dict__, "_outside", {"theirs": point})
+    with pytest.raises(UserError, match="theirs:x") as refusal:
+        replay(record)
+    assert "--trust" in str(refusal.value.run)
+    assert "theirs" not in str(refusal.value.allowed)

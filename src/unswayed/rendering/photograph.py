@@ -355,10 +355,11 @@ def _refuse_untrusted(request: Request) -> None:
     if request.guide is not None and ":" in request.guide:
         refuse_untrusted(request.guide)
     kind, _, name = request.pool.partition(":")
-    if kind not in SOURCES or is_address(name) or any(f"{option}=" in name for option in ("download", "segment")):
+    reaches_out = is_address(name) or any(f"{option}=" in name for option in ("download", "segment"))
+    if not SOURCES.is_own(kind) or reaches_out:
         raise UserError(
             f"the record names the source '{request.pool[:200]}', which could run code or use the network",
-            allowed=f"{', '.join(SOURCES)}, of this computer and with masks",
+            allowed=f"{', '.join(filter(SOURCES.is_own, SOURCES))}, of this computer and with masks",
             run="the same command with --trust, if you trust the record",
         )
 
@@ -378,8 +379,8 @@ def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
     photograph = out.with_suffix(".photograph.png")
     if edited.photograph is not None:
         pictures[photograph] = edited.photograph
-    for place, picture in pictures.items():
-        write_bytes(place, png(np.asarray(picture)))
+    for file, picture in pictures.items():
+        write_bytes(file, png(np.asarray(picture)))
     named = {} if edited.photograph is None else {"image": _named(photograph)}
     write_json(path, {**edited.record, **named})
     return out, mask, path
