@@ -118,4 +118,7 @@ def studies(folder: Path) -> list[str]:
     repaired = unswayed.repair("sample", "lite:0", folder, unswayed.RepairSettings(epochs=1), new_head=True)
     skipped: dict[str, str] = unswayed.enhance("bench", "lite:0", folder).skipped
     report: Path = unswayed.demo(folder, scenes=1).report
+    unswayed.demo(folder, unswayed.DemoSettings(seed=1))
+    unswayed.enhance("bench", "lite:0", folder, unswayed.EnhanceSettings(others=["lite:1"]))
+    unswayed.export("bench", "fiftyone", "birds", unswayed.ExportSettings(overwrite=True))
     return [*tables, *skipped, str(verdicts.height), str(head), repaired.verdict, str(report)]

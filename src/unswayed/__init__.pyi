@@ -19,6 +19,7 @@ from .benchmark.exporting import export as export
 from .benchmark.folder import Benchmark as Benchmark
 from .benchmark.importing import import_benchmark as import_benchmark
 from .benchmark.settings import BuildSettings as BuildSettings
+from .benchmark.settings import ExportSettings as ExportSettings
 from .benchmark.settings import ImportSettings as ImportSettings
 from .benchmark.verifying import verify as verify
 from .edits import list_edits as list_edits
@@ -41,11 +42,13 @@ from .models.opening import open_model as open_model
 from .models.transforms import Transform as Transform
 from .repair.measuring import enhance as enhance
 from .repair.run import repair as repair
+from .repair.settings import EnhanceSettings as EnhanceSettings
 from .repair.settings import RepairSettings as RepairSettings
 from .scene import Scene as Scene
 from .scene import frame as frame
 from .sources import list_sources as list_sources
 from .sources import open_source as open_source
+from .views.demo import DemoSettings as DemoSettings
 from .views.demo import demo as demo
 from .views.report.settings import ReportSettings as ReportSettings
 from .views.studies import distribution as distribution

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from unswayed.choices import takes
 from unswayed.errors import UserError
 from unswayed.registry import Part, Registry
+
+from .settings import ExportSettings
 
 if TYPE_CHECKING:
     from unswayed.labels import LabelSpace
@@ -62,27 +65,26 @@ EXPORTERS: Registry[Exporter] = Registry(
 )
 
 
+@takes(ExportSettings)
 def export(
     benchmark: str | Path | Benchmark,
     to: str,
     output: str | Path,
+    settings: ExportSettings,
     *,
-    predictions: str | Path | None = None,
-    overwrite: bool = False,
     progress: Show | None = None,
 ) -> Exported:
     """Write a benchmark as `datasets` (a folder that `datasets.load_dataset` opens), `imagefolder` or `fiftyone`.
 
     to: also the name of an exporter of another installed package. output: a new or empty folder; for FiftyOne the name
-    of the dataset. predictions: also shown in FiftyOne, with the flips as a saved view. overwrite: replace a FiftyOne
-    dataset of that name. progress: called with pictures done and in all.
+    of the dataset. The fields of settings are also keywords. progress: called with pictures done and in all.
     """
     from unswayed.files.storage import fetch_pictures, local_copy
 
     from .folder import Benchmark
 
     write = EXPORTERS.load(to)
-    options = {name: value for name, value in (("predictions", predictions), ("overwrite", overwrite)) if value}
+    options = {name: value for name, value in vars(settings).items() if value}
     if wrong := [name for name in options if name not in EXPORTERS.part(to).facts.get("options", ())]:
         having = [name for name in EXPORTERS if wrong[0] in EXPORTERS.part(name).facts.get("options", ())]
         raise UserError(f"--{wrong[0]} does not apply to --to {to}", allowed=f"--to {' or '.join(having)}")

@@ -86,3 +86,13 @@ class ImportSettings:
     original: Annotated[str | None, Option("The folder of unedited pictures [default: `ori` or `original`].")] = None
     copy: Annotated[bool, Option("Copy the pictures instead of linking to them.", flags=("--copy",))] = False
     workers: Annotated[int, Option("Number of threads that read and hash files.")] = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings:
+    """What a FiftyOne dataset shows besides the pictures: predictions, with the flips as a saved view."""
+
+    predictions: Annotated[
+        Path | str | None, Option("Also show these predictions (`fiftyone` only).", flags=("-p", "--predictions"))
+    ] = None
+    overwrite: Annotated[bool, Option("Replace a FiftyOne dataset of the same name.", flags=("--overwrite",))] = False

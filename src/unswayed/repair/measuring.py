@@ -15,7 +15,7 @@ import numpy as np
 from unswayed.analyses.drops.outcomes import with_average
 from unswayed.analyses.statistics.agreement import bin_gaps
 from unswayed.analyses.statistics.paired import IntervalSettings, estimates, percentiles
-from unswayed.choices import one_line
+from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
@@ -25,6 +25,8 @@ from unswayed.files.tables import read_checked
 from unswayed.files.whole import write_json
 from unswayed.models.classifier import Classifier
 from unswayed.models.opening import WRAPPERS, open_model
+
+from .settings import EnhanceSettings
 
 Row = dict[str, Any]  # of a table of results
 Verdict = Literal["better", "worse", "cannot tell"]
@@ -180,22 +182,21 @@ class Enhancement:
         return f"Enhancement({str(self.folder)!r}: {len(self.rows)} ways, {len(self.skipped)} skipped)"
 
 
+@takes(EnhanceSettings)
 def enhance(
     benchmark: str | Path,
     model: str,
     output: str | Path,
+    settings: EnhanceSettings,
     *,
-    others: Sequence[str] = (),
-    device: str | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Enhancement:
     """Measure a model as it is and in every way that may help it, on the same pictures.
 
-    others: further models to compare with it, such as the trained hybrid. Each row holds the accuracy on the
-    originals, the average drop, and the change of both against the plain model with a paired 95 % interval.
+    The fields of settings are also keywords. Each row holds the accuracy on the originals, the average drop, and the
+    change of both against the plain model with a paired 95 % interval.
     """
+    device = settings.device
     plain = open_model(model, device=device)
     ways: dict[str, Classifier] = {"plain": plain}
     skipped: dict[str, str] = {}
@@ -204,12 +205,12 @@ def enhance(
             ways[wrapper] = open_model(f"{model}+{wrapper}", device=device)
         except UserError as error:
             skipped[wrapper] = error.given
-    ways |= {other: open_model(other, device=device) for other in others}
+    ways |= {other: open_model(other, device=device) for other in settings.others}
     done = run_evaluation(
         benchmark,
         list(ways.values()),
         output,
-        EvaluateSettings(device=device, batch_size=batch_size, workers=workers),
+        EvaluateSettings(device=device, batch_size=settings.batch_size, workers=settings.workers),
         progress=progress,
     )
     if plain.name in done.failed:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from unswayed.choices import Option, check_choice
+from unswayed.choices import DEVICE, Option, check_choice
 from unswayed.edits.mixture import EditMixture, trainable_edits
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
@@ -36,6 +36,18 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "learning_rate": (lambda value: 0 < value < math.inf, "a finite number above 0"),
     "seed": (lambda value: value >= 0, "0 or more"),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnhanceSettings:
+    """Which models a model is compared with, and how they run; others: such as the trained hybrid."""
+
+    others: Annotated[
+        Sequence[str], Option("Also compare with this model; repeatable.", metavar="MODEL", flags=("--with",))
+    ] = ()
+    device: Annotated[str | None, DEVICE] = None
+    batch_size: Annotated[int | None, Option("Pictures at once [default: what fits].")] = None
+    workers: Annotated[int | None, Option("Processes that decode.")] = None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from unswayed.choices import one_line
+from unswayed.choices import DEVICE, Option, one_line, takes
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 
@@ -32,7 +32,6 @@ SCENES = (
 
 # Work in units of one pass of the network, as measured on two idle cores.
 _GUIDED_PASS, _REMOVAL, _ANSWER, _HEAT_MAP, _PAGE = 1.8, 4.0, 0.3, 1.2, 20.0
-_HEAT_MAPS = 36
 
 Show = Callable[[float, float, str], None]
 
@@ -49,22 +48,29 @@ class Demo:
     failures: dict[str, str]
 
 
-def demo(
-    output: str | Path,
-    *,
-    scenes: int = 6,
-    steps: int = 20,
-    seed: int = 0,
-    models: Sequence[str] | None = None,
-    removal: str = "patches",
-    device: str | None = None,
-    heat_maps: int = _HEAT_MAPS,
-    progress: Show | None = None,
-) -> Demo:
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """scenes: how many, first of `SCENES` and then of the rest of the sample. models: `demo_models()` if None."""
+
+    scenes: Annotated[int, Option("Number of sample scenes, at most 20.")] = 6
+    steps: Annotated[
+        int, Option("Sampling steps over the whole noise schedule; 100 is slower and slightly better.")
+    ] = 20
+    seed: Annotated[int, Option("Random seed.")] = 0
+    models: Sequence[str] | None = None
+    removal: Annotated[
+        str, Option("How objects are removed: `patches`, or another method that `unswayed edits` lists.")
+    ] = "patches"
+    device: Annotated[str | None, DEVICE] = None
+    heat_maps: Annotated[int, Option("Number of flips that are shown with heat maps.")] = 36
+
+
+@takes(DemoSettings)
+def demo(output: str | Path, settings: DemoSettings, *, progress: Show | None = None) -> Demo:
     """Write OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; a stopped demo resumes.
 
-    scenes: how many, first of `SCENES` and then of the rest of the sample. models: `demo_models()` if None.
-    progress: called with the work done, the total work (both in passes of the network) and the current stage.
+    The fields of settings are also keywords. progress: called with the work done, the total work (both in passes of the
+    network) and the current stage.
     """
     from unswayed.benchmark import Benchmark, BuildSettings, build
     from unswayed.edits.recipes import open_recipe
@@ -76,8 +82,9 @@ def demo(
     from .report.settings import ReportSettings
 
     output = Path(output).expanduser()
-    models = demo_models() if models is None else models
-    source, recipe = demo_scenes(scenes), open_recipe(RECIPE)
+    steps, heat_maps, device = settings.steps, settings.heat_maps, settings.device
+    models = demo_models() if settings.models is None else settings.models
+    source, recipe = demo_scenes(settings.scenes), open_recipe(RECIPE)
     passes = [_passes(item, steps) for item in recipe.items]
     work = {
         "render": len(source) * (sum(passes) + _REMOVAL),
@@ -86,8 +93,10 @@ def demo(
     }
     stages = _Stages(work, progress or (lambda done, total, what: None))
     bench, predictions, sheet = output / "benchmark", output / "predictions", output / "sheet.png"
-    settings = BuildSettings(recipe=recipe, steps=steps, guide=GUIDE, removal=removal, seed=seed, device=device)
-    built = build(source, bench, settings, progress=lambda now: stages.reach("render", now.share))
+    rendering = BuildSettings(
+        recipe=recipe, steps=steps, guide=GUIDE, removal=settings.removal, seed=settings.seed, device=device
+    )
+    built = build(source, bench, rendering, progress=lambda now: stages.reach("render", now.share))
     stages.reach("render", 1.0)
     run_evaluation(
         bench,
@@ -108,7 +117,7 @@ def demo(
             heat_maps=heat_maps,
         ),
         explain=explain_pairs,
-        command=_command(output, scenes, steps, seed),
+        command=_command(output, settings),
         progress=lambda now, of, what: stages.reach("report", now / of),
     )
     stages.reach("report", 1.0)
@@ -157,7 +166,6 @@ def _passes(item: Item, steps: int) -> float:
     return max(1, round(start * steps)) * cost if start > 0 else 0.0
 
 
-def _command(output: Path, scenes: int, steps: int, seed: int) -> list[str]:
-    numbers = [word for name, value in (("scenes", scenes), ("steps", steps), ("seed", seed))
-               for word in (f"--{name}", str(value))]  # fmt: skip
+def _command(output: Path, settings: DemoSettings) -> list[str]:
+    numbers = [word for name in ("scenes", "steps", "seed") for word in (f"--{name}", str(getattr(settings, name)))]
     return ["unswayed", "demo", "-o", str(output), *numbers]

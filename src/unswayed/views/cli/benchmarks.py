@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unswayed.benchmark.exporting import EXPORTERS
-from unswayed.benchmark.settings import BuildSettings, ImportSettings
+from unswayed.benchmark.settings import BuildSettings, ExportSettings, ImportSettings
 from unswayed.sources import list_sources
 
 from .options import Json, listed
@@ -153,16 +153,11 @@ def export(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FOLDER|NAME", help="A new folder, or the FiftyOne dataset's name.")
     ],
+    settings: ExportSettings,
     push: Annotated[
         str | None, typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub (`datasets` only).")
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Create the repository as a public one.")] = False,
-    predictions: Annotated[
-        Path | None, typer.Option("-p", "--predictions", help="Also show these predictions (`fiftyone` only).")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a FiftyOne dataset of the same name.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """
@@ -186,7 +181,7 @@ def export(
     if push is not None and not EXPORTERS.part(to).facts.get("hub"):
         raise UserError(f"--push does not apply to --to {to}", allowed="--to datasets")
     with progress_line("export", "pictures") as show:
-        exported = unswayed.export(benchmark, to, output, predictions=predictions, overwrite=overwrite, progress=show)
+        exported = unswayed.export(benchmark, to, output, settings, progress=show)
     address = None if push is None else upload(exported.place, push, public)
     if as_json:
         print(json.dumps({**asdict(exported), "address": address}, ensure_ascii=False))

@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from keyword import iskeyword
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -142,9 +143,9 @@ def _parameter(field: Field[Any], declared: Any, option: Option) -> inspect.Para
 
 
 def _name(field: Field[Any], option: Option) -> str:
-    """The name of the parameter: that of its long flag."""
+    """The name of the parameter: that of its long flag, if Python allows it."""
     flags = [flag.removeprefix("--").replace("-", "_") for flag in option.flags if flag.startswith("--")]
-    return flags[0] if flags else field.name
+    return flags[0] if flags and not iskeyword(flags[0]) else field.name
 
 
 def _readable(declared: Any, option: Option) -> Any:

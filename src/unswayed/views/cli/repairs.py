@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from unswayed.choices import RendererName
-from unswayed.repair.settings import RepairSettings
+from unswayed.repair.settings import EnhanceSettings, RepairSettings
 
 from .options import Device, Format
 
@@ -124,19 +124,14 @@ def repair(
 def enhance(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark of `unswayed build`.")],
     model: Model,
+    settings: EnhanceSettings,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="The predictions' folder [default: enhance/MODEL]."),
     ] = None,
-    other: Annotated[
-        list[str] | None, typer.Option("--with", metavar="MODEL", help="Also compare with this model; repeatable.")
-    ] = None,
     by_edit: Annotated[
         bool, typer.Option("--by-edit", help="Print every measure of every edit, not only originals and average.")
     ] = False,
-    device: Device = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pictures at once [default: what fits].")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that decode.")] = None,
     format: Format = "table",
 ) -> None:
     """
@@ -162,10 +157,7 @@ def enhance(
 
     folder = output or Path("enhance") / slug_of(model)
     with progress_line("enhance", "answers") as show:
-        enhanced = unswayed.enhance(
-            benchmark, model, folder, others=other or (), device=device, batch_size=batch_size, workers=workers,
-            progress=show,
-        )  # fmt: skip
+        enhanced = unswayed.enhance(benchmark, model, folder, settings, progress=show)
     for way, reason in enhanced.skipped.items():
         typer.echo(f"skipped: {way}: {reason}", err=True)
     frame = polars.DataFrame(enhanced.by_edit if by_edit else enhanced.rows, infer_schema_length=None)

@@ -7,23 +7,16 @@ from typing import Annotated
 
 import typer
 
+from unswayed.views.demo import DemoSettings
+
 from .options import Device
 
 
 def demo(
+    settings: DemoSettings,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for all results.")] = Path(
         "demo"
     ),
-    scenes: Annotated[int, typer.Option(help="Number of sample scenes, at most 20.")] = 6,
-    steps: Annotated[
-        int, typer.Option(help="Sampling steps over the whole noise schedule; 100 is slower and slightly better.")
-    ] = 20,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    removal: Annotated[
-        str, typer.Option(help="How objects are removed: `patches`, or another method that `unswayed edits` lists.")
-    ] = "patches",
-    device: Device = None,
-    heat_maps: Annotated[int, typer.Option(help="Number of flips that are shown with heat maps.")] = 36,
 ) -> None:
     """
         unswayed demo
@@ -43,16 +36,7 @@ def demo(
     from .progress import exit_with_failures, progress_line
 
     with progress_line("demo", "passes") as show:
-        done = unswayed.demo(
-            output,
-            scenes=scenes,
-            steps=steps,
-            seed=seed,
-            removal=removal,
-            device=device,
-            heat_maps=heat_maps,
-            progress=lambda now, total, stage: show(round(now), round(total), stage),
-        )
+        done = unswayed.demo(output, settings, progress=lambda now, total, stage: show(round(now), round(total), stage))
     typer.echo(analysis_text(done.drops, "drops", "table"))
     for sentence in done.verdict:
         typer.echo(sentence)
