@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from unswayed.views.report.page import write_report
+from unswayed.views.report.settings import ReportSettings
 
 
 def opening(report: Path) -> float:
@@ -43,7 +44,7 @@ def main() -> None:
         report, started = options.report, time.perf_counter()
         if report is None:
             report = Path(folder) / "report.html"
-            write_report(options.predictions, report, heat_maps=0)
+            write_report(options.predictions, report, ReportSettings(heat_maps=0))
             print(f"written in {time.perf_counter() - started:.1f} s")
         seconds = [opening(report) for _ in range(5)]
         print(f"{report.stat().st_size / 1e6:.2f} MB, opened in {statistics.median(seconds):.2f} s (median of five)")

@@ -82,7 +82,7 @@ def drop_figure(
     axes.tick_params(axis="y", length=0)
     marks = ["faint line: raw drop"] if rows["net_drop"].is_not_null().any() else []
     marks += ["hollow: white-box"] if rows["white_box"].any() else []
-    marks += ["cross: published"] if _published(rows) else []
+    marks += ["cross: published"] if "published" in rows.columns and rows["published"].is_not_null().any() else []
     _legend(figure, series, marks, NARROW if narrow else WIDE)
     return figure
 
@@ -99,10 +99,6 @@ def _mark(axes: Axes, row: Mapping[str, Any], y: float, number: int) -> None:
         points += axes.plot(row["drop"], y, "|", color=color, alpha=0.45, markersize=9, gid=name)
     if row.get("published") is not None:
         axes.plot(row["published"], y, "x", color=color, markersize=6, gid=name)
-
-
-def _published(rows: pl.DataFrame) -> bool:
-    return "published" in rows.columns and bool(rows["published"].is_not_null().any())
 
 
 def accuracy_and_drop(

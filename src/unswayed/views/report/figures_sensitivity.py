@@ -39,7 +39,9 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
         for label, place in places(names, series).items():
             part = levels.filter((pl.col(name) == label) & (pl.col("norm") == norm)).sort("level")
-            _accuracy(accuracy, part, place)
+            for column, style in (("accuracy_background", "-"), ("accuracy_foreground", "--")):
+                look = {"color": COLORS[place % MOST], "marker": _marker(place), "markersize": 3.5, "linewidth": 1.4}
+                accuracy.plot(part["level"], part[column], style, **look)
             _rfs(rfs, part, place, label, shaded=not many)
         accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
         rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
@@ -60,19 +62,6 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     else:
         figure.legend(handles, labels, frameon=False, loc="outside upper right", ncols=min(4, len(names)), fontsize=9)
     return figure
-
-
-def _accuracy(axes: Axes, part: pl.DataFrame, place: int) -> None:
-    for column, style in (("accuracy_background", "-"), ("accuracy_foreground", "--")):
-        axes.plot(
-            part["level"],
-            part[column],
-            style,
-            color=COLORS[place % MOST],
-            marker=_marker(place),
-            markersize=3.5,
-            linewidth=1.4,
-        )
 
 
 def _marker(place: int) -> str:
@@ -264,8 +253,6 @@ def _with_averages(cells: np.ndarray) -> np.ndarray:
 
 
 MOST_HISTOGRAMS = 8
-
-
 _SCORES = {"energy": "Energy", "gradnorm": "GradNorm"}
 
 

@@ -205,10 +205,9 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
         for row in table.drop_nulls(names[0]).iter_rows(named=True):
             gap, low, high = (-row[names[place]] for place in (0, 2, 1))
             rows.append((model, gap, low, high, row["n"], row["p_holm"]))
-    columns = dict.fromkeys(("gap", "low", "high", "p_holm"), pl.Float64)
-    order_of_columns = ("model", "gap", "low", "high", "n", "p_holm")
-    types = {name: columns.get(name, pl.String if name == "model" else pl.Int64) for name in order_of_columns}
-    frame = pl.DataFrame(rows, schema=types, orient="row")
+    ends = dict.fromkeys(("gap", "low", "high"), pl.Float64)
+    schema = {"model": pl.String, **ends, "n": pl.Int64, "p_holm": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
     adjusted = holm(frame["p_holm"].fill_null(np.nan).to_numpy())
     return frame.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
 

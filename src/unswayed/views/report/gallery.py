@@ -184,7 +184,6 @@ def _answer(name: str, share: float, right: bool) -> Markup:
 
 
 def _referred(name: str, words: str, kind: str | None = None) -> Markup:
-    """Return a reference to a stored picture."""
     use = tag("use", href=f"#{name}")
     return tag("svg", use, role="img", aria_label=words, viewBox=f"0 0 {SIDE} {SIDE}", class_=kind)
 

@@ -124,7 +124,6 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
 
 
 def _smaller(data: bytes) -> bytes:
-    """Return the PNG at most `WIDEST` pixels wide."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(data)).convert("RGB")

@@ -166,9 +166,7 @@ def accuracy_section(findings: Findings) -> Section | None:
     }
     title = "Accuracy against drop"
     if max(rows["n"]) < TOO_FEW_TO_RANK:
-        words = (
-            f"With fewer than {TOO_FEW_TO_RANK} photographs a scatter of models would show chance, so there is none."
-        )
+        words = f"With fewer than {TOO_FEW_TO_RANK} photographs a scatter would show chance, so there is none."
         return Section("accuracy", title, paragraphs(words), tables=tables)
     figure, narrow = (
         accuracy_and_drop(findings.drops, findings.models, findings.series, small) for small in (False, True)

@@ -242,9 +242,7 @@ def _lead(findings: Findings) -> str:
         return ""
     more = f"{points(gap.points)} points more ({interval(gap.low, gap.high)}, n = {gap.n:,})"
     following = findings.worst["edit"][1]
-    if gap.low > 0:
-        return f"Surely worse than the next, {following}: {more}."
-    return f"Not surely worse than the next, {following}: {more}."
+    return f"{'Surely' if gap.low > 0 else 'Not surely'} worse than the next, {following}: {more}."
 
 
 def _worst(findings: Findings) -> dict[str, str] | None:
@@ -252,13 +250,8 @@ def _worst(findings: Findings) -> dict[str, str] | None:
     edit, effect, n = findings.worst.row(0)
     rows = findings.drops.filter((pl.col("edit") == edit) & ~pl.col("white_box"))
     if effect <= 0:
-        return {
-            "edit": "No edit",
-            "meaning": "",
-            "losses": "No edit costs accuracy, averaged over models.",
-            "sure": "",
-            "lead": "",
-        }
+        nothing = "No edit costs accuracy, averaged over models."
+        return {"edit": "No edit", "meaning": "", "losses": nothing, "sure": "", "lead": ""}
     order = [row for model in findings.series for row in rows.filter(model=model).iter_rows(named=True)]
     values = ", ".join(f"{row['model']} {points(row['effect'])}" for row in order)
     sure = int((rows["effect_p"] < SURE).sum())
@@ -274,7 +267,6 @@ def _worst(findings: Findings) -> dict[str, str] | None:
 
 
 def _row(findings: Findings, model: str) -> dict[str, Any]:
-    """Return a model's row of the matrix."""
     rows = {row["edit"]: row for row in findings.drops.filter(model=model).iter_rows(named=True)}
     largest = max(1.0, *findings.drops.filter(pl.col("kind") != "control")["effect"].drop_nulls().abs())
     cells: list[dict[str, Any] | None] = []
