@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from unswayed.evaluation.contract import check_accuracy, sanity_sample
-from unswayed.evaluation.passes import SANITY
+from unswayed.evaluation.contract import SANITY, check_accuracy, sanity_sample
 from unswayed.models import Classifier, Transform, open_model
 from unswayed.models.label_mapping import LabelMapping, map_labels
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD

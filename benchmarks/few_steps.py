@@ -40,7 +40,7 @@ from unswayed.benchmark.measures import glcm_measures
 from unswayed.benchmark.plan import Plan
 from unswayed.benchmark.prepare import Preparation
 from unswayed.edits.recipes import open_recipe
-from unswayed.evaluation.lpips import lpips_file, open_lpips
+from unswayed.evaluation.feature_networks import lpips_file, open_lpips
 from unswayed.models import open_model
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers, Rendered

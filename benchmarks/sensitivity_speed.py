@@ -16,8 +16,7 @@ import time
 import numpy as np
 import torch
 
-from unswayed.evaluation.noise import LEVELS, add_noise, at_input
-from unswayed.evaluation.noise_response import BATCH_SIZES, NoiseSettings, measure_noise
+from unswayed.evaluation.noise import BATCH_SIZES, LEVELS, NoiseSettings, add_noise, at_input, measure_noise
 from unswayed.evaluation.probes import read_probe
 from unswayed.models import Classifier, open_model
 from unswayed.sources import Source, open_source

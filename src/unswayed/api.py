@@ -13,7 +13,7 @@ from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName, tak
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.evaluation.flip_heat import explain_pairs
+from unswayed.evaluation.heat import explain_pairs
 from unswayed.labels import imagenet
 from unswayed.masks.checks import WARNING
 from unswayed.masks.segment import Box

@@ -10,8 +10,8 @@ from PIL import Image
 from torch import nn
 
 from unswayed.analyses.alignment import by_correctness, by_edit
-from unswayed.evaluation.alignment import measure_alignment
 from unswayed.evaluation.probes import read_probe
+from unswayed.evaluation.saliency import measure_alignment
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene

@@ -14,8 +14,7 @@ from unswayed.benchmark import build
 from unswayed.benchmark.plan import BuildSettings
 from unswayed.errors import UserError
 from unswayed.evaluation.distribution import FeaturesProbe, sets_of
-from unswayed.evaluation.inception import inception_file, open_inception
-from unswayed.evaluation.lpips import lpips_file, open_lpips
+from unswayed.evaluation.feature_networks import inception_file, lpips_file, open_inception, open_lpips
 from unswayed.files.downloads import place_of
 
 here = pytest.mark.skipif(not place_of("inception").is_file(), reason="run `unswayed weights fetch inception` first")
@@ -128,7 +127,7 @@ def test_fid_equals_torch_fidelitys_own_on_two_folders(edited, noise, tmp_path):
     from torch_fidelity import calculate_metrics
 
     from unswayed.analyses.distribution import distance_table
-    from unswayed.evaluation.inception import inception_state
+    from unswayed.evaluation.feature_networks import inception_state
     from unswayed.evaluation.probes import read_probe, run_probe
     from unswayed.files.whole import sha256
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.evaluation.noise_response import NoiseSettings, measure_noise
+from unswayed.evaluation.noise import NoiseSettings, measure_noise
 from unswayed.evaluation.probes import read_probe
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform

@@ -14,9 +14,8 @@ import pytest
 from outside_package import install
 from ray_cluster import two_nodes
 from unswayed.benchmark import BuildSettings, build
-from unswayed.evaluation.distribution_study import DistributionStudy, run_distribution
-from unswayed.evaluation.noise import choose_levels
-from unswayed.evaluation.noise_response import NoiseSettings
+from unswayed.evaluation.distribution import DistributionStudy, run_distribution
+from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings

@@ -11,10 +11,8 @@ from PIL import Image
 from unswayed.edits import in_order, make_edit
 from unswayed.edits.edit import Range
 from unswayed.errors import UserError
-from unswayed.evaluation.changes import directions
-from unswayed.evaluation.film import gif
-from unswayed.evaluation.fragility import fragility, subject_of
-from unswayed.evaluation.smallest import HALVED, SCANNED, find_smallest, fragility_profile, predictor, sweep
+from unswayed.evaluation.fragility import fragility, gif, subject_of
+from unswayed.evaluation.smallest import HALVED, SCANNED, directions, find_smallest, fragility_profile, predictor, sweep
 from unswayed.models.opening import open_model
 from unswayed.rendering.photograph import Request
 from unswayed.sources import open_source

@@ -7,11 +7,9 @@ import torch
 from torch import nn
 
 from unswayed.errors import UserError
-from unswayed.evaluation.channel_examples import channel_examples
-from unswayed.evaluation.features import activation_maps
+from unswayed.evaluation.channels import activation_maps, channel_examples, study_channels
+from unswayed.evaluation.heat import cluster, shared_regions
 from unswayed.evaluation.measures import best_channels
-from unswayed.evaluation.neural_features import study_channels
-from unswayed.evaluation.spurious import cluster, shared_regions
 from unswayed.evaluation.study import Channels
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
@@ -136,7 +134,7 @@ def test_hooks_are_gone_and_unknown_layers_are_named(model, source):
 
 def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tmp_path, monkeypatch):
     from unswayed.evaluation import study as sensitivity_study
-    from unswayed.evaluation.noise_response import NoiseSettings
+    from unswayed.evaluation.noise import NoiseSettings
 
     monkeypatch.setattr("unswayed.jobs._can_be_sent", lambda worker: False)  # this source is only in this process
     monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))

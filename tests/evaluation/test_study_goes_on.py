@@ -8,8 +8,7 @@ import pytest
 
 from command_line import refused
 from unswayed.errors import UserError
-from unswayed.evaluation.noise import choose_levels
-from unswayed.evaluation.noise_response import NoiseSettings
+from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import Probe, measure_pictures, read_probe, run_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs.parts import ItemTable

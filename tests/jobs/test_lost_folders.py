@@ -15,8 +15,7 @@ import pytest
 from unswayed.benchmark import BuildSettings, build
 from unswayed.errors import CannotWrite
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.evaluation.noise import choose_levels
-from unswayed.evaluation.noise_response import NoiseSettings
+from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import View

@@ -49,8 +49,7 @@ def evaluate(inputs: Path, output: Path) -> object:
 
 
 def sensitivity(inputs: Path, output: Path) -> object:
-    from unswayed.evaluation.noise import choose_levels
-    from unswayed.evaluation.noise_response import NoiseSettings
+    from unswayed.evaluation.noise import NoiseSettings, choose_levels
     from unswayed.evaluation.study import run_study
     from unswayed.jobs import parts
 

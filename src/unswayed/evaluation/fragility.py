@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,8 +18,7 @@ from unswayed.rendering.photograph import Request, compose, exact_mask, read_sce
 from unswayed.scene import Scene, frame
 from unswayed.sources.pictures import PictureLike
 
-from .changes import directions, find_direction
-from .smallest import Found, Subject, fragility_profile, predictor
+from .smallest import Found, Strip, Subject, directions, find_direction, fragility_profile, predictor
 
 
 def fragility(
@@ -66,3 +66,29 @@ def subject_of(request: Request, scene: Scene, renderer: Renderer | None = None)
         return render_chain(asked, exact, used)[2].image if chain else compose(asked, exact)[1].background
 
     return Subject(make, frame(scene, request.frame).pixel_rate)
+
+
+LINE = 15  # pixels of one line of text
+SECONDS, LAST = 0.5, 1.5
+
+
+def gif(strip: Strip) -> bytes:
+    """Return the strip as a GIF that repeats: one frame per picture, the last one shown longer."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.load_default(size=12)
+    frames = []
+    for still in strip.stills:
+        side = still.image.shape[0]
+        frame = Image.new("RGB", (still.image.shape[1], side + 2 * LINE + 6), "white")
+        frame.paste(Image.fromarray(np.ascontiguousarray(still.image)))
+        pen = ImageDraw.Draw(frame)
+        lines = (strip.describe(still), f"{still.name}, {100 * still.probability:.0f} %")
+        for place, text in enumerate(lines):
+            color = "#000000" if place == 0 or still.best == strip.before.best else "#b3261e"
+            pen.text((4, side + 2 + place * LINE), text, fill=color, font=font)
+        frames.append(frame)
+    stream = io.BytesIO()
+    shown = [round(1000 * SECONDS)] * (len(frames) - 1) + [round(1000 * LAST)]
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:], duration=shown, loop=0)
+    return stream.getvalue()

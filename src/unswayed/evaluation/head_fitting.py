@@ -16,8 +16,7 @@ from unswayed.choices import Frame, check_choice, one_line, takes
 from unswayed.errors import UserError
 
 from .noise import ablate as gray_region
-from .noise import at_input
-from .noise_response import labeled
+from .noise import at_input, labeled
 from .probes import counter, loaded_ahead, unusable
 from .settings import HeadSettings
 

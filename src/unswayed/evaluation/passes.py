@@ -21,13 +21,11 @@ from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_picture
 
-from .contract import REPEATED, check_answers, check_originals, sanity_sample
+from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_sample
 from .decoding import Batch, Decoder, worker_count
 from .inputs import Pictures
 from .model_cards import SCHEMA, Picture
 from .scoring import Scores, score
-
-SANITY = 64  # originals that are checked before any prediction is stored
 
 
 @dataclass(eq=False)

@@ -25,15 +25,14 @@ from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Share
 from unswayed.models.heads import check_framing
 
-from .alignment import SaliencyProbe
-from .channel_examples import ChannelExample, channel_examples
+from .channels import ChannelExample, channel_examples, study_channels
+from .contract import check_plausible
+from .heat import Region, shared_regions
 from .measures import best_channels, suspects
 from .model_cards import sentences_in
-from .neural_features import study_channels
-from .noise_response import NoiseProbe, NoiseSettings
-from .plausibility import check_plausible
+from .noise import NoiseProbe, NoiseSettings
 from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
-from .spurious import Region, shared_regions
+from .saliency import SaliencyProbe
 
 if TYPE_CHECKING:
     import polars as pl

@@ -75,7 +75,7 @@ def demo(output: str | Path, settings: DemoSettings, *, progress: Show | None = 
     from unswayed.benchmark import Benchmark, BuildSettings, build
     from unswayed.edits.recipes import open_recipe
     from unswayed.evaluation import EvaluateSettings, run_evaluation
-    from unswayed.evaluation.flip_heat import explain_pairs
+    from unswayed.evaluation.heat import explain_pairs
 
     from .report.page import write_report
     from .report.pictures import contact_sheet

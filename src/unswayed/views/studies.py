@@ -27,10 +27,9 @@ from unswayed.analyses.distribution import (
 from unswayed.analyses.drops.groups import read_model_groups
 from unswayed.choices import ClassColumn, Convention, one_line, takes
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.distribution_study import run_distribution
+from unswayed.evaluation.distribution import run_distribution
 from unswayed.evaluation.measures import check_measure, suspects
-from unswayed.evaluation.noise import choose_levels
-from unswayed.evaluation.noise_response import NoiseSettings
+from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
 from unswayed.evaluation.study import run_study
@@ -53,7 +52,7 @@ from .report.section import render
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from unswayed.evaluation.spurious import Region
+    from unswayed.evaluation.heat import Region
     from unswayed.evaluation.study import Channels, Study
 
 

@@ -17,7 +17,7 @@ from report_world import CLASSES, HOSTILE, make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
-from unswayed.evaluation.flip_heat import explain_pairs
+from unswayed.evaluation.heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
 from unswayed.masks.confidence import LOOK_BELOW
 from unswayed.views.report.findings import find

@@ -13,9 +13,18 @@ from markupsafe import Markup
 
 from unswayed.edits import Edit
 from unswayed.errors import UserError
-from unswayed.evaluation.changes import directions, find_direction
 from unswayed.evaluation.fragility import subject_of
-from unswayed.evaluation.smallest import Found, Still, Strip, Subject, find_smallest, fragility_profile, sweep
+from unswayed.evaluation.smallest import (
+    Found,
+    Still,
+    Strip,
+    Subject,
+    directions,
+    find_direction,
+    find_smallest,
+    fragility_profile,
+    sweep,
+)
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame
 from unswayed.views.report.pictures import data_address

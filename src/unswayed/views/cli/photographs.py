@@ -241,8 +241,8 @@ def fragility(
     """
     import json
 
-    from unswayed.evaluation.film import gif
     from unswayed.evaluation.fragility import fragility as search
+    from unswayed.evaluation.fragility import gif
     from unswayed.files.whole import make_folder, write_bytes
     from unswayed.sources.source import slug
     from unswayed.specs import slug_of

@@ -210,7 +210,7 @@ class PicturePair:
 
 
 HeatMaps = tuple[np.ndarray, np.ndarray]
-# Such as `evaluation.flip_heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps in order, notes.
+# Such as `evaluation.heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps in order, notes.
 Explain = Callable[
     [Sequence[PicturePair], Mapping[str, Mapping[str, Any]], Callable[[], None]],
     tuple[list[HeatMaps | None], list[str]],

@@ -66,7 +66,7 @@ def write_report(
 ) -> Written:
     """Write the report of a folder of predictions as one HTML file; with `assets`, figures and tables also as files.
 
-    explain: makes the heat maps (`unswayed.evaluation.flip_heat.explain_pairs`; None for no heat maps); command: the
+    explain: makes the heat maps (`unswayed.evaluation.heat.explain_pairs`; None for no heat maps); command: the
     command that reproduces everything, if there is one; progress: (done, total, what).
     """
     predictions, output = local_copy(predictions), local_copy(output)

@@ -1,17 +1,18 @@
-"""Channels of a layer compared with attributes: activation maps against the attribute masks of a source."""
+"""Channels of a layer against attributes: activation maps, comparison with the masks of a source, example pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 
-from .features import activation_maps, open_layer
 from .measures import channel_localization, channel_table
 from .noise import at_input
 
@@ -19,8 +20,47 @@ if TYPE_CHECKING:
     import polars as pl
     import torch
 
-    from unswayed.models import Classifier
+    from unswayed.models import Classifier, HeatLayer
     from unswayed.sources import Source
+
+
+@contextlib.contextmanager
+def activation_maps(
+    model: Classifier, layer: HeatLayer | None = None
+) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
+    """A function from transformed inputs (N, 3, crop, crop) to the layer's maps (N, channels, h, w) float32.
+
+    layer: the model's heat layer if None.
+    """
+    chosen = layer or model.heat_layer
+    seen: list[torch.Tensor] = []
+
+    def hook(_: Any, __: Any, output: torch.Tensor) -> None:
+        seen.append(chosen.as_maps(output))
+
+    def maps_of(inputs: torch.Tensor) -> torch.Tensor:
+        seen.clear()
+        model.logits(inputs)
+        return seen[-1].float()
+
+    handle = chosen.module(model.module).register_forward_hook(hook)
+    try:
+        yield maps_of
+    finally:
+        handle.remove()
+
+
+def open_layer(model: Classifier, name: str | None) -> HeatLayer:
+    """The description of the layer with that dotted name; the model's heat layer if None."""
+    if name is None:
+        return model.heat_layer
+    import torch
+
+    from unswayed.models.heat import find_heat_layer
+
+    side = model.transform.crop
+    return find_heat_layer(model.module, torch.zeros(1, 3, side, side, device=model.device), name)
+
 
 # Maps and masks are compared on this grid: fine enough for an eye, coarse enough for 2,000 channels at once.
 GRID = 56
@@ -108,3 +148,44 @@ def channel_maps(
         cells = share >= min(0.5, float(share.max()))
         masks[OBJECT if name == "foreground" else name] = cells
     return maps, masks
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelExample:
+    """One picture under one channel.
+
+    image: (S, S, 3) uint8 at the model's input size; heat: (S, S) float32 in [0, 1], the channel's activation;
+    mask: (S, S) bool, the attribute.
+    """
+
+    source_id: str
+    image: np.ndarray
+    heat: np.ndarray
+    mask: np.ndarray
+
+
+def channel_examples(
+    model: Classifier, source: Source, study: ChannelStudy, best: pl.DataFrame, most: int = 4
+) -> list[list[ChannelExample]]:
+    """For each row of `best` (attribute, channel), up to `most` pictures in which that channel is most active."""
+    with activation_maps(model, open_layer(model, study.layer)) as maps_of:
+        return [
+            [
+                _example(model, source, one, attribute, channel, maps_of, study.frame)
+                for one in study.examples(attribute, channel, most)
+            ]
+            for attribute, channel in best.select("attribute", "channel").iter_rows()
+        ]
+
+
+def _example(
+    model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: object, frame: Frame
+) -> ChannelExample:
+    import cv2
+    import torch
+
+    assert callable(maps_of)
+    image, masks = at_input(source[scene_id], model.transform.crop, frame)
+    heat = np.maximum(maps_of(model.from_pixels(torch.from_numpy(image)[None]))[0, channel].cpu().numpy(), 0)
+    heat = cv2.resize(heat / max(float(heat.max()), 1e-6), image.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+    return ChannelExample(scene_id, image, heat, masks["foreground" if attribute == OBJECT else attribute])

