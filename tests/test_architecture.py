@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -13,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from measured_walk import as_markdown, measured_walk
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "unswayed"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-STEPS = re.findall(r"^\| \d+ \| `(\S+\.py)` \| `(\w+)` \|", PAGE, re.MULTILINE)
 
 
 def layers() -> list[str]:
@@ -26,27 +26,13 @@ def layers() -> list[str]:
     return [room.strip() for line in reversed(listed) for room in re.split(r"[|:]", line)]
 
 
-@pytest.mark.parametrize(("file", "name"), STEPS)
-def test_every_file_and_name_of_the_walk_exists(file, name):
-    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-
-
-def test_the_walk_follows_the_contract_and_never_returns_to_a_room():
-    visited = [file.split("/")[0] for file, _ in STEPS]
-    order = list(dict.fromkeys(visited))
-    assert len(STEPS) > 20
-    assert visited == sorted(visited, key=order.index)
-    assert order == sorted(order, key=layers().index)
-
-
-def test_the_drawing_shows_the_files_of_the_walk_in_order():
-    drawn = re.findall(r"</tspan>(\S+\.py)<", (ROOT / "docs" / "pictures" / "walk.svg").read_text(encoding="utf-8"))
-    assert drawn == [file.partition("/")[2] for file, _ in STEPS]
+def test_the_walk_of_the_page_is_the_measured_one():
+    shown = PAGE[PAGE.index("### `unswayed build`") : PAGE.index("## Where a new part goes")]
+    assert shown.strip() == as_markdown(measured_walk()).strip(), "run: python tests/support/measured_walk.py"
 
 
 def test_the_table_lists_every_room_in_the_order_of_the_contract():
-    table = PAGE[PAGE.index("## The rooms") : PAGE.index("## The one idea")]
+    table = PAGE[PAGE.index("## The rooms") : PAGE.index("## Four mechanisms")]
     named = re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)
     assert named == [room for room in layers() if (PACKAGE / room).is_dir()]
 
