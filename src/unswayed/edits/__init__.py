@@ -5,7 +5,9 @@ This module and the declarations load no OpenCV and no torch, so that analyses m
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,7 +43,18 @@ EDITS = Registry[type[Edit]](
 
 def all_edits() -> dict[str, type[Edit]]:
     """Return the edits of this and other installed packages by name, in the order in which they are applied."""
+    return dict(_loaded(tuple(sys.path)))
+
+
+@functools.cache
+def _loaded(path: tuple[str, ...]) -> dict[str, type[Edit]]:
+    """Every edit of the packages on this `sys.path`."""
     return dict(sorted(EDITS.all().items(), key=lambda item: item[1].order))
+
+
+def find_edit(name: str) -> type[Edit]:
+    """Return the edit of that name; raises UserError with the names there are."""
+    return _loaded(tuple(sys.path)).get(name) or EDITS.load(name)
 
 
 def list_edits() -> list[str]:
@@ -59,8 +72,8 @@ def edit_named_in(text: str) -> type[Edit] | None:
     >>> edit_named_in("lighting-object+1.5").name, edit_named_in("made-up")
     ('lighting', None)
     """
-    names = [name for name in EDITS if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
-    return EDITS.load(max(names, key=len)) if names else None
+    names = [name for name in _loaded(tuple(sys.path)) if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
+    return find_edit(max(names, key=len)) if names else None
 
 
 def make_edit(name: str, **parameters: Any) -> Edit:
@@ -69,7 +82,7 @@ def make_edit(name: str, **parameters: Any) -> Edit:
     >>> make_edit("size", rate=0.05)
     Size(rate=0.05, start=0.25)
     """
-    edit = EDITS.load(name)
+    edit = find_edit(name)
     for parameter in parameters:
         allowed(edit, parameter)
     return edit(**parameters)
@@ -86,7 +99,7 @@ def parse_edit(name: str, text: str, **others: Any) -> Edit:
     >>> parse_edit("position", "0.2,0.8"), parse_edit("size", "full").rate
     (Position(x=0.2, y=0.8, start=0.25), 'full')
     """
-    edit = EDITS.load(name)
+    edit = find_edit(name)
     for parameter in others:
         allowed(edit, parameter)
     text = text.strip()

@@ -12,7 +12,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.records import require_fields
 from unswayed.scene import Scene
 
-from . import EDITS
+from . import EDITS, find_edit
 from .composition import Composition, Impossible, Original, PictureReference, Pool, Removed
 from .edit import Allowed, Choice, Edit, Range, allowed
 from .geometry import resized
@@ -123,7 +123,7 @@ def _checked_span(name: str, span: Sequence[float], least: float, greatest: floa
 
 
 def _axis_space(name: str) -> Allowed:
-    edit = EDITS.load(name)
+    edit = find_edit(name)
     return allowed(edit, edit.axis)
 
 
@@ -244,7 +244,7 @@ def edited_by_others(
 
 def _drawn_edit(name: str, share: float, mixture: EditMixture) -> Edit:
     """The edit with its main parameter at a share of its range; a choice and a text take it from their own values."""
-    edit, space = EDITS.load(name), _axis_space(name)
+    edit, space = find_edit(name), _axis_space(name)
     if isinstance(space, Range):
         low, high = mixture.ranges.get(name, (space.low, space.high))
         logarithmic = space.spacing == "log" and low > 0

@@ -27,7 +27,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.whole import read_toml
 from unswayed.scene import Scene
 
-from . import EDITS, edit_from, make_edit, parse_edit
+from . import edit_from, find_edit, make_edit, parse_edit
 from .composition import Composition, Pool
 from .edit import Allowed, Edit, Level, Need, Range, allowed, as_json
 
@@ -153,7 +153,7 @@ def _axis(text: str) -> list[Item]:
             allowed="attribute=low:high:count, attribute=value,value,… or attribute(parameter=value,value,…)",
         )
     name, inside, levels = match.groups()
-    kind, fixed, swept = EDITS.load(name), _inside(inside or ""), None
+    kind, fixed, swept = find_edit(name), _inside(inside or ""), None
     lists = [key for key, value in fixed.items() if "," in value or _is_range(value)]
     if levels is not None and lists:
         raise UserError(

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from unswayed.edits import EDITS, Edit, all_edits, in_order
+from unswayed.edits import Edit, all_edits, find_edit, in_order
 from unswayed.edits.composition import IDENTITY
 from unswayed.edits.edit import Choice, Range, Text, file_parameters, parameters
 from unswayed.edits.geometry import after, box, center, moved, outline, placed_mask, rotation, scaling
@@ -106,7 +106,7 @@ def chain_from(values: Mapping[str, Mapping[str, Value]], picture: str | None = 
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
     (Size(rate=0.05, start=0.25), Position(x=0.0, y=1.0, start=0.25))
     """
-    return in_order(_edit(EDITS.load(name), given, picture) for name, given in values.items())
+    return in_order(_edit(find_edit(name), given, picture) for name, given in values.items())
 
 
 def _edit(edit: type[Edit], given: Mapping[str, Value], picture: str | None) -> Edit:
