@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -123,18 +123,9 @@ def run_study(
         keys = [(name, kind) for name in models for kind in kinds]
         measured = dict(run_probes(probes, keys, study.folder, engine, monitor, len(pictures)))
         for name in models:
-            results = [measured[name, kind] for kind in kinds]
-            failure = next((result for result in results if isinstance(result, str)), None)
             try:
-                if failure is not None:
-                    raise UserError(failure)
-                for kind, result in zip(kinds, results, strict=True):
-                    if isinstance(result, ProbeResult):
-                        result.record(name, study.failures, study.notes)
-                        (study.noise if kind == "noise" else study.saliency).append(result.path.stem)
-                    else:
-                        study.unfinished.append(f"{name}: {kind}")
-                if (spurious or channels) and None not in results:
+                complete = _record(study, name, {kind: measured[name, kind] for kind in kinds})
+                if (spurious or channels) and complete:
                     _look_closer(study, probes, name, spurious, channels, class_by, measure, monitor)
             except CannotWrite:
                 raise
@@ -148,6 +139,20 @@ def run_study(
         slugs.extend(_earlier(Path(folder), kind, slugs))
     study.remarks.extend(sentences_in(folder, dict.fromkeys([*study.noise, *study.saliency])))
     return study
+
+
+def _record(study: Study, name: str, results: Mapping[str, ProbeResult | str | None]) -> bool:
+    """Add the results of a model, by kind; whether all are complete. Raises UserError if one of them failed."""
+    for result in results.values():
+        if isinstance(result, str):
+            raise UserError(result)
+    for kind, result in results.items():
+        if isinstance(result, ProbeResult):
+            result.record(name, study.failures, study.notes)
+            (study.noise if kind == "noise" else study.saliency).append(result.path.stem)
+        else:
+            study.unfinished.append(f"{name}: {kind}")
+    return None not in results.values()
 
 
 @dataclass(frozen=True, eq=False)

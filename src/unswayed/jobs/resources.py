@@ -130,11 +130,6 @@ def in_parts(run: Callable[[torch.Tensor], torch.Tensor], batch: torch.Tensor) -
     return shrinking(lambda size: torch.cat([run(part) for part in batch.split(size)]), max(1, len(batch)))[0]
 
 
-# What cards say about numbers that are not exactly the same in every run.
-FLOATS = (
-    "the last digits of probabilities and scores depend on the kind of device and, for models that another runtime "
-    "executes (ONNX, OpenVINO, TensorFlow Lite), on the number of threads"
-)
 AGAIN = 60.0  # seconds between two measurements
 SOON = 5.0  # the same after other processes began or stopped to compute
 WINDOW = 0.5  # minimum seconds over which the use by others is measured

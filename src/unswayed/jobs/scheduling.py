@@ -15,8 +15,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from unswayed.errors import UserError, reason_of
 
-from .settings import EngineSettings
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -101,26 +99,6 @@ class Crew(Protocol):
 
     def stop(self, workers: Sequence[Any]) -> None:
         """End all workers at once."""
-        ...
-
-
-class Engine(Protocol):
-    """Where the workers of a run are."""
-
-    def crew(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Crew:
-        """What starts workers in these places; packed: the pickled worker."""
-        ...
-
-    def cores(self, settings: EngineSettings) -> int:
-        """How many CPU cores there are."""
-        ...
-
-    def places(self, settings: EngineSettings) -> list[str]:
-        """The devices of the workers: those of the settings, or else all."""
-        ...
-
-    def on_a_machine(self, settings: EngineSettings, places: Sequence[str]) -> int:
-        """How many of the workers in these places share the cores of one machine."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from unswayed.choices import DEVICES, Option
 from unswayed.errors import UserError, unknown
@@ -14,7 +14,28 @@ from unswayed.registry import Part, Registry
 if TYPE_CHECKING:
     import torch
 
-    from .scheduling import Engine
+    from .scheduling import Crew
+
+
+class Engine(Protocol):
+    """Where the workers of a run are."""
+
+    def crew(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Crew:
+        """What starts workers in these places; packed: the pickled worker."""
+        ...
+
+    def cores(self, settings: EngineSettings) -> int:
+        """How many CPU cores there are."""
+        ...
+
+    def places(self, settings: EngineSettings) -> list[str]:
+        """The devices of the workers: those of the settings, or else all."""
+        ...
+
+    def on_a_machine(self, settings: EngineSettings, places: Sequence[str]) -> int:
+        """How many of the workers in these places share the cores of one machine."""
+        ...
+
 
 # facts: `this_process`: a single worker may run in this process; `address`: the engine is reached at an address.
 _BUILT_IN = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -130,6 +130,21 @@ class TableJob:
                 yield from self._collected(outcome.result)
         for share in broken:
             yield from self._with_care(work, share)
+
+    def each(
+        self,
+        work: Callable[..., Result],
+        items: Sequence[str],
+        finished: Mapping[str, Result],
+        workers: int,
+        devices: Sequence[str] = (),
+    ) -> Iterator[Outcome[str, Result]]:
+        """An outcome for each item, where a work writes the files of each itself; those that are finished stay."""
+        todo = [item for item in items if item not in finished]
+        watch = self.monitor.watch
+        outcomes = run_tasks(work, todo, workers, self.engine, devices=devices, apart=True, watch=watch)
+        for item in items:
+            yield Outcome(item, finished[item]) if item in finished else next(outcomes)
 
     def merged(
         self,

@@ -14,8 +14,9 @@ from PIL import Image
 from unswayed.choices import takes
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
-from unswayed.jobs import EngineSettings, Outcome, cores, places_of, run_tasks
+from unswayed.jobs import EngineSettings, Outcome, cores, places_of
 from unswayed.jobs.monitor import Monitor, View
+from unswayed.jobs.table_job import TableJob
 from unswayed.sources.folder import object_name
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_picture
@@ -95,17 +96,15 @@ def make_masks(
         elif path.is_file():
             ready[name] = Made(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
     with Monitor(masks, "masks", "photographs", show) as monitor:
-        todo = [name for name in names if name not in ready]
-        workers = workers or max(1, min(cores(engine), len(todo) // 16))
+        workers = workers or max(1, min(cores(engine), (len(names) - len(ready)) // 16))
         devices = [] if choice_for is None else places_of(engine)
         if devices and not devices[0].startswith("cuda") and engine.device is None:
             devices = devices[:1] * workers
-        outcomes = run_tasks(worker, todo, workers, engine, devices=devices, apart=True, watch=monitor.watch)
-        failed = 0
-        for done, name in enumerate(names, start=1):
-            made = ready.get(name) or worker.result(next(outcomes))
-            failed += made.status == "failed"
-            monitor.count(done, len(names), failed)
+        job = TableJob(engine, monitor, len(names))
+        for outcome in job.each(worker, names, ready, workers, devices):
+            made = worker.result(outcome)
+            job.failed += made.status == "failed"
+            job.count(1)
             yield made
         merge_confidences(masks)
 
