@@ -220,5 +220,5 @@ def _short(value: object) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None:
         return f"<{' x '.join(map(str, shape))}>"
-    text = repr(value) if len(value) <= 4 else ""  # type: ignore[arg-type]
-    return text if text and len(text) <= 40 and "\n" not in text else f"<{len(value)}>"  # type: ignore[arg-type]
+    text = repr(value) if len(value) <= 4 else ""
+    return text if text and len(text) <= 40 and "\n" not in text else f"<{len(value)}>"

@@ -125,7 +125,7 @@ class _Popen(popen_forkserver.Popen):
 
 
 class _WithoutScript(ForkServerProcess):
-    _Popen = staticmethod(_Popen)  # type: ignore[assignment]
+    _Popen = staticmethod(_Popen)
 
 
 def _message(worker: _Process) -> Message:

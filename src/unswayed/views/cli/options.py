@@ -104,7 +104,7 @@ def command_of(name: str, function: Callable[..., None], help: str) -> Any:
 
     run.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
-    del run.__wrapped__  # type: ignore[attr-defined]
+    del run.__wrapped__
     holder = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
     holder.command(name, cls=Command, help=f"{help}\n\n{inspect.cleandoc(function.__doc__ or '')}")(run)
     return typer.main.get_command(holder)
@@ -137,7 +137,7 @@ def _parameter(field: Field[Any], declared: Any, option: Option) -> inspect.Para
     default = None if any(get_origin(member) is list for member in get_args(kind)) else field.default
     if default is MISSING:
         default = inspect.Parameter.empty if field.default_factory is MISSING else None
-    annotation: Any = Annotated[kind, typer_option(option)]  # type: ignore[valid-type]
+    annotation: Any = Annotated[kind, typer_option(option)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(_name(field, option), keyword, default=default, annotation=annotation)
 
