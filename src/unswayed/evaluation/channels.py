@@ -118,7 +118,7 @@ def study_channels(
             seen.append(set(masks))
     if not ids:
         raise UserError(f"no picture of '{source.spec}' could be read: {'; '.join(failures.values())[:300]}")
-    present = {name: np.array([name in one for one in seen]) for name in sums}
+    present = {name: np.array([name in names for names in seen]) for name in sums}
     activations = np.stack(pooled)
     table = channel_table(sums, activations, present)
     return ChannelStudy(chosen.name, frame, table, ids, present, activations, failures)
@@ -171,8 +171,8 @@ def channel_examples(
     with activation_maps(model, open_layer(model, study.layer)) as maps_of:
         return [
             [
-                _example(model, source, one, attribute, channel, maps_of, study.frame)
-                for one in study.examples(attribute, channel, most)
+                _example(model, source, scene_id, attribute, channel, maps_of, study.frame)
+                for scene_id in study.examples(attribute, channel, most)
             ]
             for attribute, channel in best.select("attribute", "channel").iter_rows()
         ]

@@ -7,7 +7,8 @@ probabilities get a remark. Both are kept in the model's card, or in FOLDER/susp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -29,7 +30,7 @@ from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Geometry, pa
 
 from .label_orders import DOUBT, SURE, Cause, at_least, clearly_better, suspect_exchange, suspect_order
 from .probes import Careful
-from .saliency import opened_pictures
+from .saliency import MaskedPicture, opened_pictures
 
 if TYPE_CHECKING:
     from unswayed.benchmark import Benchmark
@@ -96,8 +97,8 @@ def check_originals(
     # A group's probability is the sum of its members', so that a softmax makes its predicted classes wrong too.
     wrong = scores if of_probabilities or mapping.kind == "groups" else None
     accuracy = check_accuracy(model, mapping, crops, labels, answers, predicted)
-    grave = [one for one in (wrong, accuracy, outside if most else None) if one]
-    return grave, [one for one in (scores, outside) if one and one not in grave]
+    grave = [sentence for sentence in (wrong, accuracy, outside if most else None) if sentence]
+    return grave, [sentence for sentence in (scores, outside) if sentence and sentence not in grave]
 
 
 def check_accuracy(
@@ -245,11 +246,11 @@ def _beats(right: int, count: int, chance: float) -> bool:
     return at_least(right, count, chance) < DOUBT
 
 
-def _same(model: Classifier, one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same(model: Classifier, logits: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two sets of logits are equal up to numerical precision."""
     tolerance = 1e-3 if model.precision == "fp32" else 0.1
-    spread = float(one.std()) if one.numel() > 1 else 1.0
-    return bool(((one - other).abs() <= tolerance * max(spread, 1e-3)).all())
+    spread = float(logits.std()) if logits.numel() > 1 else 1.0
+    return bool(((logits - other).abs() <= tolerance * max(spread, 1e-3)).all())
 
 
 def sanity_sample(originals: Sequence[Original], count: int) -> list[Original]:
@@ -278,56 +279,61 @@ def check_plausible(
     import torch
 
     load, ids, mapping, _ = opened_pictures(pictures, model, frame)
-    looked = []
-    originals = [one for one in ids if one.split("/")[-2] == "original"]
-    for place in sanity_sample(range(len(originals)), SANITY):
-        photograph = originals[place].rsplit("/", 2)[0]
-        if photograph in skipped:
-            continue
-        if careful is not None:
-            careful("picture", photograph)
-        try:
-            looked.append(load(originals[place]))
-        except BadPicture:
-            continue  # the probe reports it
+    sample = list(_sampled(load, ids, skipped, careful))
     if careful is not None:
         careful("model", model.name)
     path = _file(folder, model.slug)
     remove_file(path)
-    if not looked:
+    if not sample:
         return
 
     def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
-        some = [looked[place] for place in places]
+        some = [sample[place] for place in places]
         if some[0].whole and geometry.crop != model.transform.crop:
             other = replace(model, transform=replace(model.transform, crop=geometry.crop))
             load_other = opened_pictures(pictures, other, frame)[0]
-            some = [load_other(f"{one.source_id}/original/0") for one in some]
-        return torch.from_numpy(np.stack([one.image if one.whole else geometry.apply(one.image) for one in some]))
+            some = [load_other(f"{picture.source_id}/original/0") for picture in some]
+        images = [picture.image if picture.whole else geometry.apply(picture.image) for picture in some]
+        return torch.from_numpy(np.stack(images))
 
-    own = crops(model.transform.geometry, np.arange(len(looked)))
+    own = crops(model.transform.geometry, np.arange(len(sample)))
     logits = torch.cat(
         [in_parts(lambda some: model.logits(model.from_pixels(some)), part) for part in own.split(BATCH)]
     )
     if model.adapt is None:
         check_answers(model, own[:REPEATED], logits[:REPEATED], min(BATCH, len(own)))
-    labels = np.array([one.label for one in looked])
-    answers, predicted = (one.argmax(1).cpu().numpy() for one in (logits, mapping.apply(logits)))
+    labels = np.array([picture.label for picture in sample])
+    answers, predicted = (scores.argmax(1).cpu().numpy() for scores in (logits, mapping.apply(logits)))
     grave, remarks = check_originals(model, mapping, crops, labels, answers, predicted, logits, of_probabilities=True)
     seen = training_overlap(model.name, model.origin, _photographs(pictures))
     doubts = [
         *grave,
         None if grave else suspect_exchange(model.name, mapping.target, labels, predicted),
         doubted_masks(
-            {one.source_id: one.about_mask for one in looked},
-            {one.source_id: one.mask_origin for one in looked if one.mask_origin is not None},
+            {picture.source_id: picture.about_mask for picture in sample},
+            {picture.source_id: picture.mask_origin for picture in sample if picture.mask_origin is not None},
         ),
         seen.suspicion,
     ]
-    suspicion = "; ".join(one for one in doubts if one)
+    suspicion = "; ".join(doubt for doubt in doubts if doubt)
     remarks += [seen.remark] if seen.remark else []
     if suspicion or remarks:
         write_json(path, {"model": model.name, "suspicion": suspicion, "remarks": remarks})
+
+
+def _sampled(
+    load: Callable[[str], MaskedPicture], ids: Iterable[str], skipped: Container[str], careful: Careful | None
+) -> Iterator[MaskedPicture]:
+    """Up to 64 readable originals, evenly spaced."""
+    originals = [sample_id for sample_id in ids if sample_id.split("/")[-2] == "original"]
+    for sample_id in sanity_sample(originals, SANITY):
+        photograph = sample_id.rsplit("/", 2)[0]
+        if photograph in skipped:
+            continue
+        if careful is not None:
+            careful("picture", photograph)
+        with contextlib.suppress(BadPicture):  # the probe reports it
+            yield load(sample_id)
 
 
 def _photographs(pictures: Source | Benchmark) -> list[str]:

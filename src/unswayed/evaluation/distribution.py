@@ -95,8 +95,8 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
         raise UserError(f"'{spec}' holds no pictures")
     slugs = unique_slugs(names)
     return [
-        Picture(one, one, Path(name).name, spec, 0, None, str(root / name))
-        for one, name in zip(slugs, names, strict=True)
+        Picture(slug, slug, Path(name).name, spec, 0, None, str(root / name))
+        for slug, name in zip(slugs, names, strict=True)
     ]
 
 
@@ -175,7 +175,9 @@ def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]
     from torch import nn
 
     heads = [
-        one for one in model.module.modules() if isinstance(one, nn.Linear) and one.out_features == len(model.labels)
+        layer
+        for layer in model.module.modules()
+        if isinstance(layer, nn.Linear) and layer.out_features == len(model.labels)
     ]
     seen: list[torch.Tensor] = []
 
@@ -333,11 +335,13 @@ def _adapt(
     from .evaluation import run_evaluation
     from .settings import EvaluateSettings
 
-    if model.adapt is not None or not any(isinstance(one, _BatchNorm) for one in model.module.modules()):
+    if model.adapt is not None or not any(isinstance(layer, _BatchNorm) for layer in model.module.modules()):
         study.notes.append(f"{name} has no batch norm to adapt")
         return
     names = [name, f"{name}{ADAPTED}"]
-    where = {one.name: getattr(engine, one.name) for one in fields(EngineSettings) if one.name != "shard"}
+    where = {
+        setting.name: getattr(engine, setting.name) for setting in fields(EngineSettings) if setting.name != "shard"
+    }
     settings = EvaluateSettings(limit=limit, **where)
     done = run_evaluation(str(benchmark), names, study.folder / "answers", settings)
     study.failures.update(done.failed)

@@ -122,11 +122,11 @@ class Evaluator:
         size = self._batch_size(ready)
         models = [
             ModelPass(
-                one.model,
-                one.mapping,
-                Parts(parts_folder(self.folder, one.model.slug, one.fingerprint, size), self.save_every),
+                loaded.model,
+                loaded.mapping,
+                Parts(parts_folder(self.folder, loaded.model.slug, loaded.fingerprint, size), self.save_every),
             )
-            for one in ready
+            for loaded in ready
         ]
         settings = self.settings
         work = Pass(self.pictures, models, size, settings.workers, self.lanes, self.processes, share, journal)
@@ -134,12 +134,12 @@ class Evaluator:
             if self.counted is not None:
                 self.counted(count)
         replies = []
-        for one, progress in zip(ready, models, strict=True):
-            card = model_card(one.model, one.mapping, self.pictures, one.fingerprint)
+        for loaded, progress in zip(ready, models, strict=True):
+            card = model_card(loaded.model, loaded.mapping, self.pictures, loaded.fingerprint)
             opened = OpenedModel(
-                one.model.name, one.model.slug, one.fingerprint, one.mapping, card, size, len(work.plan)
+                loaded.model.name, loaded.model.slug, loaded.fingerprint, loaded.mapping, card, size, len(work.plan)
             )
-            replies.append(Reply(one.name, opened, progress.error))
+            replies.append(Reply(loaded.name, opened, progress.error))
         return replies
 
     def _side_by_side(
@@ -195,7 +195,7 @@ class Evaluator:
             return self.settings.batch_size
         if ready[0].model.adapt is not None:
             return ADAPTATION_BATCH
-        begun = [_begun_size(self.folder, one.model.slug, one.fingerprint) for one in ready]
+        begun = [_begun_size(self.folder, loaded.model.slug, loaded.fingerprint) for loaded in ready]
         return next((size for size in begun if size), None) or batch_size_for(str(ready[0].model.device))
 
 
@@ -296,11 +296,11 @@ def _fits_beside(models: Sequence[Classifier]) -> bool:
 
 def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     """Yield groups of models that share a pass: those on one device, but each model that adapts on its own."""
-    for device in dict.fromkeys(str(one.model.device) for one in ready):
-        shared = [one for one in ready if one.model.adapt is None and str(one.model.device) == device]
+    for device in dict.fromkeys(str(loaded.model.device) for loaded in ready):
+        shared = [loaded for loaded in ready if loaded.model.adapt is None and str(loaded.model.device) == device]
         if shared:
             yield shared
-    yield from ([one] for one in ready if one.model.adapt is not None)
+    yield from ([loaded] for loaded in ready if loaded.model.adapt is not None)
 
 
 def _stored_as(folder: Path, spec: str, fingerprint_as: Callable[..., str]) -> str | None:

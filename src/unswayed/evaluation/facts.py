@@ -61,7 +61,7 @@ def find_benchmark(
         return FoundBenchmark(root, manifest, card)
     absent = []
     described = [card["benchmark"] for card in cards.values() if isinstance(card.get("benchmark"), dict)]
-    for path, one in {one["path"]: one for one in described if one.get("path")}.items():
+    for path, stated_there in {about["path"]: about for about in described if about.get("path")}.items():
         try:
             foreign = _is_foreign(path, predictions)
             root = place_of(path) if foreign else reachable_copy(path)
@@ -70,7 +70,7 @@ def find_benchmark(
             continue
         # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
         finished = os.path.isfile(root / MANIFEST)
-        if not os.path.exists(root) or ("card_sha256" in one and not finished):
+        if not os.path.exists(root) or ("card_sha256" in stated_there and not finished):
             where = f"at {path}, which is not fetched because only a file names it"
             absent.append(f"the benchmark is {where if foreign else f'no longer at {path}'}")
         elif finished:
@@ -80,7 +80,7 @@ def find_benchmark(
                 return FoundBenchmark(root, polars_table(read_manifest(root, (), outside=True)), card)
             absent.append(f"the benchmark in {path} is not the one that was evaluated ({'; '.join(lines)})")
     unknown = "so its controls and levels are unknown and its pictures are not shown: give its place by --benchmark"
-    return FoundBenchmark(absent=tuple(f"{one}, {unknown}" for one in absent))
+    return FoundBenchmark(absent=tuple(f"{reason}, {unknown}" for reason in absent))
 
 
 def _is_foreign(path: str, predictions: Predictions) -> bool:
@@ -104,8 +104,8 @@ def _differences(
     files = {path.stem: path for path in prediction_files(predictions)}
     words = ("in the predictions", f"in {root}")
     lines = [
-        stored_differences(files[model["file"]], one, now, rows, words, whole=True)
-        for one, model in identities.values()
+        stored_differences(files[model["file"]], identity, now, rows, words, whole=True)
+        for identity, model in identities.values()
     ]
     return min(lines, key=len)
 
@@ -196,7 +196,7 @@ class Facts:
     @functools.cached_property
     def descriptions(self) -> dict[str, str]:
         """Return the descriptions of the edits whose parameters are in the manifest, by name."""
-        return {name: "; ".join(one.describe() for one in chain) for name, chain in self.chains.items()}
+        return {name: "; ".join(edit.describe() for edit in chain) for name, chain in self.chains.items()}
 
     @functools.cached_property
     def chains(self) -> dict[str, tuple[Edit, ...]]:
@@ -213,7 +213,7 @@ class Facts:
         item = named_items().get(edit)
         chain = self.chains.get(edit) or (() if item is None else item.chain)
         declared = edit_named_in(edit)
-        return tuple(one.name for one in chain) or (() if declared is None else (declared.name,))
+        return tuple(edit.name for edit in chain) or (() if declared is None else (declared.name,))
 
     def is_white_box(self, model: str, edit: str) -> bool:
         guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)
@@ -268,7 +268,7 @@ def averaged_edits(edits: Iterable[str], facts: Facts) -> list[str]:
     present = set(edits)
     direction = "direction-small" if "direction-small" in present else "direction"
     ten = [*_PAPER, direction]
-    others = (one for one in present - {ORIGINAL, SOURCE} if not facts.is_control(one))
+    others = (edit for edit in present - {ORIGINAL, SOURCE} if not facts.is_control(edit))
     chosen = ten if present.issuperset(ten) else facts.sorted(others)
     return [edit for edit in chosen if not any(facts.is_white_box(model, edit) for model in facts.white_box)]
 
@@ -342,7 +342,7 @@ def _is_official(card: Mapping[str, Any]) -> bool:
 def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     from unswayed.labels import LabelSpace
 
-    for labels in [(card or {}).get("labels"), *(one.get("labels") for one in cards.values())]:
+    for labels in [(card or {}).get("labels"), *(stated.get("labels") for stated in cards.values())]:
         if isinstance(labels, dict):
             try:
                 return LabelSpace.from_json(labels).classes

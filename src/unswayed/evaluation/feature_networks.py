@@ -132,11 +132,11 @@ def open_lpips(path: Path) -> Callable[[np.ndarray, np.ndarray], float]:
     try:
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         trunk, lines, pools = content["trunk"], content["lin"], content["pool_before"]
-        layers = [(one["weight"].float(), one["bias"].float()) for one in trunk]
-        weights = [one.float() for one in lines]
+        layers = [(layer["weight"].float(), layer["bias"].float()) for layer in trunk]
+        weights = [line.float() for line in lines]
     except Exception:  # what a damaged file raises depends on where it is damaged
         raise UserError(f"{path} does not hold LPIPS weights", run=f"unswayed weights fetch {LPIPS}") from None
-    shift, scale = (torch.tensor(one).view(1, 3, 1, 1) for one in (_SHIFT, _SCALE))
+    shift, scale = (torch.tensor(values).view(1, 3, 1, 1) for values in (_SHIFT, _SCALE))
 
     def features(image: np.ndarray) -> list[torch.Tensor]:
         x = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1

@@ -97,6 +97,6 @@ def _predicted(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
         right = set(before.filter("correct")["source_id"])
         photograph = pl.col("edit").is_in([ORIGINAL, SOURCE])
         flipped = ~photograph & pl.col("source_id").is_in(list(right)) & ~pl.col("correct")
-        field = "".join(one if one.isalnum() else "_" for one in model)
+        field = "".join(letter if letter.isalnum() else "_" for letter in model)
         for row in rows.with_columns(flipped=flipped.fill_null(False)).iter_rows(named=True):
             yield f"predicted_{field}", model, row

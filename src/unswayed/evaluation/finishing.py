@@ -44,10 +44,10 @@ def finish(folder: Path, model: OpenedModel, pictures: Pictures, settings: Evalu
         first = next(iter(unreadable))
         raise UserError(f"none of the {len(pictures)} pictures can be read, first {first}: {unreadable[first]}")
     checked = parts.note("check")
-    told = [str(one) for one in checked.get("remarks", [])]
+    told = [str(remark) for remark in checked.get("remarks", [])]
     seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
     doubts = [checked.get("suspicion") or _exchanged(table, model.name, pictures), pictures.doubt, seen.suspicion]
-    suspicion = "; ".join(one for one in doubts if one) or None
+    suspicion = "; ".join(doubt for doubt in doubts if doubt) or None
     told += [seen.remark] if seen.remark else []
     warnings = [*([suspicion] if suspicion else []), *told]
     few = [number for number in parts.note("adapted").values() if number < ENOUGH]
@@ -107,7 +107,7 @@ def _merged(parts: Parts) -> pa.Table:
 def _exchanged(table: pa.Table, name: str, pictures: Pictures) -> str | None:
     """Return which classes look exchanged on all originals; the check before the evaluation sees some of them."""
     originals = table.filter(pc.equal(table["edit"], ORIGINAL))
-    labels, predicted = (originals[one].fill_null(-1).to_numpy() for one in ("label", "predicted"))
+    labels, predicted = (originals[column].fill_null(-1).to_numpy() for column in ("label", "predicted"))
     return suspect_exchange(name, pictures.labels, labels, predicted)
 
 
@@ -116,7 +116,7 @@ def _over_subset(table: pa.Table, pictures: Pictures) -> dict[str, Any]:
     classes = pictures.subset
     if classes is None:
         return {}
-    right = [one for one in table["subset_correct"].to_pylist() if one is not None]
+    right = [correct for correct in table["subset_correct"].to_pylist() if correct is not None]
     accuracy = float(np.mean(right)) if right else None
     return {"subset": {"classes": len(classes), "n": len(right), "accuracy": accuracy}}
 

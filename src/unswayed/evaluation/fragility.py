@@ -47,10 +47,10 @@ def fragility(
     scene = read_scene(image, mask)
     request = Request((), renderer=renderer, steps=steps, seed=seed, label=scene.label, device=device)
     chosen = list(directions().values()) if changes is None else [find_direction(name) for name in changes]
-    opened = [open_model(one, device=device) if isinstance(one, str) else one for one in models]
+    opened = [open_model(model, device=device) if isinstance(model, str) else model for model in models]
     found = []
-    for one in fragility_profile(subject_of(request, scene), map(predictor, opened), chosen):
-        found.append(one)
+    for result in fragility_profile(subject_of(request, scene), map(predictor, opened), chosen):
+        found.append(result)
         if progress is not None:
             progress(len(found), len(chosen) * len(opened))
     return found

@@ -59,10 +59,12 @@ def shared_regions(
     regions = list(looked_at(model, source, ids, method, frame))
     if not regions:
         raise UserError("in none of these pictures is there heat beside the object")
-    found = cluster(np.stack([one.feature for one in regions]))
+    found = cluster(np.stack([region.feature for region in regions]))
     marked = [replace(region, cluster=int(number)) for region, number in zip(regions, found, strict=True)]
     sizes = {number: int((found == number).sum()) for number in set(found.tolist())}
-    return sorted(marked, key=lambda one: (one.cluster == NOISE, -sizes[one.cluster], one.cluster, -one.share))
+    return sorted(
+        marked, key=lambda region: (region.cluster == NOISE, -sizes[region.cluster], region.cluster, -region.share)
+    )
 
 
 def looked_at(

@@ -194,8 +194,8 @@ def guides_of(card: Any) -> set[str]:
                 found |= set(_strings(value))
             found |= guides_of(value)
     elif isinstance(card, list):
-        for one in card:
-            found |= guides_of(one)
+        for part in card:
+            found |= guides_of(part)
     return found
 
 
@@ -203,7 +203,7 @@ def _strings(value: Any) -> Sequence[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [text for one in value.values() for text in _strings(one)]
+        return [text for part in value.values() for text in _strings(part)]
     return []
 
 

@@ -75,16 +75,17 @@ def suspect_exchange(name: str, space: LabelSpace, labels: np.ndarray, predicted
     counts = Counter(zip(labels.tolist(), predicted.tolist(), strict=True))
     pairs = sorted({(min(pair), max(pair)) for pair in counts if pair[0] != pair[1]})
     found, gained = [], 0
-    for one, two in pairs:
+    for first, second in pairs:
         # A class that is always answered with the other, but not the reverse, is a mistake of the model.
-        if counts[one, two] <= counts[one, one] or counts[two, one] <= counts[two, two]:
+        if counts[first, second] <= counts[first, first] or counts[second, first] <= counts[second, second]:
             continue
-        exchanged, right = counts[one, two] + counts[two, one], counts[one, one] + counts[two, two]
+        exchanged = counts[first, second] + counts[second, first]
+        right = counts[first, first] + counts[second, second]
         if at_least(exchanged, exchanged + right, 0.5) * len(pairs) < SURE:
-            among = int(np.isin(labels, (one, two)).sum())
+            among = int(np.isin(labels, (first, second)).sum())
             found.append(
-                f"{space.classes[one]!r} and {space.classes[two]!r} look exchanged: {exchanged} of {among} photographs "
-                "of them are answered with the other"
+                f"{space.classes[first]!r} and {space.classes[second]!r} look exchanged: {exchanged} of {among} "
+                "photographs of them are answered with the other"
             )
             gained += exchanged - right
     if not found:
@@ -131,10 +132,10 @@ def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, 
         counts.setdefault(answer, {})[target] = counts.get(answer, {}).get(target, 0) + 1
     learned = np.full(len(truth), -1)
     for place, (answer, target) in enumerate(zip(answers.tolist(), truth.tolist(), strict=True)):
-        others = {one: count - (one == target) for one, count in counts[answer].items()}
-        best = max(others, key=lambda one: (others[one], -one))
+        others = {label: count - (label == target) for label, count in counts[answer].items()}
+        best = max(others, key=lambda label: (others[label], -label))
         learned[place] = best if others[best] > 0 else -2
-    meaning = {answer: max(votes, key=lambda one: (votes[one], -one)) for answer, votes in counts.items()}
+    meaning = {answer: max(votes, key=lambda label: (votes[label], -label)) for answer, votes in counts.items()}
     return learned, {answer: target for answer, target in meaning.items() if target >= 0}
 
 

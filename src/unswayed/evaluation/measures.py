@@ -88,7 +88,7 @@ def gradnorm(features: np.ndarray, logits: np.ndarray, temperature: float = 1.0)
     """
     from scipy import special
 
-    features, logits = (np.asarray(one, dtype=np.float64) for one in (features, logits))
+    features, logits = (np.asarray(values, dtype=np.float64) for values in (features, logits))
     chances = special.softmax(logits / temperature, axis=1)
     pull = np.abs(chances - 1 / logits.shape[1]).sum(axis=1) / temperature
     return np.abs(features).sum(axis=1) * pull

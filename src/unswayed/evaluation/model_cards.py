@@ -277,15 +277,15 @@ def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
 def remarks(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
     """Return what else a reader of the numbers of these models, or of all, must know; each remark once."""
     found = (card.get("remarks") for card in _chosen(cards, models))
-    return list(dict.fromkeys(str(one) for listed in found if isinstance(listed, list) for one in listed))
+    return list(dict.fromkeys(str(remark) for listed in found if isinstance(listed, list) for remark in listed))
 
 
 def sentences(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
     """Return the suspicions about these models, or about all, and then the remarks, as sentences for a reader."""
     chosen = list(cards if models is None else models)
     return [
-        *(f"Suspicious: {one}." for one in suspicions(cards, chosen)),
-        *(f"Note: {one}." for one in remarks(cards, chosen)),
+        *(f"Suspicious: {sentence}." for sentence in suspicions(cards, chosen)),
+        *(f"Note: {sentence}." for sentence in remarks(cards, chosen)),
     ]
 
 

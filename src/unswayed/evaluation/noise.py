@@ -151,11 +151,11 @@ def changed(
     norm = variants[0].norm
     if norm == "clean":
         return picture[None]
-    stacked = torch.stack([masks[one.region] for one in variants])
+    stacked = torch.stack([masks[variant.region] for variant in variants])
     if norm == "grey":
         return ablate(picture, stacked)
     scale = 255.0 if norm == "linf" else 1.0
-    levels = torch.tensor([(one.level or 0.0) / scale for one in variants], device=picture.device)
+    levels = torch.tensor([(variant.level or 0.0) / scale for variant in variants], device=picture.device)
     return add_noise(picture, noise(variants[0].seed), stacked, norm, levels)
 
 
@@ -330,4 +330,4 @@ def _chunks(variants: Sequence[Variant], size: int) -> Iterator[Sequence[Variant
 
 def _runs(variants: Sequence[Variant]) -> Iterator[list[Variant]]:
     """Consecutive variants of one norm and seed, which `changed` makes together."""
-    return (list(run) for _, run in groupby(variants, key=lambda one: (one.norm, one.seed)))
+    return (list(run) for _, run in groupby(variants, key=lambda variant: (variant.norm, variant.seed)))

@@ -127,7 +127,7 @@ def _ratings(facts: Facts) -> pl.DataFrame:
     """One row per rated picture: the shares of its raters who called it valid and who could tell the object."""
     if facts.root is None or not (facts.root / REVIEWS).is_file():
         raise UserError("nobody has reviewed the pictures of this benchmark", run="unswayed review BENCH --rater NAME")
-    reviews = pl.DataFrame([asdict(one) for one in read_reviews(facts.root)])
+    reviews = pl.DataFrame([asdict(review) for review in read_reviews(facts.root)])
     return reviews.group_by(PICTURE).agg(
         valid_share=(pl.col("answer") == "valid").mean(), told_share=(pl.col("answer") != "unrecognizable").mean()
     )

@@ -284,7 +284,7 @@ def opened_pictures(
 
     if isinstance(pictures, Source):
         load_scene, mapping = scene_pictures(pictures, model, frame)
-        ids = {f"{one}/original/0": None for one in pictures.ids}
+        ids = {f"{scene_id}/original/0": None for scene_id in pictures.ids}
         named = {"source": pictures.spec, "frame": frame}
         return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, named
 

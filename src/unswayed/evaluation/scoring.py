@@ -85,7 +85,7 @@ def _among(answers: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
 
 def source_mapping(model: Classifier, source: Source) -> LabelMapping:
     """The mapping from the model's classes to the source's; refused if a class that occurs has no counterpart."""
-    occurring = {source.label_of(one) for one in source.ids}
+    occurring = {source.label_of(scene_id) for scene_id in source.ids}
     return map_labels(model.labels, source.labels, [label for label in occurring if label is not None])
 
 

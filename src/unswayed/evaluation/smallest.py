@@ -227,8 +227,8 @@ class Found:
             "control": self.control,
             "impossible": self.strip.impossible,
             "tried": [
-                {"level": one.level, "answer": one.name, "probability": one.probability, "kept": one.kept}
-                for one in self.strip.stills
+                {"level": still.level, "answer": still.name, "probability": still.probability, "kept": still.kept}
+                for still in self.strip.stills
             ],
         }
 

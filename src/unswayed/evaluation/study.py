@@ -176,7 +176,7 @@ class StudyProbes:
         return _opened(self.spec, self.limit, self.classes)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {one.name: getattr(self, one.name) for one in fields(self)}
+        kept = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         return {**kept, "opened": {}, "checked": set()}
 
     def model(self, name: str, device: str | None = None) -> Classifier:
@@ -277,7 +277,7 @@ def _benchmark_frame(benchmark: Benchmark) -> str | None:
 
 
 _ORIGINAL = "/original/0"
-_OWN = frozenset(("probe", "source", "method", "benchmark", *(one.name for one in fields(NoiseSettings))))
+_OWN = frozenset(("probe", "source", "method", "benchmark", *(declared.name for declared in fields(NoiseSettings))))
 
 
 def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source | Benchmark, bool]:
@@ -305,7 +305,9 @@ def _suspects(folder: Path, slug: str, by: ClassColumn, measure: str) -> list[st
 
 def _regions(model: Classifier, source: Source, chosen: list[str], method: str, frame: Frame) -> Regions:
     """The regions beside the object that the model uses, in the pictures that its rows make suspects."""
-    regions = shared_regions(model, source, [one for one in chosen if one in source], method, frame=frame)
+    regions = shared_regions(
+        model, source, [scene_id for scene_id in chosen if scene_id in source], method, frame=frame
+    )
     return Regions(model.name, source.labels.classes, regions)
 
 
@@ -319,6 +321,6 @@ def _channels(
     found.table.write_parquet(buffer)
     write_bytes(folder / f"{model.slug}.parquet", buffer.getvalue())
     write_bytes(folder / f"{model.slug}.best.csv", csv_text(best).encode())
-    study.failures.update({f"{model.name}, {one}": reason for one, reason in found.failures.items()})
+    study.failures.update({f"{model.name}, {picture}": reason for picture, reason in found.failures.items()})
     study.notes.append(f"{folder / model.slug}.best.csv: {len(best)} attributes, layer {found.layer}")
     return Channels(best, channel_examples(model, source, found, best))

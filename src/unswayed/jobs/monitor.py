@@ -48,14 +48,14 @@ class View:
     def remarks(self) -> list[str]:
         """What to say beside the numbers: failures, which workers do nothing or wait, and why."""
         reasons = {"starting": "is starting", "broken": "cannot be started", "ended": "is idle: no work is left"}
-        return [
-            *([self.note] if self.note else []),
-            *([f"{self.failed} failed"] if self.failed else []),
-            *(f"{one.name} {reasons[one.state]}{f' ({one.note})' * bool(one.note)}" for one in self.workers
-              if one.state in reasons),
-            *(f"{one.name} waits for pictures {one.waited:.0%} of the time (see --workers)" for one in self.workers
-              if one.state == "working" and one.waited >= WAITS),
-        ]  # fmt: skip
+        remarks = [*([self.note] if self.note else []), *([f"{self.failed} failed"] if self.failed else [])]
+        for worker in self.workers:
+            if worker.state in reasons:
+                remarks.append(f"{worker.name} {reasons[worker.state]}{f' ({worker.note})' * bool(worker.note)}")
+        for worker in self.workers:
+            if worker.state == "working" and worker.waited >= WAITS:
+                remarks.append(f"{worker.name} waits for pictures {worker.waited:.0%} of the time (see --workers)")
+        return remarks
 
 
 class Monitor:

@@ -89,7 +89,7 @@ class Processes:
 
     def receive(self, workers: Sequence[_Process]) -> list[tuple[_Process, Message]]:
         by_pipe = {id(worker.pipe): worker for worker in workers}
-        return [(worker := by_pipe[id(pipe)], _message(worker)) for pipe in wait([one.pipe for one in workers])]
+        return [(worker := by_pipe[id(pipe)], _message(worker)) for pipe in wait([worker.pipe for worker in workers])]
 
     def stop(self, workers: Sequence[_Process]) -> None:
         """Close every pipe, which ends the processes at once."""

@@ -70,7 +70,7 @@ class Actors:
                     f"{_listed(self.ray.available_resources())} free of {_listed(self.ray.cluster_resources())}",
                     run="ray status",
                 )
-        return [(worker := by_reference[one], self._message(worker)) for one in ready]
+        return [(worker := by_reference[reference], self._message(worker)) for reference in ready]
 
     def _ready(self, references: list[Any]) -> list[Any]:
         """The references whose messages have arrived, after at most five seconds."""
@@ -108,7 +108,7 @@ class _Actor:
             os.chdir(folder)  # for paths that the user gave relative to it
         os.environ.update(ONE_THREAD)
         os.environ["UNSWAYED_COPIES"] = copies  # so that a path in a working copy is the same object on every machine
-        sys.path.extend(one for one in path if one not in sys.path)  # for a worker of the user's own module
+        sys.path.extend(folder for folder in path if folder not in sys.path)  # for a worker of the user's own module
         self.inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
         self.outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.outbox.put(Message())  # it has a machine

@@ -97,9 +97,9 @@ class EngineSettings:
             return list(ids)
         number, count = shard_of(self.shard)
         # By hash, so that the parts are of equal size and each holds all classes, in whatever order the ids come.
-        ranked = sorted(ids, key=lambda one: (hashlib.blake2b(one.encode(), digest_size=8).digest(), one))
+        ranked = sorted(ids, key=lambda item: (hashlib.blake2b(item.encode(), digest_size=8).digest(), item))
         ours = set(ranked[number - 1 :: count])
-        return [one for one in ids if one in ours]
+        return [item for item in ids if item in ours]
 
 
 def shard_of(text: str) -> tuple[int, int]:
