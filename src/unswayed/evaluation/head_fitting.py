@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from unswayed.models.heads import Training
+    from unswayed.sources import Source
 
 Ablation = Literal["background"]
 Preset = Literal["default", "released"]
@@ -83,11 +84,8 @@ def fit_source_head(
     from unswayed.sources import open_source
 
     check_choice("framing", frame, Frame)
-    if ablate is not None:
-        check_choice("region to ablate", ablate, Ablation)
     source = open_source(spec).select(limit, classes, per_class=per_class)
-    if ablate is not None and not source.has_masks:
-        raise UserError(f"'{spec}' has no masks, so its backgrounds cannot be gray", run="unswayed masks FOLDER")
+    _check_ablation(ablate, source)
     base = open_model(model, device=device)
     side = base.transform.crop
     show = counter(progress, len(source)) if progress is not None else None
@@ -121,6 +119,14 @@ def fit_source_head(
     head = fit_head(base, pictures(), targets, source.labels, training or choose_training(), prepare, **described)
     replace(head, photographs=keys_of(used)).save(folder)
     return FittedHead(Path(folder), head.card, failures)
+
+
+def _check_ablation(ablate: str | None, source: Source) -> None:
+    if ablate is None:
+        return
+    check_choice("region to ablate", ablate, Ablation)
+    if not source.has_masks:
+        raise UserError(f"'{source.spec}' has no masks, so its backgrounds cannot be gray", run="unswayed masks FOLDER")
 
 
 @takes(HeadSettings)

@@ -93,8 +93,7 @@ SCANNED, HALVED = 8, 5
 # The largest number of pictures: the control, the scan with two smaller first steps, the bisection.
 MOST = 1 + SCANNED + 2 + HALVED
 
-Progress = Callable[[int, int], None]
-"""Called with the number of pictures done and in total."""
+Progress = Callable[[int, int], None]  # called with the number of pictures done and in total
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,10 +297,7 @@ def sweep(
 
 
 def fragility_profile(
-    subject: Subject,
-    models: Iterable[Predictor],
-    changes: Iterable[Direction],
-    chain: tuple[Edit, ...] = (),
+    subject: Subject, models: Iterable[Predictor], changes: Iterable[Direction], chain: tuple[Edit, ...] = ()
 ) -> Iterator[Found]:
     """Yield the smallest change that changes the prediction, for each change and each model, as soon as it is found."""
     models = list(models)
@@ -328,20 +324,20 @@ class _Taking:
         self.done = 0
         self.seen: dict[float, Still] = {}
         self.impossible: str | None = None
-        image = subject.make(in_order(self.others))
-        probabilities = model.predict(image)
-        best = int(probabilities.argmax())
-        kept = float(probabilities[best])
-        self.before = Still(direction.neutral(subject.rate), image, best, model.classes[best], kept, kept)
+        self.before = self._predicted(in_order(self.others), direction.neutral(subject.rate), None)
 
     def picture(self, edit: Edit, level: float) -> Still:
-        image = self.subject.make(in_order((*self.others, edit)))
-        probabilities = self.model.predict(image)
-        best = int(probabilities.argmax())
+        still = self._predicted(in_order((*self.others, edit)), level, self.before.best)
         self.done += 1
         if self.progress is not None:
             self.progress(min(self.done, self.most), self.most)
-        kept = float(probabilities[self.before.best])
+        return still
+
+    def _predicted(self, chain: tuple[Edit, ...], level: float, before: int | None) -> Still:
+        image = self.subject.make(chain)
+        probabilities = self.model.predict(image)
+        best = int(probabilities.argmax())
+        kept = float(probabilities[best if before is None else before])
         return Still(level, image, best, self.model.classes[best], float(probabilities[best]), kept)
 
     def levels(self, count: int) -> tuple[float, ...]:
