@@ -12,7 +12,15 @@ from unswayed.edits import in_order, make_edit
 from unswayed.edits.edit import Range
 from unswayed.errors import UserError
 from unswayed.evaluation.fragility import fragility, gif, subject_of
-from unswayed.evaluation.smallest import HALVED, SCANNED, directions, find_smallest, fragility_profile, predictor, sweep
+from unswayed.evaluation.smallest import (
+    HALVED,
+    SCANNED,
+    change_strip,
+    directions,
+    find_smallest,
+    fragility_profile,
+    predictor,
+)
 from unswayed.models.opening import open_model
 from unswayed.rendering.photograph import Request
 from unswayed.sources import open_source
@@ -92,7 +100,7 @@ def test_an_object_beyond_the_end_of_a_change_is_not_changed_the_other_way(name,
     assert (found.tried, found.turn) == (0, None)
     assert found.short.startswith(f"not possible: the object covers {rate:g} of the picture and “{name}” ends at")
     assert found.sentence.startswith("No level was possible: the object covers")
-    strip = sweep(base, model, directions()[name], count=3)
+    strip = change_strip(base, model, directions()[name], count=3)
     assert len(strip.stills) == 1 and strip.impossible is not None
     film = swept_film(strip, model.name)
     assert "No level was possible: the object covers" in film and "another one at" not in film
@@ -104,7 +112,7 @@ def test_the_other_edits_stay_and_keep_their_order(model):
     watched = replace(base, make=lambda chain: (seen.append(chain), base.make(chain))[1])
     chain = (make_edit("lighting", stops=-1.0), make_edit("size", rate=0.1))
     assert [edit.name for edit in in_order(chain)] == ["size", "lighting"]
-    strip = sweep(watched, model, directions()["object darker"], chain, count=2)
+    strip = change_strip(watched, model, directions()["object darker"], chain, count=2)
     assert [[edit.name for edit in one] for one in seen] == [["size"], ["size", "lighting"], ["size", "lighting"]]
     assert [one[1].stops for one in seen[1:]] == [-2.5, -5.0]
     assert [still.level for still in strip.stills] == [0.0, -2.5, -5.0]

@@ -243,7 +243,7 @@ def run_distribution(
     engine = EngineSettings() if engine is None else engine
     sets = sets_of(benchmark, against, limit)
     weights = inception_file(inception) if fid else None
-    names = _judged(benchmark, sets, against) if fid else []
+    names = _fair_sets(benchmark, sets, against) if fid else []
     study = DistributionStudy(Path(folder), [], weights is not None and len(names) > 1)
     if fid and (ORIGINAL, *against) == tuple(names):
         study.notes.append(CRITIC_NOTE)
@@ -315,7 +315,7 @@ class DistributionProbes:
             yield [FeaturesProbe(copy, hashed, self.sets, self.names, self.folder) for copy in networks]
 
 
-def _judged(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[str]:
+def _fair_sets(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[str]:
     """The sets of which FID is fair: all, or the originals and other folders where the embedded network drew them."""
     from unswayed.benchmark import Benchmark
 

@@ -70,7 +70,7 @@ class FinishedModel:
 
 
 @dataclass(frozen=True, eq=False)
-class _Ready:
+class _LoadedModel:
     """A loaded model whose classes match and whose predictions are not finished."""
 
     name: str
@@ -97,7 +97,7 @@ class Evaluator:
     lanes: int = 1
     processes: int = 1
     counted: Callable[[int], None] | None = None
-    opened: dict[str, _Ready | Reply] = field(default_factory=dict)
+    opened: dict[str, _LoadedModel | Reply] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process gets: it opens the models itself."""
@@ -118,7 +118,7 @@ class Evaluator:
                     replies += self._classify(share, together, journal)
         return replies
 
-    def _classify(self, share: Share, ready: Sequence[_Ready], journal: Journal | None) -> list[Reply]:
+    def _classify(self, share: Share, ready: Sequence[_LoadedModel], journal: Journal | None) -> list[Reply]:
         size = self._batch_size(ready)
         models = [
             ModelPass(
@@ -144,9 +144,9 @@ class Evaluator:
 
     def _side_by_side(
         self, share: Share, device: str | None, replies: list[Reply], journal: Journal | None
-    ) -> Iterator[list[_Ready]]:
+    ) -> Iterator[list[_LoadedModel]]:
         """Yield groups of models that fit into memory together and share a pass; add the others to the replies."""
-        ready: list[_Ready] = []
+        ready: list[_LoadedModel] = []
         for name in [name for name in self.opened if name not in share.tables]:
             del self.opened[name]
         for name in map(str, share.tables):
@@ -165,7 +165,7 @@ class Evaluator:
         if ready:
             yield ready
 
-    def _open(self, name: str, device: str | None) -> _Ready | Reply:
+    def _open(self, name: str, device: str | None) -> _LoadedModel | Reply:
         """Open a model; a reply if it fails or its predictions are complete."""
         pictures, spec = self.pictures, self.specs[name]
         try:
@@ -187,9 +187,9 @@ class Evaluator:
             known = _stored_as(self.folder, spec, partial(fingerprint_of, model, mapping, pictures, size))
             if known is not None:
                 return Reply(name, FinishedModel(known))
-        return _Ready(name, model, mapping, fingerprint)
+        return _LoadedModel(name, model, mapping, fingerprint)
 
-    def _batch_size(self, ready: Sequence[_Ready]) -> int:
+    def _batch_size(self, ready: Sequence[_LoadedModel]) -> int:
         """The given batch size, or that of an unfinished run in this folder, or the usual one."""
         if self.settings.batch_size is not None:
             return self.settings.batch_size
@@ -294,7 +294,7 @@ def _fits_beside(models: Sequence[Classifier]) -> bool:
     return 2 * largest < free_bytes(torch.device(str(models[-1].device))) // 2
 
 
-def _passes(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
+def _passes(ready: Sequence[_LoadedModel]) -> Iterator[list[_LoadedModel]]:
     """Yield groups of models that share a pass: those on one device, but each model that adapts on its own."""
     for device in dict.fromkeys(str(loaded.model.device) for loaded in ready):
         shared = [loaded for loaded in ready if loaded.model.adapt is None and str(loaded.model.device) == device]

@@ -18,7 +18,7 @@ from unswayed.rendering.photograph import Request, compose, exact_mask, read_sce
 from unswayed.scene import Scene, frame
 from unswayed.sources.pictures import PictureLike
 
-from .smallest import Found, Strip, Subject, directions, find_direction, fragility_profile, predictor
+from .smallest import SmallestChange, Strip, Subject, directions, find_direction, fragility_profile, predictor
 
 
 def fragility(
@@ -32,7 +32,7 @@ def fragility(
     seed: int = 0,
     device: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Found]:
+) -> list[SmallestChange]:
     """Return the smallest change that changes the prediction, for each change and each model.
 
     image, mask, seed: as for `unswayed.edit`. models: specs of `unswayed models`, or opened ones. changes: names such

@@ -197,7 +197,7 @@ class Opener(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class _ShareResult:
     """What a share of a probe has left: the table, how many of its pictures were measured before, failures."""
 
     table: ItemTable
@@ -233,7 +233,7 @@ class ProbeWork:
                 probes = stack.enter_context(self.opener.open(model, kind, share, device, self.lanes, journal))
                 own = share.of(probes[0].table.ids)
                 resumed, failures = measure_pictures(probes, own, self.counted, dict(share.skipped), journal)
-                return [Reply(key, _Measured(probes[0].table, resumed, failures))]
+                return [Reply(key, _ShareResult(probes[0].table, resumed, failures))]
         except CannotWrite:
             raise  # this is no failure of the model
         except (Exception, SystemExit) as error:  # whatever one model does, the others are measured
@@ -267,7 +267,7 @@ def _concluded(job: TableJob, replies: Sequence[Reply]) -> ProbeResult | str | N
     error = next((reply.error for reply in replies if reply.error is not None), None)
     if error is not None:
         return error
-    measured: list[_Measured] = [reply.result for reply in replies]
+    measured: list[_ShareResult] = [reply.result for reply in replies]
     table, resumed = measured[0].table, sum(share.resumed for share in measured)
     failures = {picture: reason for share in measured for picture, reason in share.failures.items()}
     number, shards = job.shard

@@ -172,7 +172,7 @@ class Strip:
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class Found:
+class SmallestChange:
     """The result of a search.
 
     model: its name; strip: the picture without the change and every level that was tried; turn: the smallest tried
@@ -265,23 +265,23 @@ def find_smallest(
     direction: Direction,
     chain: tuple[Edit, ...] = (),
     progress: Progress | None = None,
-) -> Found:
+) -> SmallestChange:
     """Return the smallest change of one attribute, in addition to `chain`, at which the model's prediction changes.
 
     The prediction without this change is that for the chain; an edit of the chain that has this attribute is left out.
     """
-    taking = _Taking(subject, model, direction, chain, progress, MOST)
-    search = _Search(taking)
+    tried = _TriedLevels(subject, model, direction, chain, progress, MOST)
+    search = _Search(tried)
     name = direction.edit.control
     control = None if name is None else CONTROLS[name].chain[0]
-    after = None if control is None or "network" in control.needs else taking.picture(control, 0.0)
-    search.run(taking.levels(SCANNED))
-    turn = None if search.level is None else taking.seen[search.level]
-    shown = after.name if after is not None and after.best != taking.before.best else None
-    return Found(model.name, taking.strip(), turn, search.held, shown)
+    after = None if control is None or "network" in control.needs else tried.picture(control, 0.0)
+    search.run(tried.levels(SCANNED))
+    turn = None if search.level is None else tried.seen[search.level]
+    shown = after.name if after is not None and after.best != tried.before.best else None
+    return SmallestChange(model.name, tried.strip(), turn, search.held, shown)
 
 
-def sweep(
+def change_strip(
     subject: Subject,
     model: Predictor,
     direction: Direction,
@@ -290,15 +290,15 @@ def sweep(
     progress: Progress | None = None,
 ) -> Strip:
     """Return the photograph and `count` levels of one change, in addition to `chain`, up to the end of its range."""
-    taking = _Taking(subject, model, direction, chain, progress, count)
-    for level in taking.levels(count):
-        taking.at(level)
-    return taking.strip()
+    tried = _TriedLevels(subject, model, direction, chain, progress, count)
+    for level in tried.levels(count):
+        tried.at(level)
+    return tried.strip()
 
 
 def fragility_profile(
     subject: Subject, models: Iterable[Predictor], changes: Iterable[Direction], chain: tuple[Edit, ...] = ()
-) -> Iterator[Found]:
+) -> Iterator[SmallestChange]:
     """Yield the smallest change that changes the prediction, for each change and each model, as soon as it is found."""
     models = list(models)
     for direction in changes:
@@ -307,7 +307,7 @@ def fragility_profile(
             yield find_smallest(shared, model, direction, chain)
 
 
-class _Taking:
+class _TriedLevels:
     """The pictures of one change, made and predicted. before: the photograph; seen: the possible levels."""
 
     def __init__(
@@ -365,16 +365,16 @@ class _Taking:
 class _Search:
     """level: the smallest level that changes the prediction; held: the largest level below it that does not."""
 
-    def __init__(self, taking: _Taking) -> None:
-        self.taking, self.held = taking, taking.before.level
+    def __init__(self, tried: _TriedLevels) -> None:
+        self.tried, self.held = tried, tried.before.level
         self.level: float | None = None
 
     def run(self, levels: Sequence[float]) -> None:
         """Try increasing levels until the prediction changes, then bisect between that level and the one before."""
-        turned = self.taking.at
+        turned = self.tried.at
         for candidate in levels:
             answer = turned(candidate)
-            if answer is None and not self.taking.seen:
+            if answer is None and not self.tried.seen:
                 # The first step is already too large: half of it, or a quarter, may be possible.
                 for share in (0.5, 0.25):
                     nearer = self._between(candidate, share)

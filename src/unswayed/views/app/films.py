@@ -15,15 +15,15 @@ from unswayed.edits import Edit
 from unswayed.errors import UserError
 from unswayed.evaluation.fragility import subject_of
 from unswayed.evaluation.smallest import (
-    Found,
+    SmallestChange,
     Still,
     Strip,
     Subject,
+    change_strip,
     directions,
     find_direction,
     find_smallest,
     fragility_profile,
-    sweep,
 )
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame
@@ -112,7 +112,7 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
     )
 
 
-def found_film(found: Found) -> Markup:
+def found_film(found: SmallestChange) -> Markup:
     """Return the result of a search as a filmstrip that shows the turn, or the last picture that was tried."""
     return filmstrip(found.strip, found.model, found.sentence, found.turn)
 
@@ -133,11 +133,11 @@ def _words(strip: Strip, still: Still) -> str:
     return said + kept
 
 
-def profile_bars(found: Sequence[Found], total: int) -> Markup:
+def profile_bars(found: Sequence[SmallestChange], total: int) -> Markup:
     """Return the profile: one bar for each change and model; when all `total` are there, the most fragile first."""
     if not found:
         return tag("section", tag("p", MEANING, class_="quiet"), class_="profile")
-    by_change: dict[str, list[Found]] = {}
+    by_change: dict[str, list[SmallestChange]] = {}
     for result in found:
         by_change.setdefault(result.direction.name, []).append(result)
     names = list(by_change)
@@ -158,7 +158,7 @@ def profile_bars(found: Sequence[Found], total: int) -> Markup:
     )
 
 
-def _row(found: Found) -> list[Markup]:
+def _row(found: SmallestChange) -> list[Markup]:
     turn, share = found.turn, found.share
     if share is None:
         said, bar = found.short, tag("span", class_="bar steady", aria_hidden="true")
@@ -325,10 +325,10 @@ def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> I
     model: of a bar of the profile, which starts from the photograph itself; None for the first chosen one.
     """
 
-    def work(report: Report) -> tuple[Found | Strip, str]:
+    def work(report: Report) -> tuple[SmallestChange | Strip, str]:
         direction, chain = find_direction(change), asked.chain if model is None else ()
         photograph, name = asked.subject(report, chain), model or asked.models[0]
-        look = find_smallest if kind == SMALLEST else sweep
+        look = find_smallest if kind == SMALLEST else change_strip
         return look(photograph, asked.studio.predictor(name), direction, chain, progress=report), name
 
     def told(step: Step) -> tuple[object, ...]:
@@ -337,8 +337,8 @@ def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> I
     yield gr.skip(), gr.skip(), figures.message("Searching …"), gr.Button(visible=True)
     try:
         found, name = yield from asked.studio.jobs.followed(asked.visitor, work, told)
-        strip = found.strip if isinstance(found, Found) else found
-        film = found_film(found) if isinstance(found, Found) else swept_film(found, name)
+        strip = found.strip if isinstance(found, SmallestChange) else found
+        film = found_film(found) if isinstance(found, SmallestChange) else swept_film(found, name)
         button = gr.DownloadButton(value=write_gif(strip, asked.photograph), visible=True)
         yield film, button, "", gr.Button(visible=False)
     except Canceled:
@@ -350,7 +350,7 @@ def filmed(asked: _Asked, kind: str, change: str, model: str | None = None) -> I
 def fragile(asked: _Asked) -> Iterator[tuple[object, ...]]:
     """Yield the fragility profile as far as it is known: bars, progress, Cancel."""
     total = len(directions()) * len(asked.models)
-    done: list[Found] = []
+    done: list[SmallestChange] = []
 
     def work(report: Report) -> None:
         models = [asked.studio.predictor(name) for name in asked.models]
