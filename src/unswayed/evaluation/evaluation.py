@@ -200,12 +200,14 @@ class EvaluationRun:
 
     def _run_here(self, names: Sequence[str]) -> None:
         """Run the models in this process."""
-        evaluator, device = replace(self.evaluator, opened={}), self.job.devices[0] if names else ""
+        if not names:
+            return
+        evaluator, device = replace(self.evaluator, opened={}), self.job.devices[0]
 
         def watch(states: Sequence[WorkerState]) -> None:
             self.job.monitor.watch([replace(state, name=device, device=device) for state in states])
 
-        for name, replies in self.job.run(evaluator, [names] if names else [], here=watch):
+        for name, replies in self.job.run(evaluator, [names], here=watch):
             self._conclude(str(name), replies)
 
     def _run_apart(self, names: Sequence[str]) -> None:
