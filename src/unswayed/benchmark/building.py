@@ -326,7 +326,7 @@ def _by_source(
 def _here(
     plan: Plan, renderer: Renderer, removal: Removal, watch: Watch, waiting: list[str], tally: _Tally
 ) -> Generator[Summary, None, None]:
-    """Build the sources with the network in this process; what is done is told after every pass."""
+    """Build the sources with the network in this process; progress is reported after every pass."""
     device = str(renderer.describe().get("device"))
     here = Here(device, device, watch)
 

@@ -63,7 +63,7 @@ Counted = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Message:
-    """What a worker says: `wants` a task, has a `result`, an `error` that ends the run, or has `ended`, perhaps `died`.
+    """A message of a worker: it `wants` a task, has a `result` or an `error` that ends the run, or has `ended` or `died`.
 
     number: of the task that has a result or a `failure`; counted: how much more of its task is done; died: the cause
     of its death; lost: it died because its machine was lost, which is not the fault of its tasks; waited: the seconds
@@ -314,7 +314,7 @@ BETWEEN = 0.5  # seconds between two messages about what is done of a task
 
 
 def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> None:
-    """Do tasks until `receive` returns None; packed: the pickled worker, device: where it computes, if it is told."""
+    """Do tasks until `receive` returns None; packed: the pickled worker, device: where it computes, or None."""
     try:
         worker = pickle.loads(packed)  # from our own parent
         run = _stream if hasattr(worker, "stream") else _one_by_one

@@ -301,7 +301,7 @@ def _row(row: Row, same: dict[str, float], margin: float, level: float) -> Row:
 
 
 def _answer(rows: list[Row]) -> Equivalence:
-    """The answer over all edits: worse if one is worse; cannot tell if one cannot be told."""
+    """The answer over all edits: worse if one is worse; cannot tell if one cannot be decided."""
     found = {row["verdict"] for row in rows if row["edit"] != AVERAGE}
     if "worse" in found:
         return "worse"
