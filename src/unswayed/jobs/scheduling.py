@@ -63,7 +63,7 @@ Counted = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a worker: it `wants` a task, has a `result` or an `error` that ends the run, or has `ended` or `died`.
+    """A worker's message: it `wants` a task, has a `result` or an `error` that ends the run, or has `ended` or `died`.
 
     number: of the task that has a result or a `failure`; counted: how much more of its task is done; died: the cause
     of its death; lost: it died because its machine was lost, which is not the fault of its tasks; waited: the seconds
