@@ -49,7 +49,7 @@ def plan(pilot: Predictions | None, settings: PlanSettings) -> PhotographPlan:
     pilot: predictions on a small benchmark, or None for the assumptions of the settings.
 
     >>> plan(None, drop=[5.0]).table["photographs"].to_list()
-    [348]
+    [367]
     """
     asked = bool(settings.photographs or settings.drop or settings.max_drop is not None)
     numbers = tuple(settings.photographs)
