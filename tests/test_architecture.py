@@ -27,7 +27,7 @@ def layers() -> list[str]:
 
 
 def test_the_walk_of_the_page_is_the_measured_one():
-    shown = PAGE[PAGE.index("### `unswayed build`") : PAGE.index("## Where a new part goes")]
+    shown = PAGE[PAGE.index("### `unswayed.build`") : PAGE.index("## Where a new part goes")]
     assert shown.strip() == as_markdown(measured_walk()).strip(), "run: python tests/support/measured_walk.py"
 
 

@@ -1,4 +1,4 @@
-"""Functions of `import unswayed` that combine several rooms: `edit`, `report`, `masks`, `sensitivity`, …"""
+"""Functions of `import unswayed` that combine several rooms: `edit`, `remove_object` and `report`."""
 
 from __future__ import annotations
 

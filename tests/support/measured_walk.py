@@ -71,8 +71,12 @@ def purpose(file: str) -> str:
 def as_markdown(walk: dict[str, list[tuple[str, str]]]) -> str:
     lines = []
     for stage, rows in walk.items():
-        rooms = dict.fromkeys(file.split("/")[0] for file, _ in rows)
-        lines += [f"### `unswayed {stage}`: {len(rows)} files in {len(rooms)} rooms", ""]
+        rooms = {file.split("/")[0] for file, _ in rows if "/" in file}
+        single = sum("/" not in file for file, _ in rows)
+        lines += [
+            f"### `unswayed.{stage}`: {len(rows) - single} files in {len(rooms)} rooms and {single} single files",
+            "",
+        ]
         lines += ["| file | entered by | purpose |", "| --- | --- | --- |"]
         lines += [f"| `{file}` | `{name}` | {purpose(file)} |" for file, name in rows]
         lines.append("")

@@ -1,4 +1,4 @@
-"""Predictions as data frames: one model after another from a folder or a frame, what models share, how they stand."""
+"""Predictions as data frames: one model after another from a folder or a frame, what models share, and their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: values from JSON files, checked against declared types by msgspec, and what stands in the cards of results.
+"""Records: values from JSON files, checked against declared types by msgspec, and what the cards of results contain.
 
 card = read_object("head.json", {"base": str, "labels": dict[str, Any]})
 row = checked(Row, {"source_id": "dog", "edit": "original"}, "rows/dog.json, row 1")

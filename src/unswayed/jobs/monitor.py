@@ -1,4 +1,4 @@
-"""How a long command stands: counted while it runs, shown by its progress line, and kept in a heartbeat file.
+"""The status of a long command: counted while it runs, shown by its progress line, and kept in a heartbeat file.
 
 FOLDER/.heartbeat-<machine>-<process>.json      written every few seconds, and removed when the command ends
 """
