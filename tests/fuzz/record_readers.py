@@ -100,7 +100,7 @@ def benchmark_card() -> Reader:
     from unswayed.labels import LabelSpace
 
     recipe = {"name": "r", "edits": [{"name": "size-0.1", "parameters": {"chain": [{"edit": "size"}], "folder": "x"}}]}
-    card = {"kind": "build", "source": {"spec": "sample", "scenes": 3}, "recipe": recipe, "frame": "centre", "runs": 1}
+    card = {"kind": "build", "source": {"spec": "sample", "scenes": 3}, "recipe": recipe, "frame": "center", "runs": 1}
     card |= {"labels": {"name": "own", "classes": ["cat", "dog"]}, "removal": {"spec": "opencv", "name": "opencv-1"}}
     card |= {"renderer": {"guide": {"name": "lite:0"}}, "grown": [{"runs": 1}], "seed": 0, "size": 256}
 

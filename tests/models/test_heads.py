@@ -96,7 +96,7 @@ def test_a_head_takes_pictures_in_its_own_framing_only(saved: Path) -> None:
     squashed = replace(model, origin={"head": {"frame": "squash"}})
     for frame in ("squash", None):
         check_framing(squashed, frame)
-    framed = Pictures("BENCH", model.labels, (), {"identity": {"settings": {"frame": "centre"}}})
+    framed = Pictures("BENCH", model.labels, (), {"identity": {"settings": {"frame": "center"}}})
     assert framed.frame == "center"
     with pytest.raises(UserError, match="--frame squash, and these have --frame center"):
         check_framing(squashed, framed.frame)
